@@ -1,0 +1,62 @@
+"""What the command lines share: one-line errors, quiet imports, the time since the process began."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from doom_a3c.config import UserError
+from doom_a3c.quiet import caught_stderr
+
+
+def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
+    """Runs a command; a UserError becomes one line on stderr and exit status 2."""
+    try:
+        return command(arguments)
+    except UserError as error:
+        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def import_tensorflow(threads: int, verbose: bool) -> None:
+    """Imports TensorFlow without its chatter and sets its thread pools: so many operations at once, one thread each.
+
+    Workers run at the same time, so parallelism between operations serves two of them better than parallelism within.
+    """
+    if not verbose:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with caught_stderr(not verbose):
+        import tensorflow as tf
+
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.constant(0)  # starts the runtime, which prints too
+
+
+def seconds_since_start() -> float:
+    """Returns the age of this process in seconds, the interpreter's start and all imports included."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):  # not Linux
+        return time.process_time()
+
+
+def output_folder(path: str, flag: str) -> Path:
+    """Returns a folder that exists and can be written to, making it if need be.
+
+    Raises:
+        UserError: naming the flag, if it cannot be.
+    """
+    folder = Path(path).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"{flag} {folder}: {error.strerror}; name a folder that can be written to") from None
+    return folder

@@ -1,0 +1,1 @@
+"""Ways of putting workers and learner together."""

@@ -1,0 +1,287 @@
+"""ViZDoom as a Gymnasium environment, on the raw `DoomGame`: truthful time-outs, small frames, survivable engines."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+import vizdoom
+from numpy.typing import NDArray
+
+from doom_a3c.config import UserError, nearest
+from doom_a3c.envs.engine import Engine, EngineFault
+from doom_a3c.quiet import caught_stderr
+from doom_a3c.scenarios import Game, Observation, Scenario, located
+
+Frame = NDArray[np.uint8]
+TICS_PER_SECOND = 35
+MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
+_START_ATTEMPTS = 3
+
+cv2.setNumThreads(1)  # games are stepped by many threads already
+
+
+def button_actions(game: Game, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
+    """Returns the engine's button vectors, one per action of the agent.
+
+    'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
+    (deltas). A list names the actions: each a button, or a list of buttons ([] does nothing).
+
+    Raises:
+        UserError: if the scenario has no usable button, too many combinations, or names an unknown one.
+    """
+    names = [button.name for button in buttons]
+    binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
+    if game.buttons == "single":
+        actions: list[Any] = [[name] for name in binary]
+    elif game.buttons == "combinations":
+        if 2 ** len(binary) > MAX_COMBINATIONS:
+            raise UserError(
+                f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
+                "set [game] buttons to 'single' or to a list of the useful actions"
+            )
+        actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
+    elif isinstance(game.buttons, list | tuple):
+        actions = [[action] if isinstance(action, str) else list(action) for action in game.buttons]
+    else:
+        raise UserError(f"[game] buttons must be 'single', 'combinations' or a list, not {game.buttons!r}")
+    if not actions:
+        raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
+    for name in itertools.chain.from_iterable(actions):
+        if name not in names:
+            raise UserError(f"[game] buttons: {name!r} is none of {', '.join(names)}{nearest(str(name), names)}")
+    return [[int(name in action) for name in names] for action in actions]
+
+
+def configure(game: vizdoom.DoomGame, spec: Game, observation: Observation) -> None:
+    """Sets a game up from its cfg, its wad and the scenario's settings, for frames as the network wants them.
+
+    Raises:
+        UserError: if the cfg has a line that ViZDoom does not know, or a setting does not exist.
+    """
+    if spec.config and not game.load_config(str(located(spec.config))):
+        raise UserError(f"{spec.config}: ViZDoom does not understand it")
+    if spec.wad:
+        game.set_doom_scenario_path(str(located(spec.wad)))
+    if spec.map:
+        game.set_doom_map(spec.map)
+    for key, value in spec.settings.items():
+        if not hasattr(game, f"set_{key}"):
+            setters = [name[4:] for name in dir(game) if name.startswith("set_")]
+            raise UserError(f"[game.settings]: ViZDoom has no setting {key!r}{nearest(key, setters)}")
+        try:
+            getattr(game, f"set_{key}")(value)
+        except TypeError:
+            raise UserError(f"[game.settings]: {value!r} does not fit {key}") from None
+    for name in spec.variables:
+        if not hasattr(vizdoom.GameVariable, name):
+            variables = list(vizdoom.GameVariable.__members__)
+            raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
+    game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
+    set_screen(game, observation.resolution, observation.color)
+    game.set_mode(vizdoom.Mode.PLAYER)
+    game.set_window_visible(False)
+    game.set_sound_enabled(False)
+
+
+def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
+    """Sets the engine's resolution, such as '160x120', and RGB or grey frames; raises UserError for an unknown one."""
+    name = f"RES_{resolution.upper()}"
+    if not hasattr(vizdoom.ScreenResolution, name):
+        known = [key[4:].lower() for key in vizdoom.ScreenResolution.__members__]
+        raise UserError(f"[observation] resolution: ViZDoom has no {resolution!r}; try {nearest(resolution, known)}")
+    game.set_screen_resolution(getattr(vizdoom.ScreenResolution, name))
+    game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
+
+
+def check(scenario: Scenario) -> list[list[int]]:
+    """Returns the actions of a scenario after checking all that can be checked without starting an engine.
+
+    Call it once before threads start: what ViZDoom prints about a bad cfg becomes part of the error.
+
+    Raises:
+        UserError: for a mistake in the scenario or its files.
+    """
+    game = vizdoom.DoomGame()
+    with caught_stderr() as caught:
+        try:
+            configure(game, scenario.game, scenario.observation)
+            mistake = None
+        except UserError as error:
+            mistake = error
+    if mistake:
+        detail = caught.text.strip().splitlines()
+        raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
+    files = [scenario.game.config, game.get_doom_scenario_path()]
+    if files[1] and not located(files[1]).is_file():
+        raise UserError(f"{files[0]} wants {files[1]}, which does not exist")
+    return button_actions(scenario.game, game.get_available_buttons())
+
+
+class DoomEnv(gymnasium.Env[Any, Any]):
+    """One game of a ViZDoom scenario. Owns the engine, the newest frames and the seed stream of its episodes.
+
+    Observations are uint8 pixels [H, W, C], or a dict of those as `pixels` and float32 `variables`. Rewards are the
+    scenario's own, summed over the tics of a decision and not scaled. A time-out is reported as `truncated`, a death or
+    a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
+    frame before it, at most `frame_skip` tics old.
+
+    An engine that dies or hangs ends the episode as truncated, with `info["engine_fault"]` naming the kind; the next
+    reset starts a new engine.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": TICS_PER_SECOND}  # noqa: RUF012  # Gymnasium's interface
+
+    def __init__(self, scenario: Scenario, frame_skip: int, render_mode: str | None = "rgb_array") -> None:
+        self._game_spec, self._observation_spec = scenario.game, scenario.observation
+        self._frame_skip, self.render_mode = frame_skip, render_mode
+        self._engine: Engine | None = None
+        self._screen: Frame = np.zeros((1, 1), np.uint8)
+        self._frames: deque[Frame] = deque(maxlen=scenario.observation.stack)
+        self._variables = np.zeros(len(scenario.game.variables), np.float32)
+        self._scales = np.asarray(scenario.game.variable_scales or np.ones(len(self._variables)), np.float32)
+        self._actions = check(scenario)
+        self.action_space = gymnasium.spaces.Discrete(len(self._actions))
+        channels = scenario.observation.stack * (3 if scenario.observation.color else 1)
+        pixels = gymnasium.spaces.Box(0, 255, (*scenario.observation.size, channels), np.uint8)
+        variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)
+        self.observation_space = (
+            gymnasium.spaces.Dict(pixels=pixels, variables=variables) if len(self._variables) else pixels
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions decides all of it.
+
+        Raises:
+            EngineFault: if several engines in a row cannot be started.
+        """
+        super().reset(seed=seed)
+        for attempt in range(_START_ATTEMPTS):
+            episode_seed = int(self.np_random.integers(2**31))
+            try:
+                self._new_episode(episode_seed)
+                break
+            except EngineFault:
+                self._drop_engine()
+                if attempt == _START_ATTEMPTS - 1:
+                    raise
+        self._frames.clear()
+        self._look()
+        return self._observe(), {"seed": episode_seed}
+
+    def _new_episode(self, seed: int) -> None:
+        if self._engine is None:
+            self._engine = Engine(lambda game: configure(game, self._game_spec, self._observation_spec))
+        self._engine.game.set_seed(seed)
+        self._engine.ask(self._engine.game.new_episode)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Presses the buttons of `action` for `frame_skip` tics."""
+        if self._engine is None:
+            raise RuntimeError("step() needs a reset() first")
+        game, buttons = self._engine.game, self._actions[int(action)]
+        try:
+            reward = self._engine.ask(lambda: game.make_action(buttons, self._frame_skip))
+            ended = game.is_episode_finished()
+        except EngineFault as fault:
+            self._drop_engine()
+            return self._observe(), 0.0, False, True, {"engine_fault": fault.kind}
+        truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
+        if not ended:
+            self._look()
+        return self._observe(), float(reward), ended and not truncated, truncated, {}
+
+    def _look(self) -> None:
+        """Takes the engine's screen and variables; a fresh episode's history is its first frame, repeated."""
+        assert self._engine is not None
+        state = self._engine.game.get_state()
+        self._screen = state.screen_buffer
+        if len(self._variables):
+            self._variables = state.game_variables.astype(np.float32) * self._scales
+        self._frames.append(preprocess(self._screen, self._observation_spec))
+        while len(self._frames) < self._observation_spec.stack:
+            self._frames.append(self._frames[0])
+
+    def _observe(self) -> Any:
+        pixels = self._frames[0] if len(self._frames) == 1 else np.concatenate(self._frames, axis=-1)
+        return {"pixels": pixels, "variables": self._variables} if len(self._variables) else pixels
+
+    def render(self) -> Any:
+        """Returns the engine's newest screen as RGB, [height, width, 3]."""
+        return rgb(self._screen)
+
+    def _drop_engine(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def close(self) -> None:
+        """Ends the engine; may be called twice."""
+        self._drop_engine()
+
+
+def preprocess(screen: Frame, spec: Observation) -> Frame:
+    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C]."""
+    top, bottom, left, right = spec.crop
+    cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
+    height, width = spec.size
+    if cropped.shape[:2] != (height, width):
+        shrinks = height < cropped.shape[0] or width < cropped.shape[1]
+        cropped = cv2.resize(cropped, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    return cropped if cropped.ndim == 3 else cropped[..., None]
+
+
+def rgb(screen: Frame) -> Frame:
+    """Returns a grey or colour screen as [h, w, 3]."""
+    return screen if screen.ndim == 3 else np.repeat(screen[..., None], 3, axis=2)
+
+
+class DoomCamera:
+    """Films episodes in colour, every tic, whatever the network sees. Owns a second engine.
+
+    ViZDoom is deterministic in seed and actions, so a second game that is given the seed and the actions of the first
+    shows the same episode at any resolution, while the network keeps seeing exactly the frames it was trained on.
+    """
+
+    frames_per_second = TICS_PER_SECOND
+
+    def __init__(self, scenario: Scenario, frame_skip: int, resolution: str = "320x240", window: bool = False) -> None:
+        self._frame_skip = frame_skip
+        self._actions = check(scenario)
+
+        def configure_camera(game: vizdoom.DoomGame) -> None:
+            configure(game, scenario.game, scenario.observation)
+            set_screen(game, resolution, color=True)
+            game.set_window_visible(window)
+
+        self._engine = Engine(configure_camera)
+
+    def reset(self, seed: int) -> list[Frame]:
+        """Starts the episode of that engine seed; returns its first frame."""
+        self._engine.game.set_seed(seed)
+        self._engine.ask(self._engine.game.new_episode)
+        return [self._engine.game.get_state().screen_buffer]
+
+    def step(self, action: int) -> list[Frame]:
+        """Plays one decision; returns the frame of every tic that has one (the tic that ends the episode has none)."""
+        game, frames = self._engine.game, []
+        for _ in range(self._frame_skip):
+            self._engine.ask(lambda: game.make_action(self._actions[action], 1))
+            if game.is_episode_finished():
+                break
+            frames.append(game.get_state().screen_buffer)
+        return frames
+
+    @property
+    def score(self) -> float:
+        """The filmed episode's reward so far: equal to the player's, or the film shows another episode."""
+        return float(self._engine.game.get_total_reward())
+
+    def close(self) -> None:
+        """Ends the engine; may be called twice."""
+        self._engine.close()

@@ -1,0 +1,94 @@
+"""Evaluation: fresh episodes, apart from training, with the greedy and the sampled policy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from doom_a3c.networks import ACNetwork
+from doom_a3c.rollouts import Policy, sample
+
+MAX_DECISIONS = 5000  # an episode that goes on is scored as it stands: some scenarios have no time-out
+
+
+class Scores(NamedTuple):
+    """Statistics of the scores of some episodes, in the game's units."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    episodes: int
+
+
+class Evaluation(NamedTuple):
+    """Scores of one network under both policies."""
+
+    greedy: Scores
+    sampled: Scores
+
+
+def scores(values: list[float]) -> Scores:
+    """Returns the statistics of a list of scores."""
+    array = np.asarray(values)
+    return Scores(*(float(f(array)) for f in (np.mean, np.std, np.min, np.max)), episodes=len(values))
+
+
+def games_for(episodes: int) -> int:
+    """Returns how many games an evaluation of that many episodes per policy is spread over."""
+    return 2 * min(episodes, 5)
+
+
+class Evaluator:
+    """Plays evaluation episodes. Owns its games, its copy of the network and its random stream.
+
+    The first half of the games plays greedily, the second half samples. Every game plays a fixed share of the episodes: to
+    take those that finish first would favour short ones.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], network: ACNetwork, seed: np.random.SeedSequence) -> None:
+        self._env, self.network, self._policy = env, network, Policy(network)
+        self._random = np.random.default_rng(seed)
+        self._seed: list[int] | None = [int(state) for state in seed.generate_state(env.num_envs)]
+
+    def load(self, variables: Mapping[str, Any]) -> None:
+        """Takes over the weights in `variables`, by name; others in there are ignored."""
+        for variable in self.network.parameters:
+            variable.assign(variables[variable.name.split(":")[0]])
+
+    def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
+        """Plays `episodes` of each policy; returns None if `stop` is set meanwhile."""
+        batch = self._env.num_envs
+        half = batch // 2
+        quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
+        finished: list[list[float]] = [[] for _ in range(batch)]
+        running, lengths = np.zeros(batch), np.zeros(batch, np.int64)
+        core_state = self.network.initial_state(batch)
+        observations, _ = self._env.reset(seed=self._seed)
+        self._seed = None  # later evaluations go on with the games' own streams: their episodes are new
+        resets = np.ones(batch, np.float32)
+        while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)):
+            if stop is not None and stop.is_set():
+                return None
+            logits, _, core_state = self._policy(observations, resets, core_state)
+            actions = sample(logits, self._random)
+            actions[:half] = np.argmax(logits[:half], axis=1)
+            observations, rewards, terminated, truncated, _ = self._env.step(actions)
+            running += rewards
+            lengths += 1
+            ends = terminated | truncated
+            for game in np.flatnonzero(ends | (lengths >= MAX_DECISIONS)):
+                if len(finished[game]) < quotas[game]:
+                    finished[game].append(float(running[game]))
+                running[game], lengths[game] = 0.0, 0
+            resets = ends.astype(np.float32)
+        greedy, sampled = (sum(part, []) for part in (finished[:half], finished[half:]))
+        return Evaluation(scores(greedy), scores(sampled))
+
+    def close(self) -> None:
+        """Closes the games."""
+        self._env.close()

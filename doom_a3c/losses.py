@@ -1,0 +1,70 @@
+"""The actor-critic loss, as pure functions of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Loss(NamedTuple):
+    """The terms of the loss, each a scalar mean over the T * B decisions of a rollout."""
+
+    total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy
+    policy: tf.Tensor  # -advantage * log pi(action)
+    value: tf.Tensor  # 0.5 * (return - value)^2
+    entropy: tf.Tensor  # nats
+
+
+def log_prob(logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+    """Returns log pi(action), [N], for logits [N, A] and int actions [N]; finite for any finite logits."""
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)
+
+
+def entropy(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the entropy of softmax(logits) in nats, [N]; exact and with finite gradients where a probability is 0."""
+    log_probs = tf.nn.log_softmax(logits)
+    return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
+
+
+def actor_critic_loss(
+    logits: tf.Tensor,
+    values: tf.Tensor,
+    actions: tf.Tensor,
+    advantages: tf.Tensor,
+    returns: tf.Tensor,
+    *,
+    entropy_cost: float,
+    value_cost: float,
+) -> Loss:
+    """Computes the loss of A3C (Mnih et al. 2016, arXiv:1602.01783, section 4 and equation in section 5).
+
+        total = mean(-A log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
+
+    Every term is a mean over decisions, so a learning rate keeps its meaning when the rollout length or the number of
+    games changes. The reference A3C-Doom agent sums over its 30 decisions instead: its clipping norm of 40 is a norm
+    of 40 / 30 here. Gradients flow into logits and values only; advantages and returns are constants.
+
+    Args:
+        logits: policy logits, [N, A].
+        values: V, [N].
+        actions: integers, [N].
+        advantages: A, [N].
+        returns: R, [N].
+
+    Raises:
+        ValueError: if the ranks are not those.
+    """
+    for name, tensor, rank in (
+        ("logits", logits, 2),
+        ("values", values, 1),
+        ("actions", actions, 1),
+        ("advantages", advantages, 1),
+        ("returns", returns, 1),
+    ):
+        if len(tensor.shape) != rank:
+            raise ValueError(f"{name} must have rank {rank}, not shape {tensor.shape}")
+    policy = tf.reduce_mean(-tf.stop_gradient(advantages) * log_prob(logits, actions))
+    value = 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(returns) - values))
+    mean_entropy = tf.reduce_mean(entropy(logits))
+    return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)

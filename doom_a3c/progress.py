@@ -1,0 +1,67 @@
+"""What a run has done so far: exact counters that all workers add to, and the scores of the newest episodes."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+WINDOW = 100  # episodes in the running mean
+
+
+class Progress:
+    """Counters of the whole run, over all workers and restarts. Owns a lock; every method may be called by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.frames = 0  # game tics, skipped ones included: decisions * frame_skip
+        self.steps = 0  # decisions
+        self.updates = 0  # applied gradients
+        self.episodes = 0  # finished
+        self.entropy = float("nan")  # of the newest update, nats
+        self.lag = 0  # updates by others between the newest update's pull and its apply
+        self.faults: Counter[str] = Counter()
+        self.scores: deque[float] = deque(maxlen=WINDOW)
+
+    def add_steps(self, steps: int, frames: int, scores: Iterable[float], faults: Iterable[str]) -> None:
+        """Counts a rollout's decisions, tics, finished episodes and faults."""
+        with self._lock:
+            self.steps += steps
+            self.frames += frames
+            for score in scores:
+                self.episodes += 1
+                self.scores.append(score)
+            self.faults.update(faults)
+
+    def add_update(self, entropy: float, lag: int) -> None:
+        """Counts an applied update."""
+        with self._lock:
+            self.updates += 1
+            self.entropy, self.lag = entropy, lag
+
+    @property
+    def mean_score(self) -> float | None:
+        """Mean score of the last 100 episodes, None before there are as many."""
+        with self._lock:
+            return sum(self.scores) / WINDOW if len(self.scores) == WINDOW else None
+
+    def record(self) -> dict[str, Any]:
+        """Returns everything that a resumed run goes on from, as plain data."""
+        with self._lock:
+            return {
+                "frames": self.frames,
+                "steps": self.steps,
+                "updates": self.updates,
+                "episodes": self.episodes,
+                "faults": dict(self.faults),
+                "scores": list(self.scores),
+            }
+
+    def restore(self, record: Mapping[str, Any]) -> None:
+        """Goes on from a record."""
+        with self._lock:
+            self.frames, self.steps = int(record["frames"]), int(record["steps"])
+            self.updates, self.episodes = int(record["updates"]), int(record["episodes"])
+            self.faults = Counter(record["faults"])
+            self.scores = deque(record["scores"], maxlen=WINDOW)

@@ -1,0 +1,42 @@
+"""Catches what C++ libraries print on stderr, below Python's own stream."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+
+class Caught:
+    """What was printed; complete once the block of `caught_stderr` ends."""
+
+    text = ""
+
+
+@contextlib.contextmanager
+def caught_stderr(active: bool = True) -> Iterator[Caught]:
+    """Keeps everything written to file descriptor 2 inside the block away from the user.
+
+    The descriptor is the process's: use it while no other thread may print. An exception shows what was caught.
+    """
+    caught = Caught()
+    if not active:
+        yield caught
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield caught
+        except BaseException:
+            file.seek(0)
+            os.write(saved, file.read())
+            raise
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            file.seek(0)
+            caught.text = file.read().decode(errors="replace")

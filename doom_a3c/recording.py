@@ -1,0 +1,139 @@
+"""Films: gifs of games in training, gifs and videos of played episodes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Full, Queue
+from typing import Any, NamedTuple
+
+import imageio.v3 as imageio
+import numpy as np
+from gymnasium.vector import VectorEnv, VectorWrapper
+from numpy.typing import NDArray
+
+Frame = NDArray[np.uint8]
+KEPT_GIFS = 50
+SECONDS_BETWEEN_GIFS = 60.0
+MAX_FRAMES = 3000  # of one film
+
+
+def write_gif(path: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
+    """Writes a gif that plays once every loop, whole or not at all. Frames are [height, width, 3]."""
+    part = path.with_suffix(".part")
+    duration = 1000.0 / frames_per_second  # browsers slow anything under 20 ms down to 100 ms
+    imageio.imwrite(part, np.stack(frames), extension=".gif", duration=max(duration, 20.0), loop=0)
+    part.replace(path)
+
+
+def write_mp4(path: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
+    """Writes an H.264 video that every browser plays."""
+    imageio.imwrite(path, np.stack(frames), fps=frames_per_second, codec="libx264", macro_block_size=2, plugin="FFMPEG")
+
+
+class Film(NamedTuple):
+    """A recorded episode."""
+
+    frames: list[Frame]
+    score: float
+    episode: int  # of its game
+    worker: int
+
+
+class Gate:
+    """Lets one film a minute through, over all workers. Owns the time of the last one."""
+
+    def __init__(self, seconds: float = SECONDS_BETWEEN_GIFS) -> None:
+        self._lock, self._seconds, self._next = threading.Lock(), seconds, 0.0
+
+    def enter(self) -> bool:
+        """Tells whether a film may start now, and if so counts it."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next:
+                return False
+            self._next = now + self._seconds
+            return True
+
+
+class FilmedVectorEnv(VectorWrapper[Any, Any, Any]):
+    """A vector environment that films every n-th episode of its first game, as far as the gate lets it.
+
+    Owns the film in the making. One frame per decision; a finished film goes to `finished`.
+    """
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], worker: int, every: int, gate: Gate, finished: Callable[[Film], None]
+    ) -> None:
+        super().__init__(env)
+        self._worker, self._every, self._gate, self._finished = worker, every, gate, finished
+        self._episode, self._score = 0, 0.0
+        self._frames: list[Frame] | None = None
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all games and begins a film if one is due."""
+        result = self.env.reset(seed=seed, options=options)
+        self._begin()
+        return result
+
+    def _begin(self) -> None:
+        self._score = 0.0
+        due = self._every > 0 and self._episode % self._every == 0 and self._gate.enter()
+        self._frames = [self._picture()] if due else None
+
+    def _picture(self) -> Frame:
+        picture: Frame = self.env.envs[0].render()  # type: ignore[attr-defined]  # of vector environments that keep a list
+        return picture
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all games."""
+        result = self.env.step(actions)
+        _, rewards, terminated, truncated, _ = result
+        self._score += float(rewards[0])
+        if terminated[0] or truncated[0]:  # the game shows its next episode already; its last frame is in the film
+            if self._frames is not None:
+                self._finished(Film(self._frames, self._score, self._episode, self._worker))
+            self._episode += 1
+            self._begin()
+        elif self._frames is not None and len(self._frames) < MAX_FRAMES:
+            self._frames.append(self._picture())
+        return result
+
+
+class GifWriter:
+    """Writes films as gifs without holding up the games, and keeps the newest 50. Owns a thread and its queue."""
+
+    def __init__(
+        self, folder: Path, frames_per_second: float, written: Callable[[Path, Film], None] | None = None
+    ) -> None:
+        self._folder, self._rate, self._written = folder, frames_per_second, written
+        self._films: Queue[Film | None] = Queue(maxsize=4)
+        self._thread = threading.Thread(target=self._run, name="gif-writer", daemon=True)
+        self._thread.start()
+
+    def add(self, film: Film) -> None:
+        """Queues a film; drops it when the writer is several films behind."""
+        with contextlib.suppress(Full):
+            self._films.put_nowait(film)
+
+    def _run(self) -> None:
+        while (film := self._films.get()) is not None:
+            name = f"worker_{film.worker}-episode_{film.episode:07d}-score_{film.score:.0f}.gif"
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                write_gif(self._folder / name, film.frames, self._rate)
+                for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
+                    old.unlink()
+                if self._written:
+                    self._written(self._folder / name, film)
+            except OSError as error:  # a full disk must not end the training
+                print(f"warning: no gif written: {error}", flush=True)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Finishes the films in the queue, as far as the time allows."""
+        with contextlib.suppress(Full):
+            self._films.put(None, timeout=timeout)
+        self._thread.join(timeout)

@@ -1,0 +1,105 @@
+"""Learning targets from rollouts: generalised advantages and returns, as pure functions of NumPy arrays.
+
+Time runs along the first axis. Reward r_t and the ends of step t follow the decision at observation t:
+
+    observation_t, value_t -> action_t -> reward_t, end_t -> observation_{t+1}, value_{t+1}
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+Array = NDArray[np.float32]
+
+
+class Targets(NamedTuple):
+    """What the loss regresses on and reinforces."""
+
+    returns: Array  # [T, B], targets of the values
+    advantages: Array  # [T, B]
+
+
+def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:
+    """Sums terms backwards in time with a decay, starting afresh after every end.
+
+    Recursion: S_t = x_t + decay * (0 if end_t else S_{t+1}), with S_T = 0. The recursion is the linear filter
+    1 / (1 - decay z^-1) run over reversed time; columns without an end inside are filtered in one call.
+
+    Args:
+        terms: x, [T, B].
+        ends: whether an episode ends with step t, [T, B].
+        decay: factor per step.
+
+    Returns:
+        S, float32 [T, B].
+
+    Raises:
+        ValueError: if the shapes differ or are not of rank 2.
+    """
+    if terms.ndim != 2 or terms.shape != ends.shape:
+        raise ValueError(f"terms and ends must be [T, B] alike, not {terms.shape} and {ends.shape}")
+    sums = np.empty(terms.shape, np.float64)
+    broken = ends[:-1].any(axis=0)
+    sums[:, ~broken] = _filtered(terms[:, ~broken], decay)
+    for column in np.flatnonzero(broken):
+        starts = [0, *(np.flatnonzero(ends[:-1, column]) + 1), len(terms)]
+        for start, stop in zip(starts, starts[1:], strict=False):
+            sums[start:stop, column] = _filtered(terms[start:stop, column], decay)
+    return sums.astype(np.float32)
+
+
+def _filtered(terms: Array, decay: float) -> NDArray[np.float64]:
+    filtered: NDArray[np.float64] = lfilter([1.0], [1.0, -decay], terms[::-1].astype(np.float64), axis=0)[::-1]
+    return filtered
+
+
+def generalized_advantages(
+    rewards: Array,
+    discounts: Array,
+    ends: NDArray[np.bool_],
+    values: Array,
+    next_values: Array,
+    gae_lambda: float,
+    discount: float,
+) -> Targets:
+    """Estimates advantages by GAE(lambda) and the returns that go with them.
+
+    delta_t = r_t + discount_t * V(s_{t+1}) - V(s_t);  A_t = delta_t + discount * lambda * A_{t+1} up to the end of
+    the episode or of the rollout;  R_t = A_t + V(s_t). Lambda 1 gives n-step returns that bootstrap from the last
+    value, lambda 0 the one-step TD error. Schulman et al. 2016 (arXiv:1506.02438), equations 11 and 16.
+
+    A termination has discount_t = 0. A truncation ends the sum too, but keeps discount_t = gamma, and its next value
+    is that of the episode's own final observation, so that a time-out is not taught as a death.
+
+    Args:
+        rewards: r, [T, B].
+        discounts: gamma, or 0 where the step terminates the episode, [T, B].
+        ends: whether the step terminates or truncates the episode, [T, B].
+        values: V(s_t) of the acting network, [T, B].
+        next_values: V(s_{t+1}) before any reset, [T, B]; the last row is the bootstrap value.
+        gae_lambda: lambda, 0 to 1.
+        discount: gamma.
+
+    Raises:
+        ValueError: if a shape differs from that of the rewards.
+    """
+    for name, array in (("discounts", discounts), ("ends", ends), ("values", values), ("next_values", next_values)):
+        if array.shape != rewards.shape:
+            raise ValueError(f"{name} must be {rewards.shape} like the rewards, not {array.shape}")
+    deltas = rewards + discounts * next_values - values
+    advantages = discounted_sums(deltas, ends, discount * gae_lambda)
+    return Targets(advantages + values, advantages)
+
+
+def normalized(advantages: Array, floor: float = 0.1) -> Array:
+    """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
+
+    The floor keeps a policy that has nothing left to learn (all advantages near 0) from being driven by noise blown
+    up to unit size, which is how long runs collapse.
+    """
+    centred: Array = (advantages - advantages.mean()) / np.float32(max(float(advantages.std()), floor))
+    return centred

@@ -1,0 +1,185 @@
+"""Playing: an `Actor` plays B games with a network and hands out rollouts of T decisions and finished episodes.
+
+What leads to what, for one game:
+
+    observation_t, reset_t, core_state_t  --step-->  logits_t, value_t, core_state_{t+1};  action_t ~ logits_t
+    action_t  --game-->  reward_t, terminated_t, truncated_t, observation_{t+1}, reset_{t+1}
+
+`reset_t` is 1 where observation_t is the first of its episode; the network zeroes core_state_t there. Row T of a rollout
+is row 0 of the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from doom_a3c.networks import ACNetwork, CoreState
+
+Array = NDArray[np.float32]
+
+
+class Rollout(NamedTuple):
+    """T decisions of B games, time-major."""
+
+    observations: Any  # [T+1, B, ...]
+    resets: Array  # [T+1, B], 1 at the first observation of an episode
+    core_state: CoreState  # the state at the rollout's start, each [B, core_size]
+    actions: NDArray[np.int32]  # [T, B]
+    rewards: Array  # [T, B], scaled
+    discounts: Array  # [T, B], gamma, or 0 after a termination
+    ends: NDArray[np.bool_]  # [T, B], the episode ends with this step
+    values: Array  # [T, B], of the acting network
+    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row bootstraps
+    logits: Array  # [T, B, A], of the acting network
+
+
+class Episode(NamedTuple):
+    """A finished episode, in the game's own units."""
+
+    score: float  # sum of unscaled rewards
+    length: int  # decisions
+    value: float  # mean value of the network, scaled
+    game: int  # which of the actor's games
+
+
+class Policy:
+    """Turns a network into decisions: one compiled call and one copy to the host per decision of B games.
+
+    Works on the network it is given, whose weights may be changed between calls. Holds no state of any game.
+    """
+
+    def __init__(self, network: ACNetwork) -> None:
+        self._network = network
+        self._compiled = tf.function(self._step, autograph=False, reduce_retracing=True)
+
+    def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        output, core_state = self._network.step(observations, resets, core_state)
+        return tf.concat([output.logits, output.values[:, None]], axis=1), core_state
+
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
+        """Returns logits [B, A], values [B] and the next core state."""
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, observations)
+        packed, core_state = self._compiled(tensors, tf.convert_to_tensor(resets), core_state)
+        outputs = packed.numpy()
+        return outputs[:, :-1], outputs[:, -1], core_state
+
+
+def sample(logits: Array, random: np.random.Generator) -> NDArray[np.int32]:
+    """Draws action indices from softmax(logits), [B, A] -> [B], by the Gumbel-max trick: no probability is compared."""
+    actions: NDArray[np.int32] = np.argmax(logits + random.gumbel(size=logits.shape), axis=1).astype(np.int32)
+    return actions
+
+
+class Actor:
+    """Plays B games with a network's current weights.
+
+    Owns the games' newest observations, their recurrent state, the sums of running episodes and the random stream that
+    actions are drawn from.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        network: ACNetwork,
+        *,
+        rollout_length: int,
+        discount: float,
+        reward_scale: float,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        self._env, self._policy, self._batch = env, Policy(network), env.num_envs
+        self._length, self._discount, self._reward_scale = rollout_length, discount, reward_scale
+        self._random = np.random.default_rng(seed)
+        self._core_state = network.initial_state(self._batch)
+        self._observations, _ = env.reset(seed=[int(state) for state in seed.generate_state(self._batch)])
+        self._resets = np.ones(self._batch, np.float32)
+        self._scores = np.zeros(self._batch)
+        self._value_sums = np.zeros(self._batch)
+        self._lengths = np.zeros(self._batch, np.int64)
+        self._episodes: list[Episode] = []
+        self._faults: list[str] = []
+
+    def rollout(self) -> Rollout:
+        """Plays T decisions of every game with weights that must not change meanwhile."""
+        length, batch = self._length, self._batch
+        observations = tf.nest.map_structure(
+            lambda array: np.empty((length + 1, *array.shape), array.dtype), self._observations
+        )
+        resets = np.empty((length + 1, batch), np.float32)
+        actions = np.empty((length, batch), np.int32)
+        rewards = np.empty((length, batch), np.float32)
+        discounts = np.full((length, batch), self._discount, np.float32)
+        ends = np.zeros((length, batch), np.bool_)
+        values = np.empty((length + 1, batch), np.float32)
+        logits = np.empty((length, batch, self._env.single_action_space.n), np.float32)
+        cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
+        start = self._core_state
+        for t in range(length):
+            _write(observations, t, self._observations)
+            resets[t] = self._resets
+            logits[t], values[t], self._core_state = self._policy(self._observations, self._resets, self._core_state)
+            actions[t] = sample(logits[t], self._random)
+            self._observations, raw_rewards, terminated, truncated, infos = self._env.step(actions[t])
+            rewards[t] = raw_rewards * self._reward_scale
+            discounts[t, terminated] = 0.0
+            ends[t] = terminated | truncated
+            self._resets = ends[t].astype(np.float32)
+            for game in np.flatnonzero(truncated & ~terminated):
+                cut.append((t, int(game), infos["final_obs"][game], tuple(s[game] for s in self._core_state)))
+            self._count(raw_rewards, values[t], ends[t], infos)
+        _write(observations, length, self._observations)
+        resets[length] = self._resets
+        values[length] = self._policy(self._observations, self._resets, self._core_state)[1]
+        next_values = values[1:].copy()
+        self._value_truncations(next_values, cut)
+        return Rollout(observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, logits)
+
+    def _value_truncations(self, next_values: Array, cut: list[tuple[int, int, Any, CoreState]]) -> None:
+        """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""
+        if not cut:
+            return
+        times, games, finals, states = zip(*cut, strict=True)
+        # Padding to a power of two keeps the number of compiled shapes small.
+        pad = 2 ** int(np.ceil(np.log2(len(cut)))) - len(cut)
+        finals, states = finals + finals[:1] * pad, states + states[:1] * pad
+        stacked = tf.nest.map_structure(lambda *arrays: np.stack(arrays), *finals)
+        core_state = tuple(tf.stack(parts) for parts in zip(*states, strict=True))
+        values = self._policy(stacked, np.zeros(len(finals), np.float32), core_state)[1]
+        next_values[list(times), list(games)] = values[: len(cut)]
+
+    def _count(self, rewards: Array, values: Array, ends: NDArray[np.bool_], infos: dict[str, Any]) -> None:
+        """Adds a step to the running episodes and collects the finished ones; one cut short by a fault has no score."""
+        self._scores += rewards
+        self._value_sums += values
+        self._lengths += 1
+        for game in np.flatnonzero(ends):
+            fault = infos.get("final_info", {}).get("engine_fault", [None] * self._batch)[game]
+            if fault:
+                self._faults.append(str(fault))
+            else:
+                mean_value = self._value_sums[game] / self._lengths[game]
+                self._episodes.append(
+                    Episode(float(self._scores[game]), int(self._lengths[game]), float(mean_value), int(game))
+                )
+        self._scores[ends] = 0.0
+        self._value_sums[ends] = 0.0
+        self._lengths[ends] = 0
+
+    def take(self) -> tuple[list[Episode], list[str]]:
+        """Returns the episodes finished and the faults met since the last call."""
+        taken = self._episodes, self._faults
+        self._episodes, self._faults = [], []
+        return taken
+
+    def close(self) -> None:
+        """Closes the games."""
+        self._env.close()
+
+
+def _write(buffers: Any, row: int, arrays: Any) -> None:
+    tf.nest.map_structure(lambda buffer, array: np.copyto(buffer[row], array), buffers, arrays)

@@ -1,0 +1,260 @@
+"""A training run: an engine that learns, and beside it everything that must go on whatever a worker does.
+
+`Training` owns the run's outputs. Its one loop, on the main thread, looks at the shared progress a few times a second
+and saves, evaluates, logs, shows, and decides when to stop; so no duty hangs on a particular worker, and a worker's error
+surfaces within moments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from doom_a3c.checkpoint import CheckpointFolder
+from doom_a3c.config import Config, learning_rate
+from doom_a3c.evaluation import Evaluation, Evaluator
+from doom_a3c.learner import GlobalModel
+from doom_a3c.progress import Progress
+from doom_a3c.summaries import Summaries
+
+TICK_SECONDS = 0.1
+
+
+class Engine(Protocol):
+    """What a run needs of an engine: workers that add to the shared model and progress until they are stopped."""
+
+    def start(self) -> None:
+        """Starts the workers."""
+
+    def check(self) -> None:
+        """Raises a worker's error."""
+
+    def stop(self) -> None:
+        """Ends the workers; may be called twice."""
+
+
+class Status(NamedTuple):
+    """What the live line shows."""
+
+    frames: int
+    frame_budget: int
+    frames_per_second: float
+    episodes: int
+    mean_score: float | None
+    best_evaluation: float | None
+    entropy: float
+    seconds_left: float
+
+
+class Result(NamedTuple):
+    """How a run ended."""
+
+    stopped_by: str  # 'frames', 'minutes', 'target_score' or the name of a signal
+    frames_per_second: float  # mean over this session's training time
+    best_evaluation: float | None
+
+
+class Evaluations:
+    """Evaluates the global network again and again on a thread of its own. Owns the best score so far."""
+
+    def __init__(
+        self,
+        config: Config,
+        model: GlobalModel,
+        evaluator: Evaluator,
+        report: Callable[[Evaluation, Mapping[str, Any], bool], None],
+    ) -> None:
+        self.best: float | None = None
+        self.error: BaseException | None = None
+        self._config, self._model, self._evaluator, self._report = config, model, evaluator, report
+        self._stop_event = threading.Event()
+        self._evaluated = -1  # version of the weights
+        self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
+
+    def start(self) -> None:
+        """Starts evaluating at intervals."""
+        if self._config.evaluate_every:
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop_event.wait(self._config.evaluate_every):
+                self.evaluate(self._stop_event)
+        except BaseException as error:
+            self.error = error
+
+    def evaluate(self, stop: threading.Event | None = None) -> None:
+        """Evaluates the weights as they are now, and reports scores, weights and whether they are the best."""
+        version = self._model.version
+        if version == self._evaluated:
+            return
+        snapshot = self._model.snapshot()
+        self._evaluator.load(snapshot)
+        evaluation = self._evaluator.evaluate(self._config.evaluation_episodes, stop)
+        if evaluation is None:
+            return
+        self._evaluated = version
+        is_best = self.best is None or evaluation.greedy.mean >= self.best
+        if is_best:
+            self.best = evaluation.greedy.mean
+        self._report(evaluation, snapshot, is_best)
+
+    def stop(self) -> None:
+        """Ends the thread, giving an evaluation in progress up."""
+        self._stop_event.set()
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+
+
+class Training:
+    """One session of a run, from its start or from a resumed checkpoint to its end."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model: GlobalModel,
+        progress: Progress,
+        evaluator: Evaluator,
+        summaries: Summaries,
+        folder: CheckpointFolder,
+        record: Mapping[str, Any],
+        show: Callable[[Status], None],
+        say: Callable[[str], None],
+        best_evaluation: float | None,
+    ) -> None:
+        """`record` is what checkpoints hold besides variables and progress; `show` gets a status several times a second."""
+        self._config, self._model, self._progress = config, model, progress
+        self._summaries, self._folder, self._record, self._show, self._say = summaries, folder, record, show, say
+        self._evaluations = Evaluations(config, model, evaluator, self._evaluated)
+        self._evaluations.best = best_evaluation
+        self._interrupted: str | None = None
+        self._start = self._last_save = time.monotonic()
+        self._start_frames = progress.frames
+        self._rate = 0.0
+        self._rate_since = (self._start, progress.frames)
+
+    def interrupt(self, name: str) -> None:
+        """Asks the run to save and end; a signal handler may call it."""
+        self._interrupted = name
+
+    def run(self, engine: Engine) -> Result:
+        """Trains until a limit is reached; saves on the way, at the end, and when an error ends it."""
+        self._start = self._last_save = time.monotonic()
+        self._rate_since = (self._start, self._progress.frames)
+        try:
+            engine.start()
+            self._evaluations.start()
+            stopped_by = self._loop(engine)
+        finally:
+            self._evaluations.stop()
+            engine.stop()
+            seconds = time.monotonic() - self._start
+            self.save()
+        engine.check()
+        if self._interrupted is None:
+            self._evaluations.evaluate()
+            self.save()  # with the final evaluation as best, if it is
+        rate = (self._progress.frames - self._start_frames) / max(seconds, 1e-9)
+        return Result(stopped_by, rate, self._evaluations.best)
+
+    def _loop(self, engine: Engine) -> str:
+        while (stopped_by := self._limit()) is None:
+            time.sleep(TICK_SECONDS)
+            engine.check()
+            if self._evaluations.error is not None:
+                raise self._evaluations.error
+            if time.monotonic() - self._last_save >= self._config.checkpoint_every:
+                self.save()
+            self._measure_rate()
+            self._write_point()
+            self._show(self.status())
+        return stopped_by
+
+    def _limit(self) -> str | None:
+        """Returns why the run ends now, None while it goes on."""
+        config, progress = self._config, self._progress
+        mean = progress.mean_score
+        if self._interrupted:
+            return self._interrupted
+        if config.target_score is not None and mean is not None and mean >= config.target_score:
+            return "target_score"
+        if progress.frames >= config.frames:
+            return "frames"
+        if config.minutes is not None and time.monotonic() - self._start >= 60 * config.minutes:
+            return "minutes"
+        return None
+
+    def _measure_rate(self) -> None:
+        since, frames = self._rate_since
+        now = time.monotonic()
+        if now - since >= 2.0:
+            self._rate = (self._progress.frames - frames) / (now - since)
+            self._rate_since = (now, self._progress.frames)
+
+    def status(self) -> Status:
+        """Returns what the live line shows."""
+        progress, config = self._progress, self._config
+        left = (config.frames - progress.frames) / self._rate if self._rate else float("inf")
+        if config.minutes is not None:
+            left = min(left, 60 * config.minutes - (time.monotonic() - self._start))
+        return Status(
+            progress.frames,
+            config.frames,
+            self._rate,
+            progress.episodes,
+            progress.mean_score,
+            self._evaluations.best,
+            progress.entropy,
+            max(0.0, left),
+        )
+
+    def _write_point(self) -> None:
+        if not self._summaries.due():
+            return
+        progress = self._progress
+        values = {
+            "Perf/Frames per Second": self._rate,
+            "Perf/Episodes": float(progress.episodes),
+            "Perf/Updates": float(progress.updates),
+            "Perf/Learning Rate": learning_rate(self._config, progress.frames),
+            "Perf/Policy Lag": float(progress.lag),
+            "Losses/Entropy": progress.entropy,
+        }
+        if progress.mean_score is not None:
+            values["Perf/Reward"] = progress.mean_score
+        values |= {f"Faults/{kind}": float(count) for kind, count in progress.faults.items()}
+        self._summaries.scalars(values, progress.frames)
+
+    def _evaluated(self, evaluation: Evaluation, snapshot: Mapping[str, Any], is_best: bool) -> None:
+        frames = self._progress.frames
+        values = {
+            f"Evaluation/{policy.capitalize()} {key.capitalize()}": float(value)
+            for policy, numbers in evaluation._asdict().items()
+            for key, value in numbers._asdict().items()
+        }
+        self._summaries.scalars(values, frames)
+        if is_best:
+            self._folder.save_best(snapshot, self._whole_record())
+        greedy, sampled = evaluation
+        self._say(
+            f"evaluation at {frames:,} frames: greedy {greedy.mean:.1f} +- {greedy.std:.1f}, "
+            f"sampled {sampled.mean:.1f} +- {sampled.std:.1f}, {greedy.episodes} episodes each"
+            + (", the best so far" if is_best else "")
+        )
+
+    def _whole_record(self) -> dict[str, Any]:
+        return {
+            **self._record,
+            "config": dataclasses.asdict(self._config),
+            "progress": self._progress.record(),
+            "best_evaluation": self._evaluations.best,
+        }
+
+    def save(self) -> None:
+        """Writes the newest checkpoint."""
+        self._folder.save(self._model.snapshot(), self._whole_record(), self._progress.frames)
+        self._last_save = time.monotonic()
