@@ -119,9 +119,7 @@ class Config:
     rollout_length: int = setting(30, "decisions of each game per update", unit="decisions", low=1, high=1024)
     frame_skip: int = setting(4, "game tics that one decision lasts; rewards are summed", unit="tics", low=1, high=64)
     discount: float = setting(0.99, "gamma, the discount of rewards per decision", low=0, high=1)
-    gae_lambda: float = setting(
-        1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1
-    )
+    gae_lambda: float = setting(1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1)
     normalize_advantages: bool = setting(
         False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
     )
@@ -129,9 +127,7 @@ class Config:
     final_learning_rate: float | None = setting(
         None, "step size at the frame budget, reached linearly; unset keeps --learning-rate", low=0, high=1
     )
-    optimizer: str = setting(
-        "adam", "rmsprop is the one of the A3C paper, shared statistics", choices=("adam", "rmsprop")
-    )
+    optimizer: str = setting("adam", "rmsprop is the one of the A3C paper, shared statistics", choices=("adam", "rmsprop"))
     entropy_cost: float = setting(0.01, "weight of the entropy bonus in the loss", low=0)
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
     max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
@@ -184,6 +180,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are one line, with the nearest known flag."""
 
     def error(self, message: str) -> NoReturn:
+        """Raises UserError, where argparse would print the usage and exit."""
         raise UserError(message)
 
     def parse(self, arguments: list[str] | None) -> dict[str, Any]:
@@ -191,9 +188,7 @@ class Parser(argparse.ArgumentParser):
         values, unknown = self.parse_known_args(arguments)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
-            raise UserError(
-                f"unknown argument {unknown[0]}{nearest(unknown[0].split('=')[0], flags)}; --help lists all"
-            )
+            raise UserError(f"unknown argument {unknown[0]}{nearest(unknown[0].split('=')[0], flags)}; --help lists all")
         return vars(values)
 
 

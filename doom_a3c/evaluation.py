@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, sample
+from doom_a3c.rollouts import Policy, game_seeds, sample
 
 MAX_DECISIONS = 5000  # an episode that goes on is scored as it stands: some scenarios have no time-out
 
@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 def scores(values: list[float]) -> Scores:
     """Returns the statistics of a list of scores."""
     array = np.asarray(values)
-    return Scores(*(float(f(array)) for f in (np.mean, np.std, np.min, np.max)), episodes=len(values))
+    return Scores(float(array.mean()), float(array.std()), float(array.min()), float(array.max()), len(values))
 
 
 def games_for(episodes: int) -> int:
@@ -53,12 +53,7 @@ class Evaluator:
     def __init__(self, env: VectorEnv[Any, Any, Any], network: ACNetwork, seed: np.random.SeedSequence) -> None:
         self._env, self.network, self._policy = env, network, Policy(network)
         self._random = np.random.default_rng(seed)
-        self._seed: list[int] | None = [int(state) for state in seed.generate_state(env.num_envs)]
-
-    def load(self, variables: Mapping[str, Any]) -> None:
-        """Takes over the weights in `variables`, by name; others in there are ignored."""
-        for variable in self.network.parameters:
-            variable.assign(variables[variable.name.split(":")[0]])
+        self._seeds = game_seeds(seed, env.num_envs)
 
     def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
         """Plays `episodes` of each policy; returns None if `stop` is set meanwhile."""
@@ -68,8 +63,8 @@ class Evaluator:
         finished: list[list[float]] = [[] for _ in range(batch)]
         running, lengths = np.zeros(batch), np.zeros(batch, np.int64)
         core_state = self.network.initial_state(batch)
-        observations, _ = self._env.reset(seed=self._seed)
-        self._seed = None  # later evaluations go on with the games' own streams: their episodes are new
+        observations, _ = self._env.reset(seed=self._seeds)
+        self._seeds = None  # later evaluations go on with the games' own streams: their episodes are new
         resets = np.ones(batch, np.float32)
         while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)):
             if stop is not None and stop.is_set():
@@ -86,7 +81,7 @@ class Evaluator:
                     finished[game].append(float(running[game]))
                 running[game], lengths[game] = 0.0, 0
             resets = ends.astype(np.float32)
-        greedy, sampled = (sum(part, []) for part in (finished[:half], finished[half:]))
+        greedy, sampled = (list(itertools.chain(*part)) for part in (finished[:half], finished[half:]))
         return Evaluation(scores(greedy), scores(sampled))
 
     def close(self) -> None:

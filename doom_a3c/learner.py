@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.config import Config
 from doom_a3c.losses import actor_critic_loss
-from doom_a3c.networks import ACNetwork, CoreState
+from doom_a3c.networks import ACNetwork, CoreState, variable_name
 from doom_a3c.optimizers import OPTIMIZERS
 from doom_a3c.returns import generalized_advantages, normalized
 from doom_a3c.rollouts import Rollout
@@ -40,8 +40,7 @@ class GlobalModel:
     def __init__(self, network: ACNetwork, optimizer: str) -> None:
         self.network = network
         self._optimizer = OPTIMIZERS[optimizer](network.parameters)
-        self._variables = {variable.name.split(":")[0]: variable for variable in network.parameters}
-        self._variables |= {variable.name.split(":")[0]: variable for variable in self._optimizer.slots}
+        self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
         self._lock = threading.Lock()
         self._compiled_apply = tf.function(self._optimizer.apply, autograph=False)
         self.version = 0  # applied updates

@@ -6,11 +6,12 @@ every line of arithmetic, and both zero the recurrent state where an episode sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from doom_a3c.scenarios import Network
 
@@ -37,6 +38,11 @@ def observation_inputs(space: Any) -> Inputs:
     variables = spaces["variables"].shape[0] if "variables" in spaces else 0
     height, width, channels = spaces["pixels"].shape
     return Inputs((height, width, channels), variables)
+
+
+def variable_name(variable: tf.Variable) -> str:
+    """Returns the name of a variable that checkpoints know it by."""
+    return str(variable.name).split(":")[0]
 
 
 class ACNetwork(tf.Module):
@@ -73,6 +79,16 @@ class ACNetwork(tf.Module):
         self._policy = self._columns("policy/kernel", (features, actions), 0.01)
         self._value = self._columns("value/kernel", (features, 1), 1.0)
         self.parameters: Sequence[tf.Variable] = self.trainable_variables
+
+    def load(self, variables: Mapping[str, NDArray[Any]]) -> None:
+        """Takes over the weights in `variables`, by name; what else is in there is ignored.
+
+        Raises:
+            KeyError: if one is missing.
+            ValueError: if one has another shape.
+        """
+        for parameter in self.parameters:
+            parameter.assign(variables[variable_name(parameter)])
 
     def _glorot(self, name: str, shape: tuple[int, ...]) -> tf.Variable:
         receptive = int(np.prod(shape[:-2]))

@@ -34,9 +34,7 @@ class Adam(tf.Module):
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
         """Changes the variables by one step; `gradients` are in their order."""
-        for variable, first, second, gradient in zip(
-            self._variables, self._first, self._second, gradients, strict=True
-        ):
+        for variable, first, second, gradient in zip(self._variables, self._first, self._second, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=first.handle,
@@ -85,4 +83,4 @@ class RMSProp(tf.Module):
             )
 
 
-OPTIMIZERS = {"adam": Adam, "rmsprop": RMSProp}
+OPTIMIZERS: dict[str, type[Adam] | type[RMSProp]] = {"adam": Adam, "rmsprop": RMSProp}

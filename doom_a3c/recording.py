@@ -106,9 +106,7 @@ class FilmedVectorEnv(VectorWrapper[Any, Any, Any]):
 class GifWriter:
     """Writes films as gifs without holding up the games, and keeps the newest 50. Owns a thread and its queue."""
 
-    def __init__(
-        self, folder: Path, frames_per_second: float, written: Callable[[Path, Film], None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, frames_per_second: float, written: Callable[[Path, Film], None] | None = None) -> None:
         self._folder, self._rate, self._written = folder, frames_per_second, written
         self._films: Queue[Film | None] = Queue(maxsize=4)
         self._thread = threading.Thread(target=self._run, name="gif-writer", daemon=True)

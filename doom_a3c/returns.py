@@ -7,6 +7,7 @@ Time runs along the first axis. Reward r_t and the ends of step t follow the dec
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Arra
     sums[:, ~broken] = _filtered(terms[:, ~broken], decay)
     for column in np.flatnonzero(broken):
         starts = [0, *(np.flatnonzero(ends[:-1, column]) + 1), len(terms)]
-        for start, stop in zip(starts, starts[1:], strict=False):
+        for start, stop in itertools.pairwise(starts):
             sums[start:stop, column] = _filtered(terms[start:stop, column], decay)
     return sums.astype(np.float32)
 

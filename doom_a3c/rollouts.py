@@ -11,10 +11,11 @@ is row 0 of the next.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
@@ -75,6 +76,11 @@ def sample(logits: Array, random: np.random.Generator) -> NDArray[np.int32]:
     return actions
 
 
+def game_seeds(seed: np.random.SeedSequence, games: int) -> Any:
+    """Returns a seed for each game, in the array form that every vector environment takes."""
+    return seed.generate_state(games)
+
+
 class Actor:
     """Plays B games with a network's current weights.
 
@@ -94,9 +100,10 @@ class Actor:
     ) -> None:
         self._env, self._policy, self._batch = env, Policy(network), env.num_envs
         self._length, self._discount, self._reward_scale = rollout_length, discount, reward_scale
+        self._actions = int(cast(Discrete, env.single_action_space).n)
         self._random = np.random.default_rng(seed)
         self._core_state = network.initial_state(self._batch)
-        self._observations, _ = env.reset(seed=[int(state) for state in seed.generate_state(self._batch)])
+        self._observations, _ = env.reset(seed=game_seeds(seed, self._batch))
         self._resets = np.ones(self._batch, np.float32)
         self._scores = np.zeros(self._batch)
         self._value_sums = np.zeros(self._batch)
@@ -116,7 +123,7 @@ class Actor:
         discounts = np.full((length, batch), self._discount, np.float32)
         ends = np.zeros((length, batch), np.bool_)
         values = np.empty((length + 1, batch), np.float32)
-        logits = np.empty((length, batch, self._env.single_action_space.n), np.float32)
+        logits = np.empty((length, batch, self._actions), np.float32)
         cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
         start = self._core_state
         for t in range(length):

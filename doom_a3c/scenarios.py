@@ -110,22 +110,18 @@ def find(name: str) -> Scenario:
         return _load(known[bare])
     if path.suffix in (".toml", ".cfg", ".wad") and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")
-    raise UserError(
-        f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works"
-    )
+    raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
 
 def _load(path: Path) -> Scenario:
     path = path.resolve()
     if path.suffix == ".toml":
         return _from_toml(path)
-    files = {"config": str(path)} if path.suffix == ".cfg" else {"wad": str(path)}
-    beside = path.with_suffix(".cfg")
-    if path.suffix == ".wad":
-        if not beside.is_file():
-            raise UserError(f"{path} needs a {beside.name} beside it that names buttons and rewards")
-        files["config"] = str(beside)
-    return checked(Scenario(name=path.stem, description=f"{path.name}, untuned", game=Game(**files)))
+    config = path.with_suffix(".cfg")
+    if not config.is_file():
+        raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
+    game = Game(config=str(config), wad=str(path) if path.suffix == ".wad" else "")
+    return checked(Scenario(name=path.stem, description=f"{path.name}, untuned", game=game))
 
 
 def _from_toml(path: Path) -> Scenario:
@@ -169,12 +165,12 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
     """Builds one of the records from a table, turning lists into tuples and checking types against the defaults."""
     defaults = kind()
     checked_values = {}
-    for key, value in values.items():
+    for key, given in values.items():
         if not hasattr(defaults, key):
             names = [field.name for field in dataclasses.fields(kind)]
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, names)}")
         default = getattr(defaults, key)
-        value = _tuples(value) if isinstance(default, tuple) else value
+        value = _tuples(given) if isinstance(default, tuple) else given
         if key != "buttons" and not isinstance(value, type(default)):
             raise UserError(f"{source}: {key} must be a {type(default).__name__}, such as {default!r}, not {value!r}")
         checked_values[key] = value
@@ -209,17 +205,13 @@ def checked(scenario: Scenario) -> Scenario:
     require(len(observation.crop) == 4, "[observation] crop must be [top, bottom, left, right]")
     top, bottom, left, right = observation.crop
     require(top + bottom < int(height) and left + right < int(width), "[observation] crop leaves nothing")
-    require(
-        len(observation.size) == 2 and 0 < min(observation.size) <= 1024, "[observation] size must be [height, width]"
-    )
+    require(len(observation.size) == 2 and 0 < min(observation.size) <= 1024, "[observation] size must be [height, width]")
     require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
     require(network.core in ("lstm", "none"), "[network] core must be 'lstm' or 'none'")
     require(network.hidden >= 1 and network.core_size >= 1, "[network] hidden and core_size must be 1 or more")
     rows, columns = observation.size
     for layer in network.convolutions:
-        require(
-            len(layer) == 3 and min(layer) >= 1, "[network] a convolution is [filters, size, stride], each 1 or more"
-        )
+        require(len(layer) == 3 and min(layer) >= 1, "[network] a convolution is [filters, size, stride], each 1 or more")
         rows, columns = ((side - layer[1]) // layer[2] + 1 for side in (rows, columns))
         require(min(rows, columns) >= 1, "[network] the convolutions are too large for the observation size")
     require(len(game.variable_scales) in (0, len(game.variables)), "[game] variable_scales needs one number a variable")

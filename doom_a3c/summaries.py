@@ -42,9 +42,7 @@ class Summaries:
 
     def gif(self, tag: str, gif: bytes, height: int, width: int, frames: int) -> None:
         """Writes an animated image: the image panel shows whatever encoding the browser knows."""
-        metadata = tf.compat.v1.SummaryMetadata(
-            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="images")
-        )
+        metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="images"))
         tensor = tf.constant([str(width).encode(), str(height).encode(), gif])
         with self._writer.as_default():
             tf.summary.write(tag, tensor, step=frames, metadata=metadata)

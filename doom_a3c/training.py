@@ -92,7 +92,7 @@ class Evaluations:
         if version == self._evaluated:
             return
         snapshot = self._model.snapshot()
-        self._evaluator.load(snapshot)
+        self._evaluator.network.load(snapshot)
         evaluation = self._evaluator.evaluate(self._config.evaluation_episodes, stop)
         if evaluation is None:
             return

@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.config import UserError
 from doom_a3c.envs.doom import TICS_PER_SECOND, DoomCamera, DoomEnv
-from doom_a3c.envs.engine import EngineFault
+from doom_a3c.envs.engine import EngineError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.scenarios import Scenario
@@ -33,7 +33,7 @@ class Builder:
         self.decisions_per_second = TICS_PER_SECOND / frame_skip
         try:
             env.reset(seed=0)
-        except EngineFault:
+        except EngineError:
             raise UserError(
                 f"scenario {scenario.name}: the game does not start; is {scenario.game.wad or scenario.game.config} whole?"
             ) from None

@@ -63,9 +63,7 @@ def listing() -> str:
         frames = f"{scenario.training.get('frames', Config.frames):,}"
         rows.append((name, Path(game.config or game.wad).name, buttons, seen, frames, scenario.expected_score))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 class _Run:
@@ -85,9 +83,8 @@ class _Run:
         self.record = self.checkpoint.record if self.checkpoint else {}
         self.name = self.record.get("run", f"{self.scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}")
         self.restarts = int(self.record.get("restarts", -1)) + 1
-        self.files: CheckpointFolder | None = None
         self._check_builds()
-        self.files = CheckpointFolder(command.output_folder(self.config.models_dir, "--models-dir"))
+        self.files: CheckpointFolder = CheckpointFolder(command.output_folder(self.config.models_dir, "--models-dir"))
         self.gifs = command.output_folder(self.config.frames_dir, "--frames-dir") / self.name
         self.logs = command.output_folder(self.config.logs_dir, "--logs-dir") / self.name
 
@@ -120,7 +117,7 @@ class _Run:
     def run(self) -> int:
         """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""
         from doom_a3c.cli.panel import Panel
-        from doom_a3c.engines.threads import TrainingDiverged
+        from doom_a3c.engines.threads import DivergedError
 
         panel = Panel(self.options.quiet)
         panel.say(
@@ -128,10 +125,10 @@ class _Run:
             f"{self.config.games} games, {self.config.frames:,} frames; logs in {self.logs}"
         )
         with _Outputs(self, panel) as outputs:
-            with _signals(outputs.training) as received:
+            with _Signals(outputs.training) as received:
                 try:
                     result = outputs.training.run(outputs.engine)
-                except TrainingDiverged as error:
+                except DivergedError as error:
                     panel.end()
                     raise SystemExit(f"train.py: {error}; the last good checkpoint is {self.files.last}") from None
             panel.end()
@@ -155,7 +152,6 @@ class _Run:
         }
         if self.options.summary:
             Path(self.options.summary).write_text(json.dumps(outcome, indent=1) + "\n")
-        assert self.files is not None
         mean = "-" if progress.mean_score is None else f"{progress.mean_score:.1f}"
         best = "-" if result.best_evaluation is None else f"{result.best_evaluation:.1f}"
         panel.say(
@@ -169,6 +165,9 @@ class _Run:
         panel.say(f"next:\n  python play.py --model {model} --out /tmp/result\n  tensorboard --logdir {self.logs}")
 
 
+_OF_A_SESSION = ("models_dir", "minutes", "target_score")  # a resumed run does not take these from its checkpoint
+
+
 def _settings(typed: Mapping[str, Any], checkpoint: Checkpoint | None) -> tuple[scenarios.Scenario, Config]:
     """Returns scenario and settings: defaults, then scenario file or checkpoint, then the command line."""
     if checkpoint is None:
@@ -179,7 +178,8 @@ def _settings(typed: Mapping[str, Any], checkpoint: Checkpoint | None) -> tuple[
         scenario = scenarios.find(typed["scenario"])
     else:
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
-    return scenario, validated(Config, {**record["config"], **typed}, "the checkpoint's settings")
+    kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
+    return scenario, validated(Config, {**kept, **typed}, "the checkpoint's settings")
 
 
 class _Outputs:
@@ -243,7 +243,6 @@ class _Outputs:
             builder.network("evaluator", config.seed),
             np.random.SeedSequence([config.seed, run.restarts, 2**31]),
         )
-        assert run.files is not None
         self.training = Training(
             config,
             model=model,
@@ -267,7 +266,7 @@ class _Outputs:
             summaries.close()
 
 
-class _signals:
+class _Signals:
     """Turns Ctrl-C and SIGTERM into a request to save and end. A context; its value lists the signals received."""
 
     def __init__(self, training: Training) -> None:

@@ -18,7 +18,7 @@ from doom_a3c.summaries import Summaries
 MAX_NON_FINITE = 20  # updates in a row
 
 
-class TrainingDiverged(Exception):
+class DivergedError(Exception):
     """Loss or gradients were not finite many times in a row; no such update has been applied."""
 
 
@@ -80,7 +80,7 @@ class Worker(threading.Thread):
         self._non_finite += 1
         self._progress.add_steps(0, 0, (), ["non_finite_update"])
         if self._non_finite >= MAX_NON_FINITE:
-            raise TrainingDiverged(
+            raise DivergedError(
                 f"the last {MAX_NON_FINITE} losses or gradients of {self.name} were not finite and none was applied; "
                 "a smaller --learning-rate or --reward-scale is the usual cure"
             )

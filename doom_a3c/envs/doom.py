@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +14,7 @@ import vizdoom
 from numpy.typing import NDArray
 
 from doom_a3c.config import UserError, nearest
-from doom_a3c.envs.engine import Engine, EngineFault
+from doom_a3c.envs.engine import Engine, EngineError
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.scenarios import Game, Observation, Scenario, located
 
@@ -158,7 +158,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions decides all of it.
 
         Raises:
-            EngineFault: if several engines in a row cannot be started.
+            EngineError: if several engines in a row cannot be started.
         """
         super().reset(seed=seed)
         for attempt in range(_START_ATTEMPTS):
@@ -166,7 +166,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
             try:
                 self._new_episode(episode_seed)
                 break
-            except EngineFault:
+            except EngineError:
                 self._drop_engine()
                 if attempt == _START_ATTEMPTS - 1:
                     raise
@@ -188,7 +188,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         try:
             reward = self._engine.ask(lambda: game.make_action(buttons, self._frame_skip))
             ended = game.is_episode_finished()
-        except EngineFault as fault:
+        except EngineError as fault:
             self._drop_engine()
             return self._observe(), 0.0, False, True, {"engine_fault": fault.kind}
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
@@ -201,7 +201,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         assert self._engine is not None
         state = self._engine.game.get_state()
         self._screen = state.screen_buffer
-        if len(self._variables):
+        if state.game_variables is not None and len(self._variables):
             self._variables = state.game_variables.astype(np.float32) * self._scales
         self._frames.append(preprocess(self._screen, self._observation_spec))
         while len(self._frames) < self._observation_spec.stack:
@@ -232,7 +232,8 @@ def preprocess(screen: Frame, spec: Observation) -> Frame:
     height, width = spec.size
     if cropped.shape[:2] != (height, width):
         shrinks = height < cropped.shape[0] or width < cropped.shape[1]
-        cropped = cv2.resize(cropped, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+        method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+        cropped = cv2.resize(cropped, (width, height), interpolation=method).astype(np.uint8, copy=False)
     return cropped if cropped.ndim == 3 else cropped[..., None]
 
 

@@ -12,6 +12,7 @@ its library has no time-out. Three things keep that in hand:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import shutil
@@ -41,7 +42,7 @@ _DEATHS = (
 Answer = TypeVar("Answer")
 
 
-class EngineFault(Exception):
+class EngineError(Exception):
     """The engine process is gone; `kind` is 'engine_died' or 'engine_hung'. Build a new one."""
 
     def __init__(self, kind: str) -> None:
@@ -56,7 +57,7 @@ class Engine:
         """Starts an engine; `configure` sets the game up and may be called from any thread.
 
         Raises:
-            EngineFault: if it dies or hangs while starting.
+            EngineError: if it dies or hangs while starting.
         """
         self.folder = _supervisor().new_folder()
         self.busy_since: float | None = None
@@ -69,7 +70,7 @@ class Engine:
             try:
                 self.ask(self.game.init)
                 return
-            except EngineFault as fault:
+            except EngineError as fault:
                 failure = fault
         self.close()
         raise failure
@@ -87,13 +88,13 @@ class Engine:
         """Returns the result of a call that waits for the engine.
 
         Raises:
-            EngineFault: if the engine dies, or is killed because it hangs.
+            EngineError: if the engine dies, or is killed because it hangs.
         """
         self.busy_since = time.monotonic()
         try:
             return call()
         except _DEATHS:
-            raise EngineFault("engine_hung" if self.hung else "engine_died") from None
+            raise EngineError("engine_hung" if self.hung else "engine_died") from None
         finally:
             self.busy_since = None
 
@@ -105,7 +106,7 @@ class Engine:
         return None
 
     def kill(self) -> None:
-        """Kills the process at once; a caller waiting for its answer gets EngineFault."""
+        """Kills the process at once; a caller waiting for its answer gets EngineError."""
         pid = self.pid
         if pid is not None and _instance(pid):
             with contextlib.suppress(ProcessLookupError):
@@ -117,7 +118,7 @@ class Engine:
             pid = self.pid
             instance = _instance(pid) if pid is not None else ""
             self.kill()  # nothing in there is worth waiting for, and a hung engine would never end by itself
-            with _one_at_a_time, contextlib.suppress(EngineFault):
+            with _one_at_a_time, contextlib.suppress(EngineError):
                 self.ask(self.game.close)
             _remove_shared_memory(instance)
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -177,6 +178,7 @@ class _Supervisor:
         threading.Thread(target=self._watch, name="engine-watchdog", daemon=True).start()
 
     def new_folder(self) -> Path:
+        """Returns a new folder for an engine."""
         return Path(tempfile.mkdtemp(dir=self._root))
 
     def _watch(self) -> None:
@@ -191,15 +193,12 @@ class _Supervisor:
 
 
 _supervisor_lock = threading.Lock()
-_the_supervisor: _Supervisor | None = None
+_make_supervisor = functools.cache(_Supervisor)
 
 
 def _supervisor() -> _Supervisor:
-    global _the_supervisor
     with _supervisor_lock:
-        if _the_supervisor is None:
-            _the_supervisor = _Supervisor()
-        return _the_supervisor
+        return _make_supervisor()
 
 
 def kill_all() -> None:

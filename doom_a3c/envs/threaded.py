@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -45,15 +45,11 @@ class ThreadedVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: Any = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Resets all games; an int seed gives game i the seed `seed + i`."""
-        seeds = (
-            [None if seed is None else seed + i for i in range(self.num_envs)]
-            if not isinstance(seed, Sequence)
-            else seed
-        )
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all games; `seed` is one per game, or an int that gives game i the seed `seed + i`."""
+        if isinstance(seed, int):
+            seed = range(seed, seed + self.num_envs)
+        seeds = [None if seed is None or seed[index] is None else int(seed[index]) for index in range(self.num_envs)]
         results: list[Any] = [None] * self.num_envs
 
         def reset_one(index: int) -> None:
@@ -92,7 +88,7 @@ class ThreadedVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _stacked(self, observations: list[Any]) -> Any:
         space = self.single_observation_space
-        return concatenate(space, observations, create_empty_array(space, self.num_envs))
+        return concatenate(space, observations, cast(Any, create_empty_array(space, self.num_envs)))
 
     def _for_all(self, call: Callable[[int], None]) -> None:
         """Runs call(i) for every game on the pool and waits; raises the first exception after all have ended."""

@@ -1,0 +1,215 @@
+"""Measures how fast the parts and the whole of training are, in game frames per second, all in one run.
+
+    python benchmarks/throughput.py --seconds 10 --repeats 3 --json throughput.json
+
+Four figures per setting, on the same games and resolution (a scenario's own; basic is 160x120 grey with frame skip 4):
+the raw engine with random actions, acting alone (the network decides on one fixed observation), gradients alone (one fixed
+rollout), and training end to end. The ratio of the whole to the best raw rate over a few thread counts says how much
+of the machine's game speed is left after learning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from doom_a3c import scenarios
+from doom_a3c.cli import command
+from doom_a3c.config import Config, cpu_count, validated
+from doom_a3c.scenarios import Scenario
+
+RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
+WARM_UP = 2.0  # seconds
+
+
+def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -> float:
+    """Runs every call again and again on a thread of its own; returns their frames per second together."""
+    counts = [0] * len(calls)
+    measuring, stop = threading.Event(), threading.Event()
+
+    def loop(index: int, call: Callable[[], Any]) -> None:
+        while not stop.is_set():
+            call()
+            if measuring.is_set():
+                counts[index] += frames_per_call
+
+    threads = [threading.Thread(target=loop, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    time.sleep(WARM_UP)
+    measuring.set()
+    start = time.perf_counter()
+    time.sleep(seconds)
+    measuring.clear()
+    elapsed = time.perf_counter() - start
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / elapsed
+
+
+def raw_rate(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+    """Returns the rate of bare engines with random actions: each thread steps its games in turn, nobody takes a frame."""
+    from doom_a3c.envs.doom import check, configure
+    from doom_a3c.envs.engine import Engine
+
+    actions = check(scenario)
+    engines = [
+        [Engine(lambda game: configure(game, scenario.game, scenario.observation)) for _ in range(games)]
+        for _ in range(threads)
+    ]
+
+    def stepper(index: int) -> Callable[[], None]:
+        random = np.random.default_rng(index)
+        choices = itertools.cycle(random.integers(len(actions), size=4093).tolist())
+
+        def step_all() -> None:
+            for engine in engines[index]:
+                engine.game.make_action(actions[next(choices)], frame_skip)
+                if engine.game.is_episode_finished():
+                    engine.game.new_episode()
+
+        return step_all
+
+    try:
+        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)
+    finally:
+        for engine in itertools.chain.from_iterable(engines):
+            engine.close()
+
+
+class Parts:
+    """What a worker consists of, taken apart. Owns the games of all workers."""
+
+    def __init__(self, builder: Any, config: Config, workers: int, games: int) -> None:
+        from doom_a3c.learner import GlobalModel, Learner
+        from doom_a3c.rollouts import Actor, Policy
+
+        self.config, self.games = config, games
+        self.model = GlobalModel(builder.network("global", 0), config.optimizer)
+        self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
+        self.actors = [
+            Actor(
+                builder.vector_env(games),
+                network,
+                rollout_length=config.rollout_length,
+                discount=config.discount,
+                reward_scale=config.reward_scale,
+                seed=np.random.SeedSequence([0, index]),
+            )
+            for index, network in enumerate(self.networks)
+        ]
+        self.learners = [Learner(network, config) for network in self.networks]
+        self.policies = [Policy(network) for network in self.networks]
+        self.frames_per_decision = games * config.frame_skip
+
+    def acting(self, seconds: float) -> float:
+        """Returns the rate of decisions alone."""
+
+        def act(index: int, rollout: Any) -> Callable[[], Any]:
+            observations = rollout.observations[0].copy()
+            resets = np.zeros(self.games, np.float32)
+            return lambda: self.policies[index](observations, resets, rollout.core_state)
+
+        calls = [act(index, actor.rollout()) for index, actor in enumerate(self.actors)]
+        return rate(self.frames_per_decision, calls, seconds)
+
+    def gradients(self, seconds: float) -> float:
+        """Returns the rate of gradients alone."""
+
+        def learn(index: int, rollout: Any) -> Callable[[], Any]:
+            return lambda: self.learners[index].gradients(rollout, 0)
+
+        calls = [learn(index, actor.rollout()) for index, actor in enumerate(self.actors)]
+        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)
+
+    def training(self, seconds: float) -> float:
+        """Returns the rate of the whole: pull, play, learn, apply. The step size is 0, so that play stays the same."""
+
+        def update(index: int) -> Callable[[], Any]:
+            actor, learner, network = self.actors[index], self.learners[index], self.networks[index]
+
+            def call() -> None:
+                version = self.model.pull(network)
+                gradients = learner.gradients(actor.rollout(), version)
+                actor.take()
+                self.model.apply(gradients.gradients, 0.0)
+
+            return call
+
+        calls = [update(index) for index in range(len(self.actors))]
+        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)
+
+    def close(self) -> None:
+        """Closes all games."""
+        for actor in self.actors:
+            actor.close()
+
+
+def pairs(text: str) -> list[tuple[int, int]]:
+    """Parses '2x16,1x64' into [(2, 16), (1, 64)]."""
+    return [(int(workers), int(games)) for workers, games in (item.split("x") for item in text.split(","))]
+
+
+def main() -> None:
+    """Measures and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
+    parser.add_argument("--settings", type=pairs, default=pairs("2x16,2x32,4x16"), help="workers x games, '2x16,2x32'")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of each measurement (default 8)")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of each figure, median reported (default 3)")
+    parser.add_argument("--json", type=Path, help="also write all measurements to this file")
+    options = parser.parse_args()
+    command.import_tensorflow(cpu_count(), verbose=False)
+    from doom_a3c.cli.build import Builder
+
+    scenario = scenarios.find(options.scenario)
+    config = validated(Config, dict(scenario.training), scenario.name)
+    builder = Builder(scenario, config.frame_skip)
+    samples: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        samples.setdefault(name, []).append(value)
+        print(f"{name:24s} {value:10,.0f} frames/s", file=sys.stderr, flush=True)
+
+    for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
+        for threads, games in RAW_SETTINGS:
+            note(f"raw {threads}x{games}", raw_rate(scenario, config.frame_skip, threads, games, options.seconds))
+        for workers, games in options.settings:
+            parts = Parts(builder, config, workers, games)
+            try:
+                note(f"acting {workers}x{games}", parts.acting(options.seconds))
+                note(f"gradients {workers}x{games}", parts.gradients(options.seconds))
+                note(f"training {workers}x{games}", parts.training(options.seconds))
+            finally:
+                parts.close()
+    report(samples, options)
+
+
+def report(samples: dict[str, list[float]], options: argparse.Namespace) -> None:
+    """Prints medians and ratios; writes all measurements where asked to."""
+    medians = {name: statistics.median(values) for name, values in samples.items()}
+    best_raw = max(value for name, value in medians.items() if name.startswith("raw"))
+    print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
+    print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
+    for name, value in medians.items():
+        print(f"| {name} | {value:,.0f} | {value / best_raw:.2f} |")
+    if options.json:
+        data = {"scenario": options.scenario, "cpus": cpu_count(), "best_raw": best_raw, "frames_per_second": samples}
+        options.json.write_text(json.dumps(data, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

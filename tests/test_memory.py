@@ -1,0 +1,57 @@
+"""A game that only memory wins: the cue is shown once, and asked for after it is gone."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from doom_a3c.config import Config
+from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.learner import GlobalModel, Learner
+from doom_a3c.networks import ACNetwork, observation_inputs
+from doom_a3c.rollouts import Actor
+from doom_a3c.scenarios import Network
+
+DELAY = 3
+
+
+class Recall(gymnasium.Env):
+    """Shows a left or right cue, then blanks; the action of the last step earns +1 if it names the cue, else -1."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (6, 6, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cue, self.time = int(self.np_random.integers(2)), 0
+        picture = np.zeros((6, 6, 1), np.uint8)
+        picture[:, 3 * self.cue : 3 * self.cue + 3] = 255
+        return picture, {}
+
+    def step(self, action):
+        self.time += 1
+        over = self.time > DELAY
+        reward = (1.0 if int(action) == self.cue else -1.0) if over else 0.0
+        return np.zeros((6, 6, 1), np.uint8), reward, over, False, {}
+
+
+def last_scores(core, updates=220):
+    config = Config(gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
+    env = ThreadedVectorEnv([Recall] * 16)
+    spec = Network(convolutions=((8, 3, 3),), hidden=16, core=core, core_size=16)
+    inputs = observation_inputs(env.single_observation_space)
+    model = GlobalModel(ACNetwork(spec, inputs, 2, 1, "global"), "adam")
+    local = ACNetwork(spec, inputs, 2, 1, "local")
+    actor = Actor(env, local, rollout_length=12, discount=0.99, reward_scale=1.0, seed=np.random.SeedSequence(1))
+    learner = Learner(local, config)
+    scores = []
+    for _ in range(updates):
+        version = model.pull(local)
+        model.apply(learner.gradients(actor.rollout(), version).gradients, 1e-2)
+        scores += [episode.score for episode in actor.take()[0]]
+    actor.close()
+    return np.mean(scores[-400:])
+
+
+@pytest.mark.parametrize(("core", "low", "high"), [("lstm", 0.9, 1.0), ("none", -0.3, 0.3)])
+def test_only_a_network_with_memory_recalls_the_cue(core, low, high):
+    assert low <= last_scores(core) <= high
