@@ -52,8 +52,10 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """Sizes of the ACNetwork; the default is the A3C-Doom agent's."""
+    """The ACNetwork; the default sizes are the A3C-Doom agent's."""
 
+    pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
+    pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
     hidden: int = 256
     core: str = "lstm"  # or 'none', feed-forward
@@ -171,6 +173,8 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, names)}")
         default = getattr(defaults, key)
         value = _tuples(given) if isinstance(default, tuple) else given
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
         if key != "buttons" and not isinstance(value, type(default)):
             raise UserError(f"{source}: {key} must be a {type(default).__name__}, such as {default!r}, not {value!r}")
         checked_values[key] = value
@@ -207,6 +211,7 @@ def checked(scenario: Scenario) -> Scenario:
     require(top + bottom < int(height) and left + right < int(width), "[observation] crop leaves nothing")
     require(len(observation.size) == 2 and 0 < min(observation.size) <= 1024, "[observation] size must be [height, width]")
     require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
+    require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
     require(network.core in ("lstm", "none"), "[network] core must be 'lstm' or 'none'")
     require(network.hidden >= 1 and network.core_size >= 1, "[network] hidden and core_size must be 1 or more")
     rows, columns = observation.size

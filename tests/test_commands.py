@@ -1,0 +1,299 @@
+"""train.py and play.py as users call them, in processes of their own, on real ViZDoom."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import imageio.v3 as imageio
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
+
+
+def call(program, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, str(ROOT / f"{program}.py"), *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def train(cwd, *arguments):
+    return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)
+
+
+def engines_of(parent):
+    """Returns the instance ids of the ViZDoom engines that a process has started, by pid."""
+    engines = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (path / "cmdline").read_text().split("\0")
+            if (path / "stat").read_text().rpartition(")")[2].split()[1] == str(parent) and "+viz_instance_id" in arguments:
+                engines[int(path.name)] = arguments[arguments.index("+viz_instance_id") + 1]
+        except OSError:
+            continue
+    return engines
+
+
+def left_over(engines):
+    """Returns which of the engines still run, or have left shared memory."""
+    segments = os.listdir("/dev/shm")
+    running = [pid for pid in engines if (Path("/proc") / str(pid) / "cmdline").exists() and command_line(pid)]
+    return running + [name for name in segments if name.endswith(tuple(engines.values()))]
+
+
+def command_line(pid):
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()  # empty for one that is dead but not waited for
+    except OSError:
+        return b""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder in which a short run of basic has ended."""
+    folder = tmp_path_factory.mktemp("trained")
+    result = train(folder, "--frames", 12000, "--summary", "summary.json", "--seed", 3)
+    assert result.returncode == 0, result.stderr
+    return folder, result
+
+
+def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
+    folder, result = trained
+    assert result.stderr == ""
+    assert "python play.py --model models/best.ckpt" in result.stdout
+    assert "tensorboard --logdir logs/basic-" in result.stdout
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["stopped_by"] == "frames"
+    assert summary["frames"] >= 12000
+    assert summary["frames"] == 4 * summary["steps"] == 4 * 16 * summary["updates"]
+    assert summary["seed"] == 3
+    assert summary["episodes"] > 10
+    assert {"seconds", "mean_100", "best_evaluation", "frames_per_second", "faults"} <= summary.keys()
+
+
+def test_training_leaves_checkpoints_a_gif_and_logs(trained):
+    folder, _ = trained
+    assert {"last.ckpt", "best.ckpt"} <= {path.name for path in (folder / "models").iterdir()}
+    (gif,) = (folder / "frames").glob("*/*.gif")
+    assert imageio.imread(gif, index=None).shape[1:] == (120, 160, 3)
+    assert sorted(path.name for path in (folder / "logs").glob("*/*")) == ["global", "train_0", "train_1"]
+
+
+def test_the_logs_hold_the_documented_tags(trained):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder, _ = trained
+    tags = {}
+    for run in (folder / "logs").glob("*/*"):
+        accumulator = EventAccumulator(str(run))
+        accumulator.Reload()
+        tags[run.name] = set(accumulator.Tags()["tensors"])
+    losses = {f"Losses/{name}" for name in ("Value Loss", "Policy Loss", "Entropy", "Grad Norm", "Var Norm")}
+    assert losses | {"Perf/Reward", "Perf/Length", "Perf/Value"} <= tags["train_0"]
+    wanted = {
+        "Perf/Frames per Second",
+        "Perf/Policy Lag",
+        "Evaluation/Greedy Mean",
+        "Evaluation/Sampled Std",
+        "config",
+        "game",
+    }
+    assert wanted <= tags["global"]
+
+
+def test_playing_writes_films_and_scores_from_the_checkpoint_alone(trained, tmp_path):
+    folder, _ = trained
+    model = folder / "models" / "last.ckpt"
+    result = call("play", "--model", model, "--out", tmp_path / "out", "--episodes", 3, "--record", 1, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    gif = imageio.imread(tmp_path / "out" / "episode_000.gif", index=None)
+    mp4 = imageio.imread(tmp_path / "out" / "episode_000.mp4", plugin="FFMPEG")
+    with (tmp_path / "out" / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3
+    tics = 4 * int(rows[0]["decisions"])
+    assert gif.shape[1:] == mp4.shape[1:] == (240, 320, 3)
+    assert tics - 4 <= len(gif) <= tics + 1
+    assert abs(len(mp4) - len(gif)) <= 1
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
+    assert not (tmp_path / "out" / "episode_001.gif").exists()
+
+
+def test_playing_twice_shows_the_same_episodes(trained, tmp_path):
+    folder, _ = trained
+    arguments = ("--model", folder / "models" / "last.ckpt", "--episodes", 2, "--record", 0, "--policy", "sample")
+    for out in ("a", "b"):
+        assert call("play", *arguments, "--out", tmp_path / out, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "a" / "scores.csv").read_text() == (tmp_path / "b" / "scores.csv").read_text()
+
+
+def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
+    folder, _ = trained
+    before = (folder / "models" / "last.ckpt").read_bytes()
+    refused = train(folder, "--frames", 1000)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert (folder / "models" / "last.ckpt").read_bytes() == before
+    first = json.loads((folder / "summary.json").read_text())
+    # Another worker and game count: a checkpoint depends on neither.
+    resumed = train(
+        folder, "--resume", "--workers", 1, "--games", 3, "--frames", first["frames"] + 3000, "--summary", "2.json"
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    second = json.loads((folder / "2.json").read_text())
+    assert first["frames"] + 3000 <= second["frames"] < first["frames"] + 6000
+    assert second["updates"] > first["updates"]
+    assert second["episodes"] > first["episodes"]
+    assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run goes on
+
+
+def started(cwd, *arguments):
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, "--checkpoint-every", "1", *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (Path(cwd) / "models" / "last.ckpt").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_ends_and_leaves_nothing(tmp_path, number):
+    process = started(tmp_path)
+    engines = engines_of(process.pid)
+    assert len(engines) >= 4
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 128 + number
+    assert errors == ""
+    assert left_over(engines) == []
+    resumed = train(tmp_path, "--resume", "--minutes", 0.02)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
+    process = started(tmp_path)
+    engines = engines_of(process.pid)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 5
+    while left_over(engines) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_over(engines) == []
+    resumed = train(tmp_path, "--resume", "--minutes", 0.02)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_training_goes_on_when_engines_die(tmp_path):
+    process = started(tmp_path, "--summary", "summary.json")
+    killed = list(engines_of(process.pid))[:2]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert json.loads((tmp_path / "summary.json").read_text())["faults"] == {"engine_died": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scenario", "bsic"), "did you mean basic"),
+        (("--learning-rat", "1"), "did you mean --learning-rate"),
+        (("--discount", "1.5"), "discount"),
+        (("--games", "many"), "games"),
+        (("--scenario", "mine.toml"), "mine.toml"),
+        (("--scenario", "broken.toml"), "broken.toml"),
+        (("--scenario", "key.toml"), "did you mean learning_rate"),
+        (("--scenario", "broken.wad"), "broken.wad"),
+        (("--scenario", "lonely.wad"), "lonely.cfg"),
+        (("--models-dir", "file/models"), "--models-dir"),
+        (("--resume",), "no checkpoint"),
+        (("--resume", "--models-dir", "foreign"), "no whole checkpoint"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):
+    (tmp_path / "file").touch()
+    (tmp_path / "broken.toml").write_text("[game\n")
+    (tmp_path / "key.toml").write_text('[game]\nconfig = "basic.cfg"\n[training]\nlearning_rte = 1e-3\n')
+    (tmp_path / "broken.wad").write_bytes(b"PWAD\xff\xff\x00\x00")
+    (tmp_path / "broken.cfg").write_text("available_buttons = { ATTACK }\n")
+    (tmp_path / "lonely.wad").write_bytes(b"PWAD" + bytes(8))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "last.ckpt").write_bytes(b"PK\x03\x04 and then nothing of use")
+    before = sorted(tmp_path.rglob("*"))
+    result = call("train", *arguments, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
+    folder, _ = trained
+    models = folder / "models"
+    result = call("train", "--resume", "--models-dir", models, "--scenario", "deadly_corridor", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "another network" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    result = call("play", cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    result = call("play", "--window", cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "display" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
+    import vizdoom
+
+    shipped = Path(vizdoom.scenarios_path)
+    (tmp_path / "mine.wad").write_bytes((shipped / "defend_the_center.wad").read_bytes())
+    (tmp_path / "mine.cfg").write_text(
+        (shipped / "defend_the_center.cfg").read_text().replace("defend_the_center", "other")
+    )
+    result = call("train", "--scenario", "mine.wad", *SMALL, "--frames", "500", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "models" / "last.ckpt").exists()
+
+
+def test_the_list_shows_every_scenario():
+    result = call("train", "--list-scenarios", cwd=ROOT)
+    assert result.returncode == 0
+    assert "basic" in result.stdout
+    assert "deadly_corridor" in result.stdout
+    assert "score to expect" in result.stdout
+
+
+def test_help_states_default_unit_and_range():
+    result = call("train", "--help", cwd=ROOT)
+    assert result.returncode == 0
+    text = " ".join(result.stdout.split())
+    assert "[default 0.99; 0 to 1]" in text
+    assert "[default 4; tics; 1 to 64]" in text

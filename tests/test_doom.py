@@ -1,0 +1,219 @@
+"""The Doom environment and its engines, on real ViZDoom."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import vizdoom
+from gymnasium.utils.env_checker import check_env
+
+from doom_a3c import scenarios
+from doom_a3c.config import UserError
+from doom_a3c.envs import engine
+from doom_a3c.envs.doom import DoomCamera, DoomEnv, button_actions, check, preprocess
+from doom_a3c.envs.threaded import ThreadedVectorEnv
+
+BASIC = scenarios.find("basic")
+
+
+@pytest.fixture
+def env():
+    env = DoomEnv(BASIC, 4)
+    yield env
+    env.close()
+
+
+def played(env, seed, actions):
+    """Returns the first observation, the rewards and the way an episode of fixed actions ends."""
+    first, _ = env.reset(seed=seed)
+    rewards = []
+    for action in actions:
+        _, reward, terminated, truncated, _ = env.step(action)
+        rewards.append(reward)
+        if terminated or truncated:
+            break
+    return first, rewards, terminated, truncated
+
+
+def test_gymnasiums_checker_passes(env):
+    check_env(env, skip_render_check=True)
+
+
+def test_a_time_out_is_a_truncation_after_300_tics(env):
+    _, rewards, terminated, truncated = played(env, 1, [0] * 100)
+    assert (terminated, truncated) == (False, True)
+    assert len(rewards) == 75
+    assert sum(rewards) == -300
+
+
+def test_a_kill_is_a_termination():
+    env = DoomEnv(BASIC, 4)
+    random = np.random.default_rng(0)
+    endings = [played(env, seed, random.integers(3, size=100))[1:] for seed in range(12)]
+    env.close()
+    killed = [rewards for rewards, terminated, truncated in endings if terminated and not truncated]
+    assert killed, "no random episode hit the monster"
+    assert all(max(rewards) > 80 for rewards in killed)
+
+
+def test_rewards_are_summed_over_the_skipped_tics(env):
+    env.reset(seed=1)
+    assert env.step(0)[1] == -4
+
+
+def test_seed_and_actions_decide_everything(env):
+    actions = np.random.default_rng(1).integers(3, size=40)
+    first = played(env, 7, actions)
+    again = played(env, 7, actions)
+    assert np.array_equal(first[0], again[0])
+    assert first[1] == again[1]
+    assert len({DoomEnv_screen(env, seed).tobytes() for seed in range(4)}) > 1
+
+
+def DoomEnv_screen(env, seed):
+    return env.reset(seed=seed)[0]
+
+
+def test_the_picture_is_cropped_scaled_and_not_blank(env):
+    observation, _ = env.reset(seed=3)
+    assert observation.shape == (84, 84, 1)
+    assert observation.dtype == np.uint8
+    assert observation.std() > 5
+    screen = np.zeros((120, 160), np.uint8)
+    screen[10:-10, 30:-30] = 255
+    assert preprocess(screen, BASIC.observation).min() == 255
+
+
+def test_colour_stack_and_variables_reach_the_observation():
+    observation = replace(BASIC.observation, color=True, stack=2, size=(40, 50))
+    game = replace(BASIC.game, variables=("AMMO2", "HEALTH"), variable_scales=(0.02, 0.01))
+    env = DoomEnv(replace(BASIC, game=game, observation=observation), 4)
+    seen, _ = env.reset(seed=1)
+    assert seen["pixels"].shape == (40, 50, 6)
+    assert np.array_equal(seen["pixels"][..., :3], seen["pixels"][..., 3:])  # the first frame, not zeros
+    assert np.allclose(seen["variables"], [1.0, 1.0])
+    for _ in range(6):
+        before = seen
+        seen = env.step(2)[0]
+        assert np.array_equal(seen["pixels"][..., :3], before["pixels"][..., 3:])
+    assert seen["variables"][0] < 1.0  # shots cost ammunition
+    env.close()
+
+
+def test_buttons_single_combined_and_listed():
+    buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
+    game = scenarios.Game(config="basic.cfg")
+    assert button_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
+    combined = button_actions(replace(game, buttons="combinations"), buttons)
+    assert combined == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
+    assert button_actions(replace(game, buttons=["ATTACK", ["MOVE_LEFT", "ATTACK"]]), buttons) == [[0, 1, 0], [1, 1, 0]]
+    with pytest.raises(UserError, match=r"did you mean ATTACK"):
+        button_actions(replace(game, buttons=["ATACK"]), buttons)
+    many = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)][:8]
+    with pytest.raises(UserError, match="256 combinations"):
+        button_actions(replace(game, buttons="combinations"), many)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": {"render_hd": True}}, "did you mean render_hud"),
+        ({"settings": {"render_hud": "yes"}}, "does not fit"),
+        ({"variables": ("HELTH",), "variable_scales": (1.0,)}, "did you mean HEALTH"),
+    ],
+)
+def test_mistakes_in_the_game_table_name_what_is_right(change, message):
+    with pytest.raises(UserError, match=message):
+        check(replace(BASIC, game=replace(BASIC.game, **change)))
+
+
+def test_a_broken_cfg_is_named_with_its_line(tmp_path):
+    (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\nliving_rewrd = -1\n")
+    with pytest.raises(UserError, match="living_rewrd"):
+        check(scenarios.find(str(tmp_path / "mine.cfg")))
+
+
+def test_the_camera_films_the_same_episode_every_tic(env):
+    camera = DoomCamera(BASIC, 4)
+    _, info = env.reset(seed=5)
+    frames = camera.reset(info["seed"])
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, terminated, truncated, _ = env.step(0)
+        frames += camera.step(0)
+        total, ended = total + reward, terminated or truncated
+    assert camera.score == total
+    assert len(frames) == 300  # a frame a tic, the last one before the end included
+    assert frames[0].shape == (240, 320, 3)
+    camera.close()
+
+
+@pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
+def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch, harm, kind):
+    monkeypatch.setattr(engine, "ANSWER_SECONDS", 1.0)
+    env.reset(seed=1)
+    env.step(0)
+    os.kill(env._engine.pid, harm)
+    *_, terminated, truncated, info = env.step(0)
+    assert (terminated, truncated, info.get("engine_fault")) == (False, True, kind)
+    env.reset()
+    assert env.step(0)[1] == -4
+
+
+def test_engines_leave_nothing_behind_and_write_nothing_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = set(os.listdir("/dev/shm"))
+    vector = ThreadedVectorEnv([lambda: DoomEnv(BASIC, 4)] * 3)
+    vector.reset(seed=1)
+    pids = [env._engine.pid for env in vector.envs]
+    vector.close()
+    assert set(os.listdir("/dev/shm")) <= before
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in state(pid)]
+    assert os.listdir(tmp_path) == []
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_kill_9_of_the_owner_takes_the_engines_along():
+    script = (
+        "import os, time; from doom_a3c import scenarios; from doom_a3c.envs.doom import DoomEnv\n"
+        "envs = [DoomEnv(scenarios.find('basic'), 4) for _ in range(2)]\n"
+        "[env.reset(seed=1) for env in envs]\n"
+        "print(*[env._engine.pid for env in envs], flush=True); time.sleep(60)"
+    )
+    root = Path(__file__).parent.parent
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
+    pids = [int(pid) for pid in owner.stdout.readline().split()]
+    segments = {name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(engine._instance(pid))}
+    assert len(pids) == 2
+    assert len(segments) == 6
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and (any(map(engine._instance, pids)) or segments & set(os.listdir("/dev/shm"))):
+        time.sleep(0.1)
+    assert not any(map(engine._instance, pids))
+    assert not segments & set(os.listdir("/dev/shm"))
+
+
+def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
+    vector = ThreadedVectorEnv([lambda: DoomEnv(BASIC, 4)] * 2)
+    vector.reset(seed=[1, 2])
+    for _ in range(75):
+        observations, _, terminated, truncated, infos = vector.step(np.array([0, 1]))
+    assert truncated.all()
+    assert not terminated.any()
+    assert all(final.shape == (84, 84, 1) for final in infos["final_obs"])
+    assert not np.array_equal(infos["final_obs"][0], observations[0])
+    vector.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("games-")]
