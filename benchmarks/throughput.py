@@ -102,7 +102,7 @@ class Parts:
         self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
         self.actors = [
             Actor(
-                builder.vector_env(games),
+                builder.training_env(games),
                 network,
                 rollout_length=config.rollout_length,
                 discount=config.discount,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -25,6 +26,9 @@ from doom_a3c.config import UserError
 FORMAT = 1
 KEPT = 5
 _JSON = "checkpoint.json"
+_SAVING = ".saving-"
+# Everything that zipfile, json and TensorFlow raise for damaged bytes; an unknown compression is a RuntimeError, say.
+_UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, tf.errors.OpError)
 
 
 class Checkpoint(NamedTuple):
@@ -36,7 +40,7 @@ class Checkpoint(NamedTuple):
 
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
     """Writes a checkpoint so that `path` names the old or the new one, whole, at every instant."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".saving-") as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SAVING) as folder:
         prefix = Path(folder) / "variables"
         names = sorted(variables)
         tf.raw_ops.SaveV2(
@@ -47,7 +51,7 @@ def save(path: Path, variables: Mapping[str, NDArray[Any]], record: Mapping[str,
         )
         whole = Path(folder) / "whole"
         with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(_JSON, json.dumps({"format": FORMAT, **record}, indent=1))
+            archive.writestr(_JSON, json.dumps({**record, "format": FORMAT}, indent=1))
             for part in sorted(Path(folder).glob("variables.*")):
                 archive.write(part, part.name)
         with whole.open("rb") as file:
@@ -71,7 +75,7 @@ def load(path: Path) -> Checkpoint:
                 archive.extract(part, folder)
             reader = tf.train.load_checkpoint(os.path.join(folder, "variables"))
             variables = {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, tf.errors.OpError) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{path} is no whole checkpoint of doom_a3c ({_first_line(error)})") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise UserError(f"{path} was written in another format; this version reads format {FORMAT}")
@@ -87,6 +91,8 @@ class CheckpointFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
+        for unfinished in folder.glob(f"{_SAVING}*"):  # of a run that was killed while it saved
+            shutil.rmtree(unfinished, ignore_errors=True)
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: Mapping[str, Any], frames: int) -> None:
         """Saves as the newest checkpoint and removes the sixth newest."""

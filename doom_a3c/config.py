@@ -68,8 +68,8 @@ def _in_range(field: dataclasses.Field[Any], value: Any) -> bool:
 
 def _converted(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
     """Returns `value` as `kind`; an int is a good float, anything else of another type raises ValueError."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+    if kind is float and type(value) is int:
+        value = float(value) if abs(value) < 2**63 else math.copysign(math.inf, value)
     if type(value) is not kind:
         raise ValueError(f"{value!r} is no {kind.__name__}")
     if not _in_range(field, value):
@@ -203,7 +203,7 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
             flag = "--" + field.name.replace("_", "-")
             kind = kinds(record)[field.name]
             if kind is bool:
-                parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+                parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text.replace("%", "%%"))
             else:
                 metavar = kind.__name__.upper() if not field.metadata["choices"] else "NAME"
                 parser.add_argument(flag, type=kind, metavar=metavar, help=text.replace("%", "%%"))

@@ -12,8 +12,6 @@ from gymnasium.vector import VectorEnv
 from doom_a3c.networks import ACNetwork
 from doom_a3c.rollouts import Policy, game_seeds, sample
 
-MAX_DECISIONS = 5000  # an episode that goes on is scored as it stands: some scenarios have no time-out
-
 
 class Scores(NamedTuple):
     """Statistics of the scores of some episodes, in the game's units."""
@@ -61,7 +59,7 @@ class Evaluator:
         half = batch // 2
         quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
         finished: list[list[float]] = [[] for _ in range(batch)]
-        running, lengths = np.zeros(batch), np.zeros(batch, np.int64)
+        running = np.zeros(batch)
         core_state = self.network.initial_state(batch)
         observations, _ = self._env.reset(seed=self._seeds)
         self._seeds = None  # later evaluations go on with the games' own streams: their episodes are new
@@ -74,12 +72,11 @@ class Evaluator:
             actions[:half] = np.argmax(logits[:half], axis=1)
             observations, rewards, terminated, truncated, _ = self._env.step(actions)
             running += rewards
-            lengths += 1
             ends = terminated | truncated
-            for game in np.flatnonzero(ends | (lengths >= MAX_DECISIONS)):
+            for game in np.flatnonzero(ends):
                 if len(finished[game]) < quotas[game]:
                     finished[game].append(float(running[game]))
-                running[game], lengths[game] = 0.0, 0
+                running[game] = 0.0
             resets = ends.astype(np.float32)
         greedy, sampled = (list(itertools.chain(*part)) for part in (finished[:half], finished[half:]))
         return Evaluation(scores(greedy), scores(sampled))

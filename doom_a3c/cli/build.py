@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from doom_a3c.config import UserError
 from doom_a3c.envs.doom import TICS_PER_SECOND, DoomCamera, DoomEnv
@@ -15,6 +16,8 @@ from doom_a3c.envs.engine import EngineError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.scenarios import Scenario
+
+MAX_DECISIONS = 5000  # of an episode that is evaluated or shown
 
 
 class Builder:
@@ -40,13 +43,17 @@ class Builder:
         finally:
             env.close()
 
-    def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns one game."""
-        return self._make_env()
+    def shown_env(self) -> gymnasium.Env[Any, Any]:
+        """Returns one game for evaluation or playing, where an episode ends at last: some scenarios have no time-out."""
+        return TimeLimit(self._make_env(), MAX_DECISIONS)
 
-    def vector_env(self, games: int) -> VectorEnv[Any, Any, Any]:
+    def training_env(self, games: int) -> VectorEnv[Any, Any, Any]:
         """Returns that many games, stepped together."""
         return ThreadedVectorEnv([self._make_env] * games)
+
+    def evaluation_env(self, games: int) -> VectorEnv[Any, Any, Any]:
+        """Returns that many games for evaluation, stepped together."""
+        return ThreadedVectorEnv([self.shown_env] * games)
 
     def camera(self, window: bool) -> DoomCamera:
         """Returns a camera that films the same episodes in colour."""

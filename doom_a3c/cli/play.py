@@ -115,7 +115,7 @@ class Player:
         self._network, self._policy = network, Policy(network)
         self._greedy, self._window = options.policy == "greedy", options.window
         self._random = np.random.default_rng(options.seed)
-        self._env = builder.env()
+        self._env = builder.shown_env()
         self._camera = builder.camera(options.window) if options.record or options.window else None
 
     def __enter__(self) -> Player:
@@ -131,7 +131,6 @@ class Player:
         import numpy as np
         import tensorflow as tf
 
-        from doom_a3c.evaluation import MAX_DECISIONS
         from doom_a3c.rollouts import sample
 
         camera = self._camera if filmed or self._window else None
@@ -139,7 +138,7 @@ class Player:
         frames = camera.reset(info["seed"]) if camera else []
         core_state, reset = self._network.initial_state(1), np.ones(1, np.float32)
         score, length, ended = 0.0, 0, False
-        while not ended and length < MAX_DECISIONS:
+        while not ended:
             batch = tf.nest.map_structure(lambda array: array[None], observation)
             logits, _, core_state = self._policy(batch, reset, core_state)
             action = int(np.argmax(logits[0]) if self._greedy else sample(logits, self._random)[0])

@@ -212,7 +212,7 @@ class _Outputs:
         gate = Gate()
 
         def make_actor(index: int, network: ACNetwork) -> Actor:
-            env = FilmedVectorEnv(builder.vector_env(config.games), index, config.gif_every, gate, self._gifs.add)
+            env = FilmedVectorEnv(builder.training_env(config.games), index, config.gif_every, gate, self._gifs.add)
             return Actor(
                 env,
                 network,
@@ -239,7 +239,7 @@ class _Outputs:
         ]
         self.engine = ThreadsEngine(workers, stop, kill_all)
         self._evaluator = Evaluator(
-            builder.vector_env(games_for(config.evaluation_episodes)),
+            builder.evaluation_env(games_for(config.evaluation_episodes)),
             builder.network("evaluator", config.seed),
             np.random.SeedSequence([config.seed, run.restarts, 2**31]),
         )

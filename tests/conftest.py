@@ -1,0 +1,34 @@
+"""Environment of all tests, and the small pieces that several of them build on."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+# Read by TensorFlow when it is first imported or first used, so they come before any test module does either.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # tiny operations: a pool only costs switching
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared at float32, not TF32, precision
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The checkout that holds the package."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def make_network():
+    """Builds a network small enough for brute force: 8x8 grey pixels, one convolution, a core of 5."""
+    from doom_a3c.networks import ACNetwork, Inputs
+    from doom_a3c.scenarios import Network
+
+    def make(*, variables=0, actions=3, seed=0, name="network", **sizes):
+        spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": 8, "core_size": 5, **sizes})
+        return ACNetwork(spec, Inputs((8, 8, 1), variables), actions, seed, name)
+
+    return make

@@ -1,0 +1,221 @@
+"""Settings: one declaration makes flag, help, type and range; a mistake is one line that says what is right."""
+
+import dataclasses
+
+import pytest
+
+from doom_a3c.config import Config, UserError, flag_parser, kinds, learning_rate, nearest, select, validated
+
+FIELDS = {field.name: field for field in dataclasses.fields(Config)}
+
+
+def parser():
+    return flag_parser("train.py", "Trains.", Config)
+
+
+def parse(*arguments):
+    return parser().parse(list(arguments))
+
+
+def complaint(call, *arguments):
+    with pytest.raises(UserError) as raised:
+        call(*arguments)
+    message = str(raised.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def settle(**values):
+    return validated(Config, values, "basic.toml")
+
+
+def example(name):
+    """Returns a valid value of a setting that is not its default."""
+    field, kind = FIELDS[name], kinds(Config)[name]
+    if field.metadata["choices"]:
+        return field.metadata["choices"][-1]
+    return {bool: not field.default, int: 7, float: 0.5, str: "elsewhere"}[kind]
+
+
+def test_the_defaults_are_valid():
+    assert settle(**dataclasses.asdict(Config())) == Config()
+
+
+def test_only_typed_flags_are_parsed():
+    assert parse() == {}
+    assert parse("--workers", "3", "--learning-rate=0.01") == {"workers": 3, "learning_rate": 0.01}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_has_a_flag_of_its_type(name):
+    flag, value = "--" + name.replace("_", "-"), example(name)
+    if isinstance(value, bool):
+        assert parse(flag) == {name: True}
+        assert parse("--no-" + flag[2:]) == {name: False}
+    else:
+        parsed = parse(flag, str(value))
+        assert parsed == {name: value}
+        assert type(parsed[name]) is kinds(Config)[name]
+        assert getattr(settle(**parsed), name) == value
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_has_help(name):
+    action = next(action for action in parser()._actions if action.dest == name)
+    text = FIELDS[name].metadata["text"]
+    assert len(text) > 10
+    assert action.help.replace("%%", "%").startswith(text)
+
+
+def test_help_can_be_printed_and_names_defaults_ranges_and_units():
+    words = " ".join(parser().format_help().split())
+    assert "--discount FLOAT gamma, the discount of rewards per decision [default 0.99; 0 to 1]" in words
+    assert "[default 0.0001; above 0, to 1]" in words
+    assert "[default 30; decisions; 1 to 1024]" in words
+    assert "[default adam; adam or rmsprop]" in words
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("--learnin-rate=1", "--learning-rate"), ("--worker", "--workers"), ("--entropy_cost", "--entropy-cost")],
+)
+def test_an_unknown_flag_names_the_nearest(typed, meant):
+    message = complaint(parse, typed, "3")
+    assert typed in message
+    assert f"did you mean {meant}?" in message
+
+
+def test_flags_may_not_be_shortened():
+    # An abbreviation that works today becomes ambiguous, or another flag, tomorrow.
+    complaint(parse, "--work", "3")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--workers", "three"], ["--workers"], ["--workers", "1.5"], ["--discount", "a"], ["stray"]]
+)
+def test_a_bad_flag_is_one_line_that_names_it(arguments):
+    assert arguments[0] in complaint(parse, *arguments)
+
+
+def test_an_unknown_key_names_the_nearest_and_the_source():
+    message = complaint(lambda: settle(learning_rat=0.1))
+    assert "basic.toml" in message
+    assert "'learning_rat'" in message
+    assert "did you mean learning_rate?" in message
+    assert "did you mean" not in complaint(lambda: settle(zzzzzz=1))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "range_"),
+    [
+        ("workers", -1, "0 to 1024"),
+        ("games", 0, "1 to 4096"),
+        ("rollout_length", 0, "1 to 1024"),
+        ("frame_skip", 65, "1 to 64"),
+        ("discount", 1.01, "0 to 1"),
+        ("discount", -0.01, "0 to 1"),
+        ("gae_lambda", 2, "0 to 1"),
+        ("learning_rate", 0.0, "above 0, to 1"),
+        ("learning_rate", 1.5, "above 0, to 1"),
+        ("final_learning_rate", -1e-9, "0 to 1"),
+        ("entropy_cost", -0.1, "0 or more"),
+        ("max_grad_norm", 0, "above 0"),
+        ("seed", 2**31, "0 to"),
+        ("frames", 0, "1 or more"),
+        ("minutes", 0.0, "above 0"),
+        ("optimizer", "sgd", "adam or rmsprop"),
+        ("engine", "", "threads"),
+        ("entropy_cost", float("inf"), "0 or more"),
+        ("target_score", float("nan"), "it takes a float"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
+    message = complaint(lambda: settle(**{key: value}))
+    assert message.startswith(f"basic.toml: {key}: ")
+    assert "is out of range" in message
+    assert range_ in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("frame_skip", 64), ("games", 4096)],
+)
+def test_the_ends_of_a_range_are_in_it(key, value):
+    assert getattr(settle(**{key: value}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("workers", 1.0, "int"),
+        ("workers", True, "int"),
+        ("workers", "2", "int"),
+        ("workers", None, "int"),
+        ("learning_rate", "0.1", "float"),
+        ("learning_rate", True, "float"),
+        ("learning_rate", None, "float"),
+        ("learning_rate", [0.1], "float"),
+        ("normalize_advantages", 1, "bool"),
+        ("scenario", 3, "str"),
+        ("minutes", "1", "float"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_the_type(key, value, kind):
+    message = complaint(lambda: settle(**{key: value}))
+    assert message.startswith(f"basic.toml: {key}: {value!r} is no {kind}; it takes a {kind}")
+
+
+def test_an_int_is_a_good_float():
+    value = settle(entropy_cost=1).entropy_cost
+    assert type(value) is float
+
+
+@pytest.mark.parametrize("key", ["final_learning_rate", "minutes", "target_score"])
+def test_optional_settings_may_be_unset(key):
+    assert getattr(settle(**{key: None}), key) is None
+    assert getattr(settle(**{key: 0.5}), key) == 0.5
+
+
+def test_a_config_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().workers = 3
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [(0, 1e-3), (250, 7.75e-4), (500, 5.5e-4), (1000, 1e-4), (5000, 1e-4)],
+)
+def test_the_learning_rate_falls_linearly_and_stays(frames, expected):
+    config = Config(learning_rate=1e-3, final_learning_rate=1e-4, frames=1000)
+    assert learning_rate(config, frames) == pytest.approx(expected)
+
+
+def test_the_learning_rate_may_reach_zero_or_rise_or_stay():
+    assert learning_rate(Config(learning_rate=1e-3, final_learning_rate=0.0, frames=100), 100) == 0
+    assert learning_rate(Config(learning_rate=1e-3, final_learning_rate=3e-3, frames=100), 50) == pytest.approx(2e-3)
+    assert learning_rate(Config(learning_rate=1e-3, frames=100), 99) == 1e-3
+
+
+def test_nearest_is_silent_where_nothing_is_near():
+    assert nearest("workrs", ["workers", "games"]) == " (did you mean workers?)"
+    assert nearest("xyz", ["workers", "games"]) == ""
+
+
+def test_two_records_share_a_parser():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Options:
+        color: str = dataclasses.field(
+            default="red",
+            metadata={"text": "a colour", "unit": "", "low": None, "high": None, "above": None, "choices": ()},
+        )
+
+    values = flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--games", "2"])
+    assert select(values, Options) == {"color": "blue"}
+    assert select(values, Config) == {"games": 2}
+
+
+def test_asking_for_help_is_no_error(capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse("--help")
+    assert ended.value.code == 0
+    assert "--workers" in capsys.readouterr().out

@@ -1,0 +1,134 @@
+"""The loss and its gradients against their formulas in NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.losses import actor_critic_loss, entropy, log_prob
+
+COSTS = {"entropy_cost": 0.03, "value_cost": 0.4}
+N, A = 6, 4
+
+
+@pytest.fixture
+def batch():
+    random = np.random.default_rng(0)
+    return {
+        "logits": random.normal(size=(N, A)).astype(np.float32),
+        "values": random.normal(size=N).astype(np.float32),
+        "actions": random.integers(A, size=N).astype(np.int32),
+        "advantages": random.normal(size=N).astype(np.float32),
+        "returns": random.normal(size=N).astype(np.float32),
+    }
+
+
+def softmax(logits):
+    powers = np.exp(logits.astype(np.float64))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def loss_and_gradients(batch, **costs):
+    tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
+    sources = [tensors[name] for name in ("logits", "values", "advantages", "returns")]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        loss = actor_critic_loss(**tensors, **{**COSTS, **costs})
+    return loss, tape.gradient(loss.total, sources)
+
+
+def test_terms_of_two_decisions_by_hand():
+    loss = actor_critic_loss(
+        logits=tf.math.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]),
+        values=tf.constant([1.0, 2.0]),
+        actions=tf.constant([1, 2]),
+        advantages=tf.constant([2.0, -1.0]),
+        returns=tf.constant([3.0, 1.0]),
+        entropy_cost=0.1,
+        value_cost=0.5,
+    )
+    policy = (-2 * np.log(0.25) + 1 * np.log(0.8)) / 2
+    value = 0.5 * (2**2 + 1**2) / 2
+    nats = (-0.5 * np.log(0.5) - 0.5 * np.log(0.25) - 0.2 * np.log(0.1) - 0.8 * np.log(0.8)) / 2
+    np.testing.assert_allclose(loss, [policy + 0.5 * value - 0.1 * nats, policy, value, nats], rtol=1e-5)
+
+
+def test_log_prob_and_entropy_of_random_logits(batch):
+    probabilities = softmax(batch["logits"])
+    chosen = np.log(probabilities[np.arange(N), batch["actions"]])
+    np.testing.assert_allclose(log_prob(batch["logits"], batch["actions"]), chosen, rtol=1e-5)
+    np.testing.assert_allclose(entropy(batch["logits"]), -np.sum(probabilities * np.log(probabilities), axis=1), rtol=1e-5)
+
+
+def test_entropy_of_a_uniform_policy_is_log_of_the_actions():
+    np.testing.assert_allclose(entropy(tf.fill((2, A), 3.7)), np.log(A), rtol=1e-6)
+
+
+def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0)
+    choice = np.eye(A)[batch["actions"]]
+    expected = batch["advantages"][:, None] * (softmax(batch["logits"]) - choice) / N
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_entropy_gradient_has_its_closed_form(batch):
+    batch["advantages"][:] = 0
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.7)
+    probabilities = softmax(batch["logits"])
+    log_probabilities = np.log(probabilities)
+    nats = -np.sum(probabilities * log_probabilities, axis=1, keepdims=True)
+    # dH/dz = -p (log p + H); a bonus enters the loss with a minus
+    np.testing.assert_allclose(logits, 0.7 * probabilities * (log_probabilities + nats) / N, rtol=1e-4, atol=1e-6)
+
+
+def test_value_gradient_is_the_scaled_error(batch):
+    _, (_, values, _, _) = loss_and_gradients(batch)
+    np.testing.assert_allclose(values, 0.4 * (batch["values"] - batch["returns"]) / N, rtol=1e-5)
+
+
+def test_no_gradient_flows_into_targets(batch):
+    _, (_, _, advantages, returns) = loss_and_gradients(batch)
+    assert advantages is None
+    assert returns is None
+
+
+def test_targets_made_of_values_stay_constants(batch):
+    values = tf.convert_to_tensor(batch["values"])
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        loss = actor_critic_loss(batch["logits"], values, batch["actions"], batch["returns"] - values, 2 * values, **COSTS)
+    # (R - V) with R = 2 V held fixed
+    np.testing.assert_allclose(tape.gradient(loss.total, values), -0.4 * batch["values"] / N, rtol=1e-5)
+
+
+def test_a_better_action_becomes_likelier(batch):
+    batch["advantages"][:] = 1
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0)
+    before = log_prob(batch["logits"], batch["actions"])
+    after = log_prob(batch["logits"] - 0.1 * logits, batch["actions"])
+    assert (after.numpy() > before.numpy()).all()
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+def test_extreme_logits_stay_finite(batch, size):
+    batch["logits"] = np.float32([[size, -size, 0, 0], [-size] * 4, [0, 0, 0, -size]] * 2)
+    batch["actions"] = np.int32([1, 0, 3, 0, 1, 0])  # among them actions whose probability underflows to 0
+    loss, (logits, values, _, _) = loss_and_gradients(batch)
+    assert np.isfinite(loss).all()
+    assert np.isfinite(logits).all()
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(entropy(batch["logits"])[:3], [0, np.log(4), np.log(3)], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(log_prob(batch["logits"], batch["actions"])[0], -2 * size, rtol=1e-5)
+
+
+@pytest.mark.parametrize("copies", [2, 7])
+def test_the_loss_of_a_batch_repeated_is_the_same(batch, copies):
+    repeated = {name: np.concatenate([array] * copies) for name, array in batch.items()}
+    np.testing.assert_allclose(loss_and_gradients(batch)[0], loss_and_gradients(repeated)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["logits", "values", "actions", "advantages", "returns"])
+def test_a_wrong_rank_raises(batch, name):
+    # [N, 1] against [N] would broadcast to [N, N] and train on nonsense.
+    batch[name] = batch[name][:, None]
+    with pytest.raises(ValueError, match=name):
+        loss_and_gradients(batch)

@@ -1,0 +1,253 @@
+"""The network: its size, its two verbs, its memory, and its gradients."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.networks import ACNetwork, Inputs, observation_inputs, variable_name
+from doom_a3c.scenarios import Network
+
+T, B = 5, 3
+
+
+def observe(seed=0, variables=0, length=T, batch=B):
+    random = np.random.default_rng(seed)
+    pixels = random.integers(256, size=(length, batch, 8, 8, 1), dtype=np.uint8)
+    if not variables:
+        return pixels
+    return {"pixels": pixels, "variables": random.normal(size=(length, batch, variables)).astype(np.float32)}
+
+
+def state(network, seed=0, batch=B):
+    random = np.random.default_rng(seed)
+    return tuple(random.normal(size=part.shape).astype(np.float32) for part in network.initial_state(batch))
+
+
+def unroll(network, observations, resets=None, core_state=None):
+    """Returns logits [T, B, A], values [T, B] and the core state, starting from an episode's first observation."""
+    length, batch = tf.nest.flatten(observations)[0].shape[:2]
+    resets = np.zeros((length, batch), np.float32) if resets is None else resets
+    core_state = network.initial_state(batch) if core_state is None else core_state
+    output, core_state = network.unroll(observations, tf.constant(resets), core_state)
+    logits, values = (array.numpy() for array in output)
+    return logits.reshape(length, batch, -1), values.reshape(length, batch), core_state
+
+
+@pytest.fixture(scope="module")
+def default_network():
+    return ACNetwork(Network(), Inputs((84, 84, 1), 0), 3, 0, "global")
+
+
+def test_the_default_network_is_the_size_of_the_a3c_doom_agent(default_network):
+    assert sum(int(np.prod(parameter.shape)) for parameter in default_network.parameters) == 1_199_408
+
+
+def test_the_initial_policy_is_nearly_uniform(default_network):
+    pixels = np.random.default_rng(0).integers(256, size=(16, 84, 84, 1), dtype=np.uint8)
+    output, _ = default_network.step(pixels, tf.ones(16), default_network.initial_state(16))
+    assert np.abs(tf.nn.softmax(output.logits) - 1 / 3).max() < 0.01
+
+
+def test_initial_weights_fill_their_ranges(default_network):
+    def he(fan_in):
+        return np.sqrt(6 / fan_in)
+
+    glorot = np.sqrt(6 / (256 + 256 + 1024))
+    limits = {
+        "conv0/kernel": he(8 * 8 * 1),
+        "conv1/kernel": he(4 * 4 * 16),
+        "hidden/kernel": he(9 * 9 * 32),
+        "lstm/input_kernel": glorot,
+        "lstm/recurrent_kernel": glorot,
+    }
+    weights = {variable_name(parameter): parameter.numpy() for parameter in default_network.parameters}
+    for name, limit in limits.items():
+        assert 0.97 * limit < np.abs(weights[name]).max() <= limit * (1 + 1e-6), name
+        assert np.std(weights[name]) == pytest.approx(limit / np.sqrt(3), rel=0.05), name  # uniform
+    for name, array in weights.items():
+        assert array.any() != name.endswith("bias")
+
+
+def test_initial_heads_have_their_norms(default_network):
+    columns = {variable_name(p): np.linalg.norm(p, axis=0) for p in default_network.parameters if len(p.shape) == 2}
+    np.testing.assert_allclose(columns["policy/kernel"], 0.01, rtol=1e-5)
+    np.testing.assert_allclose(columns["value/kernel"], 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variables", [0, 2])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_steps_equal_the_unroll(make_network, core, variables):
+    network = make_network(core=core, variables=variables)
+    observations = observe(variables=variables)
+    resets = np.zeros((T, B), np.float32)
+    resets[0, 0] = resets[2, 1] = resets[3, 1] = 1
+    logits, values, last = unroll(network, observations, resets, state(network))
+    core_state = state(network)
+    for t in range(T):
+        row = tf.nest.map_structure(lambda array, t=t: array[t], observations)
+        output, core_state = network.step(row, tf.constant(resets[t]), core_state)
+        np.testing.assert_allclose(output.logits, logits[t], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(output.values, values[t], rtol=1e-4, atol=1e-6)
+    for part, expected in zip(core_state, last, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mean", "scale"), [(64.0, 64.0), (0.0, 255.0)])
+def test_the_network_follows_its_equations(make_network, mean, scale):
+    network = make_network(pixel_mean=mean, pixel_scale=scale)
+    weights = {variable_name(p): p.numpy().astype(np.float64) for p in network.parameters}
+    observations = observe(length=2, batch=1)
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def elu(x):
+        return np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1)
+
+    cell = hidden = np.zeros(5)
+    _, values, _ = unroll(network, observations)
+    for t in range(2):
+        image = (observations[t, 0].astype(np.float64) - mean) / scale
+        patches = [[image[y : y + 3, x : x + 3] for x in (0, 2, 4)] for y in (0, 2, 4)]
+        kernel = weights["conv0/kernel"]
+        maps = elu(np.array([[np.tensordot(patch, kernel, 3) for patch in row] for row in patches]))
+        features = elu(maps.reshape(-1) @ weights["hidden/kernel"])
+        gates = features @ weights["lstm/input_kernel"] + hidden @ weights["lstm/recurrent_kernel"]
+        in_gate, candidate, forget_gate, out_gate = np.split(gates, 4)  # all biases start at 0
+        cell = cell * sigmoid(forget_gate + 1) + sigmoid(in_gate) * np.tanh(candidate)
+        hidden = np.tanh(cell) * sigmoid(out_gate)
+        np.testing.assert_allclose(values[t, 0], hidden @ weights["value/kernel"][:, 0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_reset_inside_equals_starting_afresh(make_network):
+    network, observations = make_network(), observe()
+    resets = np.zeros((T, B), np.float32)
+    resets[2] = 1
+    logits, values, last = unroll(network, observations, resets, state(network))
+    fresh = unroll(network, observations[2:])
+    np.testing.assert_allclose(logits[2:], fresh[0], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(values[2:], fresh[1], rtol=1e-4, atol=1e-6)
+    for part, expected in zip(last, fresh[2], strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-4, atol=1e-6)
+    without = unroll(network, observations, None, state(network))[1]
+    np.testing.assert_allclose(values[:2], without[:2], rtol=1e-5)
+    assert (np.abs(values[2:] - without[2:]) > 1e-5).all()
+
+
+def test_a_reset_of_one_game_leaves_the_others(make_network):
+    network, observations = make_network(), observe()
+    resets = np.zeros((T, B), np.float32)
+    resets[2, 1] = 1
+    with_reset = unroll(network, observations, resets, state(network))[1]
+    without = unroll(network, observations, None, state(network))[1]
+    np.testing.assert_allclose(with_reset[:, [0, 2]], without[:, [0, 2]], rtol=1e-5)
+    assert np.abs(with_reset[2:, 1] - without[2:, 1]).min() > 1e-5
+
+
+def test_games_do_not_see_each_other(make_network):
+    network, observations = make_network(), observe()
+    changed = observations.copy()
+    changed[:, 0] = observe(seed=1)[:, 0]
+    before, after = unroll(network, observations), unroll(network, changed)
+    for a, b in zip(before[:2], after[:2], strict=True):
+        np.testing.assert_allclose(a[:, 1:], b[:, 1:], rtol=1e-5, atol=1e-7)
+        assert np.abs(a[:, 0] - b[:, 0]).max() > 1e-5
+
+
+def test_the_future_does_not_change_the_past(make_network):
+    network, observations = make_network(), observe()
+    changed = observations.copy()
+    changed[3:] = observe(seed=1)[3:]
+    before, after = unroll(network, observations)[1], unroll(network, changed)[1]
+    np.testing.assert_allclose(before[:3], after[:3], rtol=1e-5)
+    assert (np.abs(before[3:] - after[3:]) > 1e-6).all()
+
+
+def test_the_past_changes_the_future_with_a_core_alone(make_network):
+    observations = observe()
+    changed = observations.copy()
+    changed[0] = observe(seed=1)[0]
+    for core, remembers in (("lstm", True), ("none", False)):
+        network = make_network(core=core)
+        difference = np.abs(unroll(network, observations)[1][-1] - unroll(network, changed)[1][-1])
+        assert (difference > 1e-6).all() == remembers
+        assert difference.any() == remembers
+
+
+def test_a_network_without_core_has_no_state(make_network):
+    network = make_network(core="none")
+    assert network.initial_state(B) == ()
+    assert unroll(network, observe())[2] == ()
+    assert not any("lstm" in parameter.name for parameter in network.parameters)
+
+
+def test_the_initial_state_is_zero(make_network):
+    cell, hidden = make_network().initial_state(4)
+    np.testing.assert_array_equal(cell, np.zeros((4, 5)))
+    np.testing.assert_array_equal(hidden, np.zeros((4, 5)))
+
+
+@pytest.mark.parametrize("variables", [0, 2])
+def test_gradients_equal_numerical_differences(make_network, variables):
+    network = make_network(variables=variables)
+    observations, core_state = observe(variables=variables), state(network)
+    resets = np.zeros((T, B), np.float32)
+    resets[2, 1] = 1
+    random = np.random.default_rng(2)
+    # The policy's columns are 100 times smaller than the value's: this makes both count.
+    logit_weights, value_weights = 100 * random.normal(size=(T * B, 3)), random.normal(size=T * B)
+
+    def objective():
+        output, _ = network.unroll(observations, tf.constant(resets), core_state)
+        return tf.reduce_sum(output.logits * logit_weights) + tf.reduce_sum(output.values * value_weights)
+
+    with tf.GradientTape() as tape:
+        value = objective()
+    gradients = tape.gradient(value, network.parameters)
+    for parameter, gradient in zip(network.parameters, gradients, strict=True):
+        before = parameter.numpy()
+        for index in (np.abs(gradient).argmax(), random.integers(before.size)):
+            ends = []
+            for epsilon in (1e-2, -1e-2):
+                moved = before.copy()
+                moved.reshape(-1)[index] += epsilon
+                parameter.assign(moved)
+                ends.append(float(objective()))
+            parameter.assign(before)
+            numerical = (ends[0] - ends[1]) / 2e-2
+            scale = float(np.abs(gradient).max())
+            assert gradient.numpy().reshape(-1)[index] == pytest.approx(numerical, rel=0.02, abs=0.01 * scale)
+
+
+def test_variables_matter(make_network):
+    network, observations = make_network(variables=2), observe(variables=2)
+    changed = {**observations, "variables": observations["variables"] + np.float32([0, 1])}
+    difference = np.abs(unroll(network, observations)[1] - unroll(network, changed)[1])
+    assert (difference > 1e-5).all()
+
+
+def test_a_seed_decides_the_weights(make_network):
+    one, same, other = (make_network(seed=seed) for seed in (1, 1, 2))
+    for a, b, c in zip(one.parameters, same.parameters, other.parameters, strict=True):
+        assert variable_name(a) == variable_name(b) == variable_name(c)
+        np.testing.assert_array_equal(a, b)
+        assert np.any(a != c) or "bias" in a.name
+
+
+def test_load_takes_over_the_weights_by_name(make_network):
+    source, target = make_network(seed=1), make_network(seed=2)
+    weights = {variable_name(p): p.numpy() for p in reversed(source.parameters)}
+    target.load({**weights, "something/else": np.zeros(3)})
+    np.testing.assert_array_equal(unroll(source, observe())[1], unroll(target, observe())[1])
+    with pytest.raises(KeyError):
+        target.load({})
+    with pytest.raises(ValueError, match="shape"):
+        target.load({**weights, "policy/kernel": np.zeros((5, 4), np.float32)})
+
+
+def test_inputs_are_read_off_the_space():
+    from gymnasium.spaces import Box, Dict
+
+    pixels = Box(0, 255, (8, 9, 3), np.uint8)
+    assert observation_inputs(pixels) == Inputs((8, 9, 3), 0)
+    assert observation_inputs(Dict(pixels=pixels, variables=Box(-1, 1, (4,)))) == Inputs((8, 9, 3), 4)

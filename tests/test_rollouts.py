@@ -1,0 +1,375 @@
+"""Rollouts of a game whose pictures tell game, episode, time and action, so that every alignment can be checked."""
+
+import itertools
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.envs.threaded import MAX_THREADS, ThreadedVectorEnv
+from doom_a3c.rollouts import Actor, sample
+
+GAMMA = 0.9
+NO_ACTION = 255
+
+
+def picture(game, episode, time, action):
+    """Returns the one picture of this moment: the first four pixels say which it is, the rest is its own noise."""
+    pixels = np.random.default_rng([game, episode, time, action]).integers(256, size=(8, 8, 1), dtype=np.uint8)
+    pixels[0, :4, 0] = game, episode, time, action
+    return pixels
+
+
+class CountingEnv(gymnasium.Env):
+    """Episodes of `length` decisions that end in turn as `endings` say; the n-th decision ever is rewarded with n."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, game=0, length=4, endings=("terminated",), variables=False, fault=None, fails_at=None):
+        self.game, self.length, self.endings = game, length, endings
+        self.variables, self.fault, self.fails_at = variables, fault, fails_at
+        self.episode, self.time, self.steps, self.seeds, self.closed = -1, 0, 0, [], 0
+        if variables:
+            vector = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+            self.observation_space = gymnasium.spaces.Dict(pixels=self.observation_space, variables=vector)
+
+    def observe(self, action):
+        return observation(self.variables, self.game, self.episode, self.time, action)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode += 1
+        self.time = 0
+        return self.observe(NO_ACTION), {}
+
+    def step(self, action):
+        self.time += 1
+        self.steps += 1
+        if self.steps == self.fails_at:
+            raise RuntimeError(f"game {self.game} broke")
+        ending = self.endings[self.episode % len(self.endings)] if self.time == self.length else ""
+        info = {"engine_fault": self.fault} if ending and self.fault else {}
+        terminated, truncated = ending in ("terminated", "both"), ending in ("truncated", "both")
+        return self.observe(action), float(self.steps), terminated, truncated, info
+
+    def close(self):
+        self.closed += 1
+
+
+def observation(variables, *moment):
+    pixels = picture(*moment)
+    return {"pixels": pixels, "variables": np.float32(moment[1:3])} if variables else pixels
+
+
+def row(observations, *index):
+    return tf.nest.map_structure(lambda array: array[index], observations)
+
+
+def codes(rollout):
+    """Returns game, episode, time and action of every observation, each [T+1, B]."""
+    pixels = rollout.observations["pixels"] if isinstance(rollout.observations, dict) else rollout.observations
+    return tuple(np.moveaxis(pixels[:, :, 0, :4, 0], -1, 0).astype(int))
+
+
+@pytest.fixture
+def play(make_network):
+    """Plays rollouts; returns the actor, its network and the rollouts. Closes what it opened."""
+    actors = []
+
+    def make(lengths=(3, 4, 5), *, rollouts=1, rollout_length=7, scale=0.5, core="lstm", seed=0, **options):
+        network = make_network(core=core, variables=2 if options.get("variables") else 0)
+        games = [CountingEnv(i, length, **options) for i, length in enumerate(lengths)]
+        env = ThreadedVectorEnv([lambda game=game: game for game in games])
+        actor = Actor(
+            env,
+            network,
+            rollout_length=rollout_length,
+            discount=GAMMA,
+            reward_scale=scale,
+            seed=np.random.SeedSequence(seed),
+        )
+        actors.append(actor)
+        return actor, network, [actor.rollout() for _ in range(rollouts)]
+
+    yield make
+    for actor in actors:
+        actor.close()
+
+
+def unroll(network, rollout, length):
+    """Returns logits [T, B, A], values [T, B] over the first rows, from the rollout's core state."""
+    observations = tf.nest.map_structure(lambda array: array[:length], rollout.observations)
+    output, _ = network.unroll(observations, tf.constant(rollout.resets[:length]), rollout.core_state)
+    batch = rollout.actions.shape[1]
+    return output.logits.numpy().reshape(length, batch, -1), output.values.numpy().reshape(length, batch)
+
+
+# Sampling
+
+
+@pytest.mark.parametrize("probabilities", [[0.5, 0.3, 0.2], [0.25] * 4, [0.98, 0.01, 0.01], [1.0, 0.0]])
+def test_samples_follow_softmax(probabilities):
+    count = 40_000
+    with np.errstate(divide="ignore"):
+        logits = np.maximum(np.log(probabilities), -1e3) + 7  # softmax does not mind the 7
+    actions = sample(np.tile(logits.astype(np.float32), (count, 1)), np.random.default_rng(0))
+    assert actions.dtype == np.int32
+    frequencies = np.bincount(actions, minlength=len(probabilities)) / count
+    deviations = np.sqrt(np.multiply(probabilities, np.subtract(1, probabilities)) / count)
+    assert (np.abs(frequencies - probabilities) <= 5 * deviations).all()
+
+
+def test_each_row_samples_its_own_logits():
+    logits = np.full((6, 3), -1e3, np.float32)
+    chosen = np.array([2, 0, 1, 1, 0, 2])
+    logits[np.arange(6), chosen] = 1e3
+    np.testing.assert_array_equal(sample(logits, np.random.default_rng(0)), chosen)
+
+
+# Alignment
+
+
+def test_observations_follow_actions(play):
+    _, _, rollouts = play(endings=("terminated", "truncated"), rollouts=3)
+    for rollout in rollouts:
+        game, episode, time, action = codes(rollout)
+        np.testing.assert_array_equal(game, np.tile([0, 1, 2], (8, 1)))
+        goes_on = ~rollout.ends
+        np.testing.assert_array_equal(action[1:][goes_on], rollout.actions[goes_on])
+        np.testing.assert_array_equal((time[1:] - time[:-1])[goes_on], 1)
+        np.testing.assert_array_equal((episode[1:] - episode[:-1]), rollout.ends)
+        np.testing.assert_array_equal(time[1:][rollout.ends], 0)
+        np.testing.assert_array_equal(time == 0, rollout.resets)
+        for t, b in itertools.product(range(8), range(3)):
+            expected = picture(b, episode[t, b], time[t, b], action[t, b])
+            np.testing.assert_array_equal(rollout.observations[t, b], expected)
+    assert len(np.unique(np.concatenate([rollout.actions for rollout in rollouts]))) == 3
+
+
+def test_rewards_belong_to_their_actions_and_are_scaled(play):
+    _, _, rollouts = play(rollouts=2)
+    for index, rollout in enumerate(rollouts):
+        numbers = np.arange(1, 8)[:, None] + 7 * index
+        np.testing.assert_allclose(rollout.rewards, np.tile(0.5 * numbers, (1, 3)))
+
+
+def test_ends_resets_and_discounts_agree(play):
+    _, _, rollouts = play(endings=("terminated", "truncated", "both"), rollouts=4)
+    seen = set()
+    for rollout in rollouts:
+        np.testing.assert_array_equal(rollout.resets[1:], rollout.ends)
+        _, episode, time, _ = codes(rollout)
+        for t, b in itertools.product(range(7), range(3)):
+            ends = time[t, b] == [3, 4, 5][b] - 1
+            ending = ("terminated", "truncated", "both")[episode[t, b] % 3] if ends else ""
+            assert rollout.ends[t, b] == ends
+            assert rollout.discounts[t, b] == np.float32(0 if ending in ("terminated", "both") else GAMMA)
+            seen.add(ending)
+    assert seen == {"", "terminated", "truncated", "both"}
+
+
+def test_the_last_row_is_the_next_rollouts_first(play):
+    # Rollout length 6 ends episodes of game 0 exactly at the seam, game 1's in the middle.
+    _, _, rollouts = play((3, 4), rollouts=4, rollout_length=6)
+    assert rollouts[0].resets[0].all()
+    assert rollouts[1].resets[0].tolist() == [1, 0]
+    for one, following in itertools.pairwise(rollouts):
+        np.testing.assert_array_equal(one.observations[-1], following.observations[0])
+        np.testing.assert_array_equal(one.resets[-1], following.resets[0])
+
+
+def test_a_rollout_is_not_changed_by_the_next(play):
+    actor, _, (first,) = play()
+    copies = tf.nest.map_structure(np.array, first)
+    actor.rollout()
+    tf.nest.map_structure(np.testing.assert_array_equal, first, copies)
+
+
+@pytest.mark.parametrize("variables", [False, True])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_the_core_state_is_the_one_at_the_start(play, core, variables):
+    _, network, rollouts = play(rollouts=3, core=core, variables=variables, endings=("terminated", "truncated"))
+    for rollout in rollouts:
+        logits, values = unroll(network, rollout, 7)
+        np.testing.assert_allclose(logits, rollout.logits, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(values, rollout.values, rtol=1e-4, atol=1e-6)
+    if core == "lstm":  # or the test could not tell the start from zeros
+        zeros = rollouts[1]._replace(core_state=network.initial_state(3))
+        assert np.abs(unroll(network, zeros, 1)[1] - rollouts[1].values[0]).max() > 1e-3
+
+
+def test_next_values_are_those_of_the_next_row(play):
+    _, network, rollouts = play((3, 7, 20), endings=("terminated", "truncated"), rollouts=3)
+    for rollout in rollouts:
+        values = unroll(network, rollout, 8)[1]  # with the row behind the last decision: the bootstrap
+        goes_on = ~rollout.ends
+        np.testing.assert_allclose(rollout.next_values[goes_on], values[1:][goes_on], rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(rollout.next_values[:-1][goes_on[:-1]], rollout.values[1:][goes_on[:-1]])
+        assert goes_on[-1, 2]
+
+
+@pytest.mark.parametrize("variables", [False, True])
+def test_a_truncation_is_valued_at_its_own_final_observation(play, variables):
+    _, network, rollouts = play(endings=("truncated", "terminated"), variables=variables, rollouts=3)
+    checked = []
+    for rollout in rollouts:
+        _, episode, time, _ = codes(rollout)
+        for t, b in np.argwhere(rollout.ends & (rollout.discounts > 0)):
+            history = tf.nest.map_structure(lambda array, t=t, b=b: array[: t + 1, b : b + 1], rollout.observations)
+            start = tuple(part[b : b + 1] for part in rollout.core_state)
+            _, core_state = network.unroll(history, tf.constant(rollout.resets[: t + 1, b : b + 1]), start)
+            final = observation(variables, b, episode[t, b], time[t, b] + 1, rollout.actions[t, b])
+            output, _ = network.step(row(final, None), tf.zeros(1), core_state)
+            assert rollout.next_values[t, b] == pytest.approx(float(output.values[0]), rel=1e-4, abs=1e-6)
+            checked.append((t, b))
+    assert len(checked) >= 6
+    assert any(t == 6 for t, _ in checked)  # one with the rollout's last decision
+    assert {b for _, b in checked} == {0, 1, 2}
+
+
+def test_several_truncations_at_once_keep_apart(play):
+    # Five at a time: the valuation pads them to eight.
+    _, _, (rollout,) = play((4,) * 5, endings=("truncated",), rollout_length=4)
+    assert rollout.ends[3].all()
+    assert len(np.unique(rollout.next_values[3])) == 5
+
+
+# Episodes
+
+
+def test_scores_are_unscaled_and_complete(play):
+    actor, _, rollouts = play((3, 10), rollouts=3, endings=("terminated", "truncated"))
+    episodes, faults = actor.take()
+    assert faults == []
+    first = [e for e in episodes if e.game == 0]
+    assert [e.score for e in first] == [3 * (3 * i + 2) for i in range(7)]  # rewards 3i+1, 3i+2, 3i+3
+    assert [e.length for e in first] == [3] * 7
+    assert [(e.score, e.length) for e in episodes if e.game == 1] == [(55, 10), (155, 10)]  # across the seams
+    values = np.concatenate([rollout.values for rollout in rollouts])
+    np.testing.assert_allclose([e.value for e in first], values[:, 0].reshape(7, 3).mean(axis=1), rtol=1e-4, atol=1e-6)
+    assert actor.take() == ([], [])
+
+
+def test_an_episode_cut_by_a_fault_has_no_score(play):
+    actor, _, _ = play((3, 4), endings=("truncated",), fault="engine died", rollout_length=6)
+    assert actor.take() == ([], ["engine died"] * 3)
+
+
+# Seeds
+
+
+def test_workers_play_and_seed_differently(make_network):
+    network = make_network()
+    streams, seeds = set(), []
+    for worker in range(16):
+        games = [CountingEnv(i, 50) for i in range(2)]
+        env = ThreadedVectorEnv([lambda game=game: game for game in games])
+        actor = Actor(
+            env,
+            network,
+            rollout_length=30,
+            discount=GAMMA,
+            reward_scale=1.0,
+            seed=np.random.SeedSequence([0, 0, worker]),
+        )
+        actions = actor.rollout().actions
+        actor.close()
+        streams |= {tuple(actions[:, game]) for game in range(2)}
+        seeds += [game.seeds[0] for game in games]
+    assert len(streams) == 32
+    assert len(set(seeds)) == 32
+    assert None not in seeds
+
+
+def test_a_seed_repeats_the_rollout(play):
+    (one,), (same,), (other,) = (play(seed=seed)[2] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.actions, same.actions)
+    np.testing.assert_array_equal(one.observations, same.observations)
+    assert (one.actions != other.actions).any()
+
+
+# The vector environment
+
+
+def vector(count=3, **options):
+    games = [CountingEnv(i, **options) for i in range(count)]
+    return ThreadedVectorEnv([lambda game=game: game for game in games]), games
+
+
+@pytest.mark.parametrize("count", [1, 3, 2 * MAX_THREADS + 3])
+def test_an_episode_ends_and_begins_in_one_step(count):
+    env, games = vector(count, length=2, endings=("truncated", "terminated"))
+    games[0].length = 3
+    actions = np.arange(count) % 3
+    first, _ = env.reset(seed=5)
+    np.testing.assert_array_equal(first, [picture(i, 0, 0, NO_ACTION) for i in range(count)])
+    env.step(actions)
+    observations, rewards, terminated, truncated, infos = env.step(actions)
+    fresh = [picture(i, 1, 0, NO_ACTION) for i in range(1, count)]
+    np.testing.assert_array_equal(observations, [picture(0, 0, 2, actions[0]), *fresh])
+    np.testing.assert_array_equal(rewards, np.full(count, 2.0))
+    np.testing.assert_array_equal(truncated, np.arange(count) > 0)
+    assert not terminated.any()
+    if count > 1:
+        np.testing.assert_array_equal(infos["_final_obs"], np.arange(count) > 0)
+        assert infos["final_obs"][0] is None
+        for i in range(1, count):
+            np.testing.assert_array_equal(infos["final_obs"][i], picture(i, 0, 2, actions[i]))
+    else:
+        assert "final_obs" not in infos
+    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
+    env.close()
+
+
+def test_observations_are_not_changed_by_the_next_step():
+    env, _ = vector()
+    first, _ = env.reset(seed=0)
+    copy = first.copy()
+    env.step([0, 1, 2])
+    np.testing.assert_array_equal(first, copy)
+    env.close()
+
+
+def test_seeds_reach_their_games():
+    env, games = vector()
+    env.reset(seed=5)
+    env.reset(seed=[9, 7, None])
+    env.reset(seed=np.array([1, 2, 3], np.uint32))
+    env.reset()
+    assert [game.seeds for game in games] == [[5, 9, 1, None], [6, 7, 2, None], [7, None, 3, None]]
+    env.close()
+
+
+@pytest.mark.parametrize("count", [1, 3, MAX_THREADS + 2])
+def test_an_exception_in_a_game_reaches_the_caller(count):
+    env, games = vector(count)
+    games[-1].fails_at = 2
+    env.reset(seed=0)
+    env.step([0] * count)
+    with pytest.raises(RuntimeError, match=f"game {count - 1} broke"):
+        env.step([0] * count)
+    assert [game.steps for game in games] == [2] * count  # the others were not left half-way
+    env.step([0] * count)  # and no thread died of it
+    env.close()
+
+
+def test_close_is_idempotent_and_ends_the_threads():
+    before = set(threading.enumerate())
+    env, games = vector(4)
+    env.reset(seed=0)
+    assert set(threading.enumerate()) - before
+    env.close()
+    env.close()
+    assert set(threading.enumerate()) <= before
+    assert [game.closed for game in games] == [1] * 4
+
+
+def test_close_before_reset_ends_the_threads():
+    before = set(threading.enumerate())
+    env, _ = vector(4)
+    env.close()
+    assert set(threading.enumerate()) <= before
