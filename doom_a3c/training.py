@@ -150,8 +150,8 @@ class Training:
             self._evaluations.start()
             stopped_by = self._loop(engine)
         finally:
-            self._evaluations.stop()
             engine.stop()
+            self._evaluations.stop()
             seconds = time.monotonic() - self._start
             self.save()
         engine.check()

@@ -10,7 +10,10 @@ import time
 from pathlib import Path
 
 import imageio.v3 as imageio
+import numpy as np
 import pytest
+
+from doom_a3c.checkpoint import load
 
 ROOT = Path(__file__).parent.parent
 SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
@@ -160,6 +163,19 @@ def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run goes on
 
 
+def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
+    def weights(name, seed):
+        folder = tmp_path / name
+        folder.mkdir()
+        result = train(folder, "--workers", 1, "--games", 4, "--frames", 5000, "--seed", seed)
+        assert result.returncode == 0, result.stderr
+        return load(folder / "models" / "last.ckpt").variables
+
+    first, again, other = weights("a", 1), weights("b", 1), weights("c", 2)
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not all(np.array_equal(first[name], other[name]) for name in first)
+
+
 def started(cwd, *arguments):
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, "--checkpoint-every", "1", *arguments],
@@ -255,7 +271,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     models = folder / "models"
     result = call("train", "--resume", "--models-dir", models, "--scenario", "deadly_corridor", cwd=tmp_path)
     assert result.returncode == 2
-    assert "another network" in result.stderr
+    assert "knows 3 actions, scenario deadly_corridor has 7" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

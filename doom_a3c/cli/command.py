@@ -19,6 +19,9 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     except UserError as error:
         print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 130
 
 
 def import_tensorflow(threads: int, verbose: bool) -> None:

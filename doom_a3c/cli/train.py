@@ -100,6 +100,12 @@ class _Run:
         self.progress = Progress()
         if self.checkpoint is None:
             return
+        known = self.checkpoint.variables["policy/kernel"].shape[1]
+        if known != self.builder.actions:
+            raise UserError(
+                f"{config.models_dir}/last.ckpt knows {known} actions, scenario {self.scenario.name} has "
+                f"{self.builder.actions}: resume it with its own buttons, or train in another --models-dir"
+            )
         try:
             self.model.restore(self.checkpoint.variables, int(self.record["progress"]["updates"]))
         except ValueError as error:

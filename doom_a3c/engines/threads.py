@@ -46,12 +46,12 @@ class Worker(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Trains until told to stop; an exception is kept in `error` and stops all workers."""
+        """Trains to the frame budget or until told to stop; an exception is kept in `error` and stops all workers."""
         actor = None
         try:
             actor = self._make_actor(self.index, self._network)
             learner = Learner(self._network, self._config)
-            while not self._stop_event.is_set():
+            while not self._stop_event.is_set() and self._progress.frames < self._config.frames:
                 self._update(actor, learner)
         except BaseException as error:
             self.error = error
@@ -64,6 +64,8 @@ class Worker(threading.Thread):
         """Pull, play, learn, apply: one update of A3C."""
         version = self._model.pull(self._network)
         rollout = actor.rollout()
+        if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
+            return
         steps = rollout.actions.size
         episodes, faults = actor.take()
         self._progress.add_steps(steps, steps * self._config.frame_skip, [e.score for e in episodes], faults)
