@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, game_seeds, sample
+from doom_a3c.rollouts import Policy, engine_faults, game_seeds, sample
 
 
 class Scores(NamedTuple):
@@ -70,11 +70,12 @@ class Evaluator:
             logits, _, core_state = self._policy(observations, resets, core_state)
             actions = sample(logits, self._random)
             actions[:half] = np.argmax(logits[:half], axis=1)
-            observations, rewards, terminated, truncated, _ = self._env.step(actions)
+            observations, rewards, terminated, truncated, infos = self._env.step(actions)
+            faults = engine_faults(infos, batch)
             running += rewards
             ends = terminated | truncated
             for game in np.flatnonzero(ends):
-                if len(finished[game]) < quotas[game]:
+                if len(finished[game]) < quotas[game] and not faults[game]:  # else played again
                     finished[game].append(float(running[game]))
                 running[game] = 0.0
             resets = ends.astype(np.float32)

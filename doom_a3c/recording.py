@@ -119,7 +119,8 @@ class GifWriter:
 
     def _run(self) -> None:
         while (film := self._films.get()) is not None:
-            name = f"worker_{film.worker}-episode_{film.episode:07d}-score_{film.score:.0f}.gif"
+            stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run counts its films anew
+            name = f"worker_{film.worker}-episode_{film.episode:07d}-score_{film.score:.0f}-{stamp}.gif"
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_gif(self._folder / name, film.frames, self._rate)

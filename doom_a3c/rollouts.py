@@ -81,6 +81,11 @@ def game_seeds(seed: np.random.SeedSequence, games: int) -> Any:
     return seed.generate_state(games)
 
 
+def engine_faults(infos: dict[str, Any], games: int) -> Any:
+    """Returns for each game what cut its episode short in this step, None where nothing did."""
+    return infos.get("final_info", {}).get("engine_fault", [None] * games)
+
+
 class Actor:
     """Plays B games with a network's current weights.
 
@@ -164,10 +169,10 @@ class Actor:
         self._scores += rewards
         self._value_sums += values
         self._lengths += 1
+        faults = engine_faults(infos, self._batch)
         for game in np.flatnonzero(ends):
-            fault = infos.get("final_info", {}).get("engine_fault", [None] * self._batch)[game]
-            if fault:
-                self._faults.append(str(fault))
+            if faults[game]:
+                self._faults.append(str(faults[game]))
             else:
                 mean_value = self._value_sums[game] / self._lengths[game]
                 self._episodes.append(

@@ -75,6 +75,10 @@ class Scenario:
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
 
 
+# Shipped cfg files that cannot be played alone as they are: games of several players (ViZDoom crashes when it starts them
+# without a host), and those that need a wad which cannot be shipped, or name a map that theirs has not.
+_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2", "freedoom1")
+
 _TABLES = {"game": Game, "observation": Observation, "network": Network}
 
 
@@ -93,8 +97,8 @@ def located(file: str) -> Path:
 def available() -> dict[str, Path]:
     """Returns the scenario files by name, tuned ones first, then the cfg files that ViZDoom ships."""
     tuned = {path.stem: path for folder in SCENARIO_FOLDERS for path in sorted(folder.glob("*.toml"))}
-    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg"))}
-    return {**shipped, **tuned} if tuned else shipped
+    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
+    return {**shipped, **tuned}
 
 
 def find(name: str) -> Scenario:

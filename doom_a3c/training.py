@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from doom_a3c.checkpoint import CheckpointFolder
 from doom_a3c.config import Config, learning_rate
 from doom_a3c.evaluation import Evaluation, Evaluator
-from doom_a3c.learner import GlobalModel
+from doom_a3c.learner import GlobalModel, Snapshot
 from doom_a3c.progress import Progress
 from doom_a3c.summaries import Summaries
 
@@ -57,6 +57,13 @@ class Result(NamedTuple):
     best_evaluation: float | None
 
 
+class State(NamedTuple):
+    """Weights and optimizer slots with the counters of the same moment."""
+
+    variables: Snapshot
+    progress: dict[str, Any]
+
+
 class Evaluations:
     """Evaluates the global network again and again on a thread of its own. Owns the best score so far."""
 
@@ -64,12 +71,14 @@ class Evaluations:
         self,
         config: Config,
         model: GlobalModel,
+        capture: Callable[[], State],
         evaluator: Evaluator,
-        report: Callable[[Evaluation, Mapping[str, Any], bool], None],
+        report: Callable[[Evaluation, State, bool], None],
     ) -> None:
         self.best: float | None = None
         self.error: BaseException | None = None
-        self._config, self._model, self._evaluator, self._report = config, model, evaluator, report
+        self._config, self._model, self._capture = config, model, capture
+        self._evaluator, self._report = evaluator, report
         self._stop_event = threading.Event()
         self._evaluated = -1  # version of the weights
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
@@ -91,8 +100,8 @@ class Evaluations:
         version = self._model.version
         if version == self._evaluated:
             return
-        snapshot = self._model.snapshot()
-        self._evaluator.network.load(snapshot)
+        state = self._capture()
+        self._evaluator.network.load(state.variables)
         evaluation = self._evaluator.evaluate(self._config.evaluation_episodes, stop)
         if evaluation is None:
             return
@@ -100,7 +109,7 @@ class Evaluations:
         is_best = self.best is None or evaluation.greedy.mean >= self.best
         if is_best:
             self.best = evaluation.greedy.mean
-        self._report(evaluation, snapshot, is_best)
+        self._report(evaluation, state, is_best)
 
     def stop(self) -> None:
         """Ends the thread, giving an evaluation in progress up."""
@@ -129,7 +138,7 @@ class Training:
         """`record` is what checkpoints hold besides variables and progress; `show` gets a status several times a second."""
         self._config, self._model, self._progress = config, model, progress
         self._summaries, self._folder, self._record, self._show, self._say = summaries, folder, record, show, say
-        self._evaluations = Evaluations(config, model, evaluator, self._evaluated)
+        self._evaluations = Evaluations(config, model, self._capture, evaluator, self._evaluated)
         self._evaluations.best = best_evaluation
         self._interrupted: str | None = None
         self._start = self._last_save = time.monotonic()
@@ -213,7 +222,7 @@ class Training:
         )
 
     def _write_point(self) -> None:
-        if not self._summaries.due():
+        if self._progress.updates == 0 or not self._summaries.due():
             return
         progress = self._progress
         values = {
@@ -229,8 +238,8 @@ class Training:
         values |= {f"Faults/{kind}": float(count) for kind, count in progress.faults.items()}
         self._summaries.scalars(values, progress.frames)
 
-    def _evaluated(self, evaluation: Evaluation, snapshot: Mapping[str, Any], is_best: bool) -> None:
-        frames = self._progress.frames
+    def _evaluated(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
+        frames = state.progress["frames"]
         values = {
             f"Evaluation/{policy.capitalize()} {key.capitalize()}": float(value)
             for policy, numbers in evaluation._asdict().items()
@@ -238,7 +247,7 @@ class Training:
         }
         self._summaries.scalars(values, frames)
         if is_best:
-            self._folder.save_best(snapshot, self._whole_record())
+            self._folder.save_best(state.variables, self._whole_record(state))
         greedy, sampled = evaluation
         self._say(
             f"evaluation at {frames:,} frames: greedy {greedy.mean:.1f} +- {greedy.std:.1f}, "
@@ -246,15 +255,21 @@ class Training:
             + (", the best so far" if is_best else "")
         )
 
-    def _whole_record(self) -> dict[str, Any]:
+    def _capture(self) -> State:
+        """Returns the run's state; counters are taken first, so they never run ahead of the weights."""
+        progress = self._progress.record()
+        return State(self._model.snapshot(), progress)
+
+    def _whole_record(self, state: State) -> dict[str, Any]:
         return {
             **self._record,
             "config": dataclasses.asdict(self._config),
-            "progress": self._progress.record(),
+            "progress": state.progress,
             "best_evaluation": self._evaluations.best,
         }
 
     def save(self) -> None:
         """Writes the newest checkpoint."""
-        self._folder.save(self._model.snapshot(), self._whole_record(), self._progress.frames)
+        state = self._capture()
+        self._folder.save(state.variables, self._whole_record(state), state.progress["frames"])
         self._last_save = time.monotonic()

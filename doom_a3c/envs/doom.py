@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -68,6 +69,8 @@ def configure(game: vizdoom.DoomGame, spec: Game, observation: Observation) -> N
         raise UserError(f"{spec.config}: ViZDoom does not understand it")
     if spec.wad:
         game.set_doom_scenario_path(str(located(spec.wad)))
+    if game.get_doom_game_path() and not Path(game.get_doom_game_path()).is_file():
+        game.set_doom_game_path(str(shipped_game(game.get_doom_game_path())))
     if spec.map:
         game.set_doom_map(spec.map)
     for key, value in spec.settings.items():
@@ -87,6 +90,11 @@ def configure(game: vizdoom.DoomGame, spec: Game, observation: Observation) -> N
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_window_visible(False)
     game.set_sound_enabled(False)
+
+
+def shipped_game(wad: str) -> Path:
+    """Returns where ViZDoom has a game of that file name, if it ships one (Freedoom)."""
+    return Path(vizdoom.__file__).parent / Path(wad).name
 
 
 def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
@@ -117,9 +125,9 @@ def check(scenario: Scenario) -> list[list[int]]:
     if mistake:
         detail = caught.text.strip().splitlines()
         raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
-    files = [scenario.game.config, game.get_doom_scenario_path()]
-    if files[1] and not located(files[1]).is_file():
-        raise UserError(f"{files[0]} wants {files[1]}, which does not exist")
+    for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
+        if not located(wad).is_file() and not shipped_game(wad).is_file():
+            raise UserError(f"{scenario.game.config} wants {wad}, which does not exist")
     return button_actions(scenario.game, game.get_available_buttons())
 
 
