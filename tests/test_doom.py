@@ -17,7 +17,8 @@ from gymnasium.utils.env_checker import check_env
 from doom_a3c import scenarios
 from doom_a3c.config import UserError
 from doom_a3c.envs import engine
-from doom_a3c.envs.doom import DoomCamera, DoomEnv, button_actions, check, preprocess
+from doom_a3c.envs.camera import DoomCamera
+from doom_a3c.envs.doom import DoomEnv, button_actions, check, preprocess
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 
 BASIC = scenarios.find("basic")

@@ -11,7 +11,8 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from doom_a3c.config import UserError
-from doom_a3c.envs.doom import TICS_PER_SECOND, DoomCamera, DoomEnv
+from doom_a3c.envs.camera import DoomCamera
+from doom_a3c.envs.doom import TICS_PER_SECOND, DoomEnv
 from doom_a3c.envs.engine import EngineError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
