@@ -218,3 +218,21 @@ def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
     assert not np.array_equal(infos["final_obs"][0], observations[0])
     vector.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("games-")]
+
+
+def test_an_engine_that_dies_with_its_owner_leaves_nothing_either():
+    script = (
+        "import os, signal; from doom_a3c import scenarios; from doom_a3c.envs.doom import DoomEnv\n"
+        "env = DoomEnv(scenarios.find('basic'), 4); env.reset(seed=1); pid = env._engine.pid\n"
+        "from doom_a3c.envs.engine import _instance; print(_instance(pid), flush=True)\n"
+        "os.kill(pid, signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    root = Path(__file__).parent.parent
+    owner = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
+    assert owner.returncode == -signal.SIGKILL
+    instance = owner.stdout.strip()
+    assert len(instance) == 10
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(name.endswith(instance) for name in os.listdir("/dev/shm")):
+        time.sleep(0.1)
+    assert not [name for name in os.listdir("/dev/shm") if name.endswith(instance)]

@@ -3,7 +3,8 @@
 Every `DoomGame` is a separate process that ignores SIGTERM, outlives a killed parent, and answers or never answers;
 its library has no time-out. Three things keep that in hand:
 
-- a launcher script starts the engine in its own folder (the engine writes into its working directory) and notes its pid;
+- a launcher script starts the engine in its own folder (the engine writes into its working directory), and notes
+  its pid and arguments;
 - a watchdog thread kills an engine that has not answered for `ANSWER_SECONDS`, which wakes the waiting caller;
 - a reaper process waits on a pipe that closes when the trainer is gone, however it went, and then kills every engine
   whose pid is noted and removes its shared memory and folders.
@@ -79,7 +80,8 @@ class Engine:
         folder = shlex.quote(str(self.folder))
         engine = shlex.quote(self.game.get_vizdoom_path() or str(Path(vizdoom.__file__).parent / "vizdoom"))
         launcher = self.folder / "launch"
-        launcher.write_text(f'#!/bin/sh\necho $$ >{folder}/pid\ncd {folder}\nexec {engine} "$@"\n')
+        notes = f'echo "$*" >{folder}/arguments\necho $$ >{folder}/pid\n'
+        launcher.write_text(f'#!/bin/sh\n{notes}cd {folder}\nexec {engine} "$@"\n')
         launcher.chmod(0o700)
         self.game.set_vizdoom_path(str(launcher))
         self.game.set_doom_config_path(str(self.folder / "engine.ini"))
@@ -148,10 +150,12 @@ for _ in range(4):
     for path in glob.glob(root + "/*/pid"):
         try:
             pid = int(open(path).read())
-            arguments = open("/proc/%d/cmdline" % pid).read().split("\0")
-            instance = arguments[arguments.index("+viz_instance_id") + 1]
-            os.kill(pid, signal.SIGKILL)
-        except (OSError, ValueError):
+            instance = re.search(r"viz_instance_id (\w+)", open(path[:-3] + "arguments").read()).group(1)
+            if instance in open("/proc/%d/cmdline" % pid).read():
+                os.kill(pid, signal.SIGKILL)
+        except FileNotFoundError:
+            pass  # it has ended by itself, and left its shared memory
+        except (OSError, ValueError, AttributeError):
             continue
         for segment in glob.glob("/dev/shm/ViZDoom*" + glob.escape(instance)):
             try: os.unlink(segment)
