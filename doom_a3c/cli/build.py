@@ -12,7 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from doom_a3c.config import UserError
 from doom_a3c.envs.camera import DoomCamera
-from doom_a3c.envs.doom import TICS_PER_SECOND, DoomEnv
+from doom_a3c.envs.doom import TICS_PER_SECOND, DoomEnv, check
 from doom_a3c.envs.engine import EngineError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
@@ -30,7 +30,9 @@ class Builder:
 
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         self.scenario, self.frame_skip = scenario, frame_skip
-        self._make_env: Callable[[], gymnasium.Env[Any, Any]] = partial(DoomEnv, scenario, frame_skip)
+        # Checked here and not by each game: that takes stderr over for a moment, and workers make their games at once.
+        actions = check(scenario)
+        self._make_env: Callable[[], gymnasium.Env[Any, Any]] = partial(DoomEnv, scenario, frame_skip, actions=actions)
         env = self._make_env()
         self.inputs: Inputs = observation_inputs(env.observation_space)
         self.actions = int(env.action_space.n)  # type: ignore[attr-defined]  # Discrete

@@ -145,7 +145,14 @@ class DoomEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": TICS_PER_SECOND}  # noqa: RUF012  # Gymnasium's interface
 
-    def __init__(self, scenario: Scenario, frame_skip: int, render_mode: str | None = "rgb_array") -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        frame_skip: int,
+        render_mode: str | None = "rgb_array",
+        actions: list[list[int]] | None = None,
+    ) -> None:
+        """`actions` is what `check` returned for the scenario; without it the scenario is checked here."""
         self._game_spec, self._observation_spec = scenario.game, scenario.observation
         self._frame_skip, self.render_mode = frame_skip, render_mode
         self._engine: Engine | None = None
@@ -153,7 +160,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         self._frames: deque[Frame] = deque(maxlen=scenario.observation.stack)
         self._variables = np.zeros(len(scenario.game.variables), np.float32)
         self._scales = np.asarray(scenario.game.variable_scales or np.ones(len(self._variables)), np.float32)
-        self._actions = check(scenario)
+        self._actions = actions or check(scenario)
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         channels = scenario.observation.stack * (3 if scenario.observation.color else 1)
         pixels = gymnasium.spaces.Box(0, 255, (*scenario.observation.size, channels), np.uint8)

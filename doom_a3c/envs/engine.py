@@ -151,12 +151,13 @@ for _ in range(4):
         try:
             pid = int(open(path).read())
             instance = re.search(r"viz_instance_id (\w+)", open(path[:-3] + "arguments").read()).group(1)
+        except (OSError, ValueError, AttributeError):
+            continue  # not written yet, or half removed
+        try:
             if instance in open("/proc/%d/cmdline" % pid).read():
                 os.kill(pid, signal.SIGKILL)
-        except FileNotFoundError:
+        except OSError:
             pass  # it has ended by itself, and left its shared memory
-        except (OSError, ValueError, AttributeError):
-            continue
         for segment in glob.glob("/dev/shm/ViZDoom*" + glob.escape(instance)):
             try: os.unlink(segment)
             except OSError: pass
