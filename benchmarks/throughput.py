@@ -25,10 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from doom_a3c import scenarios
+from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count, validated
-from doom_a3c.scenarios import Scenario
+from doom_a3c.config import Config, cpu_count
+from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
+from doom_a3c.settings import validated
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
 WARM_UP = 2.0  # seconds
@@ -61,13 +62,39 @@ def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -
 
 
 def raw_rate(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
-    """Returns the rate of bare engines with random actions: each thread steps its games in turn, nobody takes a frame."""
-    from doom_a3c.envs.doom import check, configure
+    """Returns the rate of bare games with random actions: each thread steps its games in turn."""
+    return (raw_doom if isinstance(scenario.game, DoomGame) else raw_vector)(scenario, frame_skip, threads, games, seconds)
+
+
+def raw_vector(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+    """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
+    from doom_a3c.cli.build import Builder
+
+    builder = Builder(scenario, frame_skip)
+    envs: list[Any] = [builder.training_env(games) for _ in range(threads)]
+    if isinstance(scenario.game, AtariGame):
+        envs = [env.unwrapped for env in envs]
+
+    def stepper(index: int) -> Callable[[], None]:
+        random = np.random.default_rng(index)
+        envs[index].reset(seed=index)
+        return lambda: envs[index].step(random.integers(builder.actions, size=games))
+
+    try:
+        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)
+    finally:
+        for env in envs:
+            env.close()
+
+
+def raw_doom(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+    """Returns the rate of bare engines; nobody takes a frame."""
+    from doom_a3c.envs.doom import check, configure, doom_game
     from doom_a3c.envs.engine import Engine
 
-    actions = check(scenario)
+    actions, game_spec = check(scenario), doom_game(scenario)
     engines = [
-        [Engine(lambda game: configure(game, scenario.game, scenario.observation)) for _ in range(games)]
+        [Engine(lambda game: configure(game, game_spec, scenario.observation)) for _ in range(games)]
         for _ in range(threads)
     ]
 
@@ -95,18 +122,20 @@ class Parts:
 
     def __init__(self, builder: Any, config: Config, workers: int, games: int) -> None:
         from doom_a3c.learner import GlobalModel, Learner
+        from doom_a3c.optimizers import Adam
         from doom_a3c.rollouts import Actor, Policy
 
         self.config, self.games = config, games
-        self.model = GlobalModel(builder.network("global", 0), config.optimizer)
+        self.model = GlobalModel(network := builder.network("global", 0), Adam(network.parameters))
         self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
         self.actors = [
             Actor(
                 builder.training_env(games),
-                network,
+                Policy(network),
                 rollout_length=config.rollout_length,
                 discount=config.discount,
                 reward_scale=config.reward_scale,
+                reward_clip=config.reward_clip,
                 seed=np.random.SeedSequence([0, index]),
             )
             for index, network in enumerate(self.networks)
@@ -130,7 +159,7 @@ class Parts:
         """Returns the rate of gradients alone."""
 
         def learn(index: int, rollout: Any) -> Callable[[], Any]:
-            return lambda: self.learners[index].gradients(rollout, 0)
+            return lambda: self.learners[index].gradients([rollout], 0, 0)
 
         calls = [learn(index, actor.rollout()) for index, actor in enumerate(self.actors)]
         return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)
@@ -143,7 +172,7 @@ class Parts:
 
             def call() -> None:
                 version = self.model.pull(network)
-                gradients = learner.gradients(actor.rollout(), version)
+                gradients = learner.gradients([actor.rollout()], version, 0)
                 actor.take()
                 self.model.apply(gradients.gradients, 0.0)
 
@@ -172,10 +201,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each figure, median reported (default 3)")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
-    command.import_tensorflow(cpu_count(), verbose=False)
+    command.import_tensorflow(cpu_count(), verbose=False, device="auto")
     from doom_a3c.cli.build import Builder
 
-    scenario = scenarios.find(options.scenario)
+    scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
     builder = Builder(scenario, config.frame_skip)
     samples: dict[str, list[float]] = {}

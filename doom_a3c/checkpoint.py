@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from doom_a3c.config import UserError
+from doom_a3c.settings import UserError
 
 FORMAT = 1
 KEPT = 5

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, engine_faults, game_seeds, sample
+from doom_a3c.rollouts import Policy, engine_faults, explore, game_seeds, greedy
 
 
 class Scores(NamedTuple):
@@ -44,20 +44,24 @@ def games_for(episodes: int) -> int:
 class Evaluator:
     """Plays evaluation episodes. Owns its games, its copy of the network and its random stream.
 
-    The first half of the games plays greedily, the second half samples. Every game plays a fixed share of the episodes: to
-    take those that finish first would favour short ones.
+    The first half of the games plays greedily, but for a random action with probability `epsilon`; the second half
+    samples. Every game plays a fixed share of the episodes: to take those that finish first would favour short ones.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], network: ACNetwork, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], network: ACNetwork, seed: np.random.SeedSequence, epsilon: float = 0.0
+    ) -> None:
         self._env, self.network, self._policy = env, network, Policy(network)
         self._random = np.random.default_rng(seed)
         self._seeds = game_seeds(seed, env.num_envs)
+        self._epsilon = epsilon
 
     def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
         """Plays `episodes` of each policy; returns None if `stop` is set meanwhile."""
         batch = self._env.num_envs
         half = batch // 2
         quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
+        epsilons = np.where(np.arange(batch) < half, self._epsilon, 0.0).astype(np.float32)
         finished: list[list[float]] = [[] for _ in range(batch)]
         running = np.zeros(batch)
         core_state = self.network.initial_state(batch)
@@ -68,8 +72,8 @@ class Evaluator:
             if stop is not None and stop.is_set():
                 return None
             logits, _, core_state = self._policy(observations, resets, core_state)
-            actions = sample(logits, self._random)
-            actions[:half] = np.argmax(logits[:half], axis=1)
+            logits[:half] = greedy(logits[:half])
+            actions, _ = explore(logits, epsilons, self._random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)
             faults = engine_faults(infos, batch)
             running += rewards
@@ -79,8 +83,7 @@ class Evaluator:
                     finished[game].append(float(running[game]))
                 running[game] = 0.0
             resets = ends.astype(np.float32)
-        greedy, sampled = (list(itertools.chain(*part)) for part in (finished[:half], finished[half:]))
-        return Evaluation(scores(greedy), scores(sampled))
+        return Evaluation(*(scores(list(itertools.chain(*part))) for part in (finished[:half], finished[half:])))
 
     def close(self) -> None:
         """Closes the games."""

@@ -1,4 +1,4 @@
-"""Learning: the shared `GlobalModel`, and a `Learner` per worker that turns rollouts into gradients for it."""
+"""Learning: the shared `GlobalModel`, and a `Learner` per learning thread that turns rollouts into gradients for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from doom_a3c.config import Config
-from doom_a3c.losses import actor_critic_loss
-from doom_a3c.networks import ACNetwork, CoreState, variable_name
-from doom_a3c.optimizers import OPTIMIZERS
-from doom_a3c.returns import generalized_advantages, normalized
+from doom_a3c.config import Config, off_policy, scheduled
+from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
+from doom_a3c.networks import ACNetwork, CoreState, Output, variable_name
+from doom_a3c.optimizers import Optimizer
+from doom_a3c.returns import generalized_advantages, n_step_returns
 from doom_a3c.rollouts import Rollout
+from doom_a3c.vtrace import vtrace
 
 Snapshot = dict[str, NDArray[Any]]
 
@@ -37,9 +38,9 @@ class GlobalModel:
     torn weights, lost slot updates and runs that cannot be repeated even with one worker.
     """
 
-    def __init__(self, network: ACNetwork, optimizer: str) -> None:
-        self.network = network
-        self._optimizer = OPTIMIZERS[optimizer](network.parameters)
+    def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
+        """`optimizer` is one of the network's parameters."""
+        self.network, self._optimizer = network, optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
         self._lock = threading.Lock()
         self._compiled_apply = tf.function(self._optimizer.apply, autograph=False)
@@ -82,41 +83,59 @@ class GlobalModel:
 
 
 class Learner:
-    """Computes gradients of one worker's rollouts on its local copy of the network. Owns the compiled graph alone."""
+    """Computes gradients of rollouts on one local copy of the network. Owns the compiled graphs alone."""
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._config = network, config
-        self._compiled = tf.function(self._gradients, autograph=False)
+        self._on_policy = tf.function(self._on_policy_gradients, autograph=False, reduce_retracing=True)
+        self._off_policy = tf.function(self._off_policy_gradients, autograph=False, reduce_retracing=True)
+        self._combined = tf.function(self._combine, autograph=False)
 
-    def gradients(self, rollout: Rollout, version: int) -> Gradients:
-        """Returns the gradients of the loss of `rollout`, which the local weights must have played."""
+    def gradients(self, rollouts: Sequence[Rollout], version: int, frames: int) -> Gradients:
+        """Returns the clipped gradients of the mean loss over all decisions of `rollouts`, one after the other.
+
+        `frames` says where the schedules are. Rollouts that the local weights may not have played are corrected by
+        V-trace, as the settings say.
+        """
         config = self._config
-        targets = generalized_advantages(
-            rollout.rewards,
-            rollout.discounts,
-            rollout.ends,
-            rollout.values,
-            rollout.next_values,
-            config.gae_lambda,
-            config.discount,
-        )
-        advantages = normalized(targets.advantages) if config.normalize_advantages else targets.advantages
-        length = len(rollout.actions)
-        gradients, metrics = self._compiled(
-            tf.nest.map_structure(lambda array: tf.convert_to_tensor(array[:length]), rollout.observations),
-            tf.convert_to_tensor(rollout.resets[:length]),
-            rollout.core_state,
-            tf.convert_to_tensor(rollout.actions),
-            tf.convert_to_tensor(advantages),
-            tf.convert_to_tensor(targets.returns),
-        )
+        compute = self._corrected if config.vtrace and off_policy(config) else self._uncorrected
+        entropy_cost = tf.constant(scheduled(config, "entropy_cost", frames), tf.float32)
+        gradients, losses = zip(*(compute(rollout, entropy_cost) for rollout in rollouts), strict=True)
+        sizes = np.array([rollout.actions.size for rollout in rollouts], np.float32)
+        combined, metrics = self._combined(gradients, losses, tf.constant(sizes / sizes.sum()))
         total, *numbers = metrics.numpy().tolist()
         tags = ("Losses/Policy Loss", "Losses/Value Loss", "Losses/Entropy", "Losses/Grad Norm", "Losses/Var Norm")
         named = dict(zip(tags, numbers, strict=True))
         finite = bool(np.isfinite([total, named["Losses/Grad Norm"]]).all())
-        return Gradients(gradients, named, finite, version)
+        return Gradients(combined, named, finite, version)
 
-    def _gradients(
+    def _uncorrected(self, rollout: Rollout, entropy_cost: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Targets from the values that were computed while playing; the unroll stops at the last decision."""
+        config = self._config
+        played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
+        if config.advantage == "n_step":
+            targets = n_step_returns(*played, config.n_step, config.n_step_tail)
+        else:
+            targets = generalized_advantages(*played, config.gae_lambda, config.discount)
+        length = len(rollout.actions)
+        observations = tf.nest.map_structure(lambda array: array[:length], rollout.observations)
+        result: tuple[list[tf.Tensor], tf.Tensor] = self._on_policy(
+            *_tensors((observations, rollout.resets[:length])),
+            rollout.core_state,
+            *_tensors((rollout.actions, targets.advantages, targets.returns)),
+            entropy_cost,
+        )
+        return result
+
+    def _corrected(self, rollout: Rollout, entropy_cost: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Targets by V-trace, from values and probabilities of the local weights; the last observation is unrolled too."""
+        played = (rollout.actions, rollout.log_probs, rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
+        result: tuple[list[tf.Tensor], tf.Tensor] = self._off_policy(
+            *_tensors((rollout.observations, rollout.resets)), rollout.core_state, *_tensors(played), entropy_cost
+        )
+        return result
+
+    def _on_policy_gradients(
         self,
         observations: Any,
         resets: tf.Tensor,
@@ -124,20 +143,71 @@ class Learner:
         actions: tf.Tensor,
         advantages: tf.Tensor,
         returns: tf.Tensor,
+        entropy_cost: tf.Tensor,
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        parameters = self._network.parameters
         with tf.GradientTape() as tape:
             output, _ = self._network.unroll(observations, resets, core_state)
-            loss = actor_critic_loss(
-                output.logits,
-                output.values,
-                tf.reshape(actions, [-1]),
-                tf.reshape(advantages, [-1]),
-                tf.reshape(returns, [-1]),
-                entropy_cost=self._config.entropy_cost,
-                value_cost=self._config.value_cost,
+            loss = self._loss(output, actions, advantages, returns, entropy_cost)
+        return tape.gradient(loss.total, self._network.parameters), tf.stack(loss)
+
+    def _off_policy_gradients(
+        self,
+        observations: Any,
+        resets: tf.Tensor,
+        core_state: CoreState,
+        actions: tf.Tensor,
+        log_probs: tf.Tensor,
+        rewards: tf.Tensor,
+        discounts: tf.Tensor,
+        ends: tf.Tensor,
+        next_values: tf.Tensor,
+        entropy_cost: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        config, length = self._config, actions.shape[0]
+        with tf.GradientTape() as tape:
+            output, _ = self._network.unroll(observations, resets, core_state)
+            values = tf.reshape(output.values, (length + 1, -1))
+            decisions = Output(output.logits[: tf.size(actions)], output.values[: tf.size(actions)])
+            target_log_probs = tf.reshape(log_prob(decisions.logits, tf.reshape(actions, [-1])), (length, -1))
+            targets = vtrace(
+                target_log_probs - log_probs,
+                rewards,
+                discounts,
+                tf.cast(ends, tf.float32),
+                values[:-1],
+                tf.where(ends, next_values, values[1:]),  # an episode's own final observation is not in the rollout
+                trace_decay=config.gae_lambda,
+                rho_clip=config.rho_clip,
+                c_clip=config.c_clip,
             )
-        gradients = tape.gradient(loss.total, parameters)
-        clipped, norm = tf.clip_by_global_norm(gradients, self._config.max_grad_norm)
-        numbers = [loss.total, loss.policy, loss.value, loss.entropy, norm, tf.linalg.global_norm(parameters)]
-        return clipped, tf.stack(numbers)
+            loss = self._loss(decisions, actions, targets.advantages, targets.returns, entropy_cost)
+        return tape.gradient(loss.total, self._network.parameters), tf.stack(loss)
+
+    def _loss(
+        self, output: Output, actions: tf.Tensor, advantages: tf.Tensor, returns: tf.Tensor, entropy_cost: tf.Tensor
+    ) -> Loss:
+        return actor_critic_loss(
+            output.logits,
+            output.values,
+            tf.reshape(actions, [-1]),
+            tf.reshape(normalized(advantages) if self._config.normalize_advantages else advantages, [-1]),
+            tf.reshape(returns, [-1]),
+            entropy_cost=entropy_cost,
+            value_cost=self._config.value_cost,
+        )
+
+    def _combine(
+        self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Averages gradients and losses with weights that add up to 1, and clips the average."""
+        shares = tf.unstack(weights, num=len(gradients))
+        averages = [
+            tf.add_n([g * share for g, share in zip(parts, shares, strict=True)]) for parts in zip(*gradients, strict=True)
+        ]
+        clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)
+        loss = tf.add_n([part * share for part, share in zip(losses, shares, strict=True)])
+        return clipped, tf.concat([loss, tf.stack([norm, tf.linalg.global_norm(self._network.parameters)])], axis=0)
+
+
+def _tensors(arrays: Any) -> Any:
+    return tf.nest.map_structure(tf.convert_to_tensor, arrays)

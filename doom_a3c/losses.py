@@ -68,3 +68,12 @@ def actor_critic_loss(
     value = 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(returns) - values))
     mean_entropy = tf.reduce_mean(entropy(logits))
     return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)
+
+
+def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
+    """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
+
+    The floor keeps a policy that has nothing left to learn (all advantages near 0) from being driven by noise blown
+    up to unit size, which is how long runs collapse.
+    """
+    return (advantages - tf.reduce_mean(advantages)) / tf.maximum(tf.math.reduce_std(advantages), floor)

@@ -1,4 +1,4 @@
-"""The actor-critic network: convolutions, a fully connected layer, an LSTM, and heads for policy and value.
+"""The actor-critic network: convolutions, fully connected layers, an LSTM, and heads for policy and value.
 
 One network has two verbs. `step` makes one decision for B games, `unroll` runs over a whole rollout; both share
 every line of arithmetic, and both zero the recurrent state where an episode starts.
@@ -6,6 +6,7 @@ every line of arithmetic, and both zero the recurrent state where an episode sta
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,14 +16,14 @@ from numpy.typing import NDArray
 
 from doom_a3c.scenarios import Network
 
-CoreState = tuple[tf.Tensor, ...]  # LSTM: cell and hidden, each [B, core_size]; feed-forward: ()
+CoreState = tuple[tf.Tensor, ...]  # LSTM: cell and hidden of each torso, all [B, core_size]; feed-forward: ()
 
 
 class Inputs(NamedTuple):
-    """Shapes of what the network sees; 0 variables where the game shows pixels alone."""
+    """Shapes of what the network sees."""
 
-    pixels: tuple[int, int, int]  # height, width, channels; uint8
-    variables: int  # scaled game variables, float32
+    pixels: tuple[int, int, int] | None  # height, width, channels, uint8; None where the game shows numbers alone
+    variables: int  # numbers, float32; 0 where the game shows pixels alone
 
 
 class Output(NamedTuple):
@@ -33,11 +34,10 @@ class Output(NamedTuple):
 
 
 def observation_inputs(space: Any) -> Inputs:
-    """Returns the input shapes for an observation space: pixels alone, or a dict of `pixels` and `variables`."""
-    spaces = getattr(space, "spaces", {"pixels": space})
-    variables = spaces["variables"].shape[0] if "variables" in spaces else 0
-    height, width, channels = spaces["pixels"].shape
-    return Inputs((height, width, channels), variables)
+    """Returns the input shapes for an observation space: pixels, numbers, or a dict of `pixels` and `variables`."""
+    if hasattr(space, "spaces"):
+        return Inputs(tuple(space.spaces["pixels"].shape), space.spaces["variables"].shape[0])
+    return Inputs(tuple(space.shape), 0) if len(space.shape) == 3 else Inputs(None, space.shape[0])
 
 
 def variable_name(variable: tf.Variable) -> str:
@@ -45,42 +45,121 @@ def variable_name(variable: tf.Variable) -> str:
     return str(variable.name).split(":")[0]
 
 
-class ACNetwork(tf.Module):
-    """A conv + LSTM actor-critic. Owns its variables, in a fixed order that checkpoints and optimizers share.
+class _Initializer:
+    """Makes named variables with random weights. Owns the random stream."""
 
-    Initialisation: He uniform up to the LSTM, Glorot uniform in it, forget bias 1, policy columns of norm 0.01 and value
-    column of norm 1, heads without bias. Pixels are centred and scaled to about unit size. With pixels / 255 and Glorot
-    weights everywhere, as in the A3C-Doom agent, the LSTM's output differs by 0.003 between pictures at the start, and
-    most of a short training goes into making that difference larger.
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def uniform(self, name: str, shape: tuple[int, ...], fan: float) -> tf.Variable:
+        """Returns uniform weights of variance 2 / fan: He's with the number of inputs, Glorot's with inputs + outputs."""
+        limit = np.sqrt(6.0 / fan)
+        return tf.Variable(self._random.uniform(-limit, limit, shape).astype(np.float32), name=name)
+
+    def zeros(self, name: str, size: int) -> tf.Variable:
+        """Returns zeros."""
+        return tf.Variable(np.zeros(size, np.float32), name=name)
+
+    def columns(self, name: str, shape: tuple[int, int], norm: float) -> tf.Variable:
+        """Returns normally distributed columns of that norm each."""
+        weights = self._random.normal(size=shape)
+        weights *= norm / np.linalg.norm(weights, axis=0, keepdims=True)
+        return tf.Variable(weights.astype(np.float32), name=name)
+
+
+class _Torso(tf.Module):
+    """From observations to what a head reads: convolutions, fully connected layers, LSTM. Owns its variables."""
+
+    def __init__(self, spec: Network, inputs: Inputs, make: _Initializer, prefix: str) -> None:
+        super().__init__(name=prefix.rstrip("/") or "torso")
+        self._spec, self._inputs = spec, inputs
+        self._activation = getattr(tf.nn, spec.activation)
+        self._convolutions = []
+        features = inputs.variables
+        if inputs.pixels is not None:
+            height, width, channels = inputs.pixels
+            for index, (filters, size, stride) in enumerate(spec.convolutions):
+                name, fan = f"{prefix}conv{index}", size * size * channels
+                kernel = make.uniform(f"{name}/kernel", (size, size, channels, filters), fan)
+                self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
+                height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
+            features += height * width * channels
+        self._hidden = []
+        for index, size in enumerate(spec.hidden):
+            name = f"{prefix}hidden{index}"
+            self._hidden.append(
+                (make.uniform(f"{name}/kernel", (features, size), features), make.zeros(f"{name}/bias", size))
+            )
+            features = size
+        if spec.core == "lstm":
+            gates = 4 * spec.core_size
+            fan = features + spec.core_size + gates
+            self._lstm = (
+                make.uniform(f"{prefix}lstm/input_kernel", (features, gates), fan),
+                make.uniform(f"{prefix}lstm/recurrent_kernel", (spec.core_size, gates), fan),
+                make.zeros(f"{prefix}lstm/bias", gates),
+            )
+            features = spec.core_size
+        self.features = features
+
+    def run(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns features [T * B, ...] of observations [T, B, ...], and the state after them."""
+        features = self._see(tf.nest.map_structure(_fold_time, observations))
+        return self._remember(features, resets, core_state) if self._spec.core == "lstm" else (features, ())
+
+    def _see(self, observations: Any) -> tf.Tensor:
+        seen = []
+        if self._inputs.pixels is not None:
+            pixels = observations["pixels"] if self._inputs.variables else observations
+            maps = (tf.cast(pixels, tf.float32) - self._spec.pixel_mean) / self._spec.pixel_scale
+            for kernel, bias, stride in self._convolutions:
+                maps = self._activation(tf.nn.bias_add(tf.nn.conv2d(maps, kernel, stride, "VALID"), bias))
+            seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
+        if self._inputs.variables:
+            seen.append(observations if self._inputs.pixels is None else observations["variables"])
+        features = tf.concat(seen, axis=1) if len(seen) > 1 else seen[0]
+        for kernel, bias in self._hidden:
+            features = self._activation(tf.nn.bias_add(tf.matmul(features, kernel), bias))
+        return features
+
+    def _remember(self, features: tf.Tensor, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Runs the LSTM over time, statically unrolled: a while-loop is several times slower on a CPU."""
+        length, batch, size = resets.shape[0], tf.shape(resets)[1], self._spec.core_size
+        input_kernel, recurrent_kernel, bias = self._lstm
+        gates_in = tf.nn.bias_add(tf.matmul(features, input_kernel), bias)
+        gates_in = tf.unstack(tf.reshape(gates_in, (length, batch, 4 * size)), num=length)
+        keeps = tf.unstack(1.0 - resets[..., None], num=length)
+        cell, hidden = core_state
+        hiddens = []
+        for gate_in, keep in zip(gates_in, keeps, strict=True):
+            cell, hidden = cell * keep, hidden * keep
+            gates = gate_in + tf.matmul(hidden, recurrent_kernel)
+            in_gate, candidate, forget_gate, out_gate = tf.split(gates, 4, axis=1)
+            cell = cell * tf.sigmoid(forget_gate + 1.0) + tf.sigmoid(in_gate) * tf.tanh(candidate)
+            hidden = tf.tanh(cell) * tf.sigmoid(out_gate)
+            hiddens.append(hidden)
+        return tf.concat(hiddens, axis=0), (cell, hidden)
+
+
+class ACNetwork(tf.Module):
+    """An actor-critic network: one torso with two heads, or with `shared = false` a torso for each head.
+
+    Owns its variables, in a fixed order that checkpoints and optimizers share. Initialisation: He uniform up to the LSTM,
+    Glorot uniform in it, forget bias 1, policy columns of norm 0.01 and value column of norm 1, heads without bias. Pixels
+    are centred and scaled to about unit size. With pixels / 255 and Glorot weights everywhere, as in the A3C-Doom agent,
+    the LSTM's output differs by 0.003 between pictures at the start, and most of a short training goes into making that
+    difference larger.
     """
 
     def __init__(self, spec: Network, inputs: Inputs, actions: int, seed: int, name: str) -> None:
         super().__init__(name=name)
         self.spec, self.inputs, self.actions = spec, inputs, actions
-        self._random = np.random.default_rng(seed)
-        height, width, channels = inputs.pixels
-        self._convolutions = []
-        for index, (filters, size, stride) in enumerate(spec.convolutions):
-            kernel = self._uniform(f"conv{index}/kernel", (size, size, channels, filters), size * size * channels)
-            self._convolutions.append((kernel, self._zeros(f"conv{index}/bias", filters), stride))
-            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
-        features = height * width * channels + inputs.variables
-        self._hidden = (
-            self._uniform("hidden/kernel", (features, spec.hidden), features),
-            self._zeros("hidden/bias", spec.hidden),
-        )
-        features = spec.hidden
-        if spec.core == "lstm":
-            gates = 4 * spec.core_size
-            fan = features + spec.core_size + gates
-            self._lstm = (
-                self._uniform("lstm/input_kernel", (features, gates), fan),
-                self._uniform("lstm/recurrent_kernel", (spec.core_size, gates), fan),
-                self._zeros("lstm/bias", gates),
-            )
-            features = spec.core_size
-        self._policy = self._columns("policy/kernel", (features, actions), 0.01)
-        self._value = self._columns("value/kernel", (features, 1), 1.0)
+        make = _Initializer(seed)
+        prefixes = ("",) if spec.shared else ("actor/", "critic/")
+        self._torsos = [_Torso(spec, inputs, make, prefix) for prefix in prefixes]
+        features = self._torsos[0].features
+        self._policy = make.columns("policy/kernel", (features, actions), 0.01)
+        self._value = make.columns("value/kernel", (features, 1), 1.0)
         self.parameters: Sequence[tf.Variable] = self.trainable_variables
 
     def load(self, variables: Mapping[str, NDArray[Any]]) -> None:
@@ -93,29 +172,16 @@ class ACNetwork(tf.Module):
         for parameter in self.parameters:
             parameter.assign(variables[variable_name(parameter)])
 
-    def _uniform(self, name: str, shape: tuple[int, ...], fan: float) -> tf.Variable:
-        """Returns uniform weights of variance 2 / fan: He's with the number of inputs, Glorot's with inputs + outputs."""
-        limit = np.sqrt(6.0 / fan)
-        return tf.Variable(self._random.uniform(-limit, limit, shape).astype(np.float32), name=name)
-
-    def _zeros(self, name: str, size: int) -> tf.Variable:
-        return tf.Variable(np.zeros(size, np.float32), name=name)
-
-    def _columns(self, name: str, shape: tuple[int, int], norm: float) -> tf.Variable:
-        weights = self._random.normal(size=shape)
-        weights *= norm / np.linalg.norm(weights, axis=0, keepdims=True)
-        return tf.Variable(weights.astype(np.float32), name=name)
-
     def initial_state(self, batch_size: int) -> CoreState:
         """Returns the recurrent state at the start of an episode: zeros."""
         zeros = tf.zeros((batch_size, self.spec.core_size))
-        return (zeros, zeros) if self.spec.core == "lstm" else ()
+        return (zeros, zeros) * len(self._torsos) if self.spec.core == "lstm" else ()
 
     def step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[Output, CoreState]:
         """Makes one decision for each of B games.
 
         Args:
-            observations: uint8 [B, H, W, C], or a dict of that as `pixels` and float32 [B, V] `variables`.
+            observations: uint8 [B, H, W, C], float32 [B, V], or a dict of the two as `pixels` and `variables`.
             resets: float32 [B], 1 where the observation is the first of an episode.
             core_state: the state after the previous decision.
 
@@ -130,42 +196,16 @@ class ACNetwork(tf.Module):
 
         Time is folded into the batch everywhere but in the recurrent half of the LSTM.
         """
-        length, batch = resets.shape[0], tf.shape(resets)[1]
-        features = self._features(tf.nest.map_structure(_fold_time, observations))
-        if self.spec.core == "lstm":
-            features, core_state = self._run_lstm(features, resets, core_state, length, batch)
-        values = tf.squeeze(tf.matmul(features, self._value), axis=1)
-        return Output(tf.matmul(features, self._policy), values), core_state
-
-    def _features(self, observations: Any) -> tf.Tensor:
-        pixels = observations["pixels"] if self.inputs.variables else observations
-        hidden = (tf.cast(pixels, tf.float32) - self.spec.pixel_mean) / self.spec.pixel_scale
-        for kernel, bias, stride in self._convolutions:
-            hidden = tf.nn.elu(tf.nn.bias_add(tf.nn.conv2d(hidden, kernel, stride, "VALID"), bias))
-        kernel, bias = self._hidden
-        hidden = tf.reshape(hidden, (-1, kernel.shape[0] - self.inputs.variables))
-        if self.inputs.variables:
-            hidden = tf.concat([hidden, observations["variables"]], axis=1)
-        return tf.nn.elu(tf.nn.bias_add(tf.matmul(hidden, kernel), bias))
-
-    def _run_lstm(
-        self, features: tf.Tensor, resets: tf.Tensor, core_state: CoreState, length: int, batch: tf.Tensor
-    ) -> tuple[tf.Tensor, CoreState]:
-        """Runs the LSTM over time, statically unrolled: a while-loop is several times slower on a CPU."""
-        input_kernel, recurrent_kernel, bias = self._lstm
-        gates_in = tf.nn.bias_add(tf.matmul(features, input_kernel), bias)
-        gates_in = tf.unstack(tf.reshape(gates_in, (length, batch, 4 * self.spec.core_size)), num=length)
-        keeps = tf.unstack(1.0 - resets[..., None], num=length)
-        cell, hidden = core_state
-        hiddens = []
-        for gate_in, keep in zip(gates_in, keeps, strict=True):
-            cell, hidden = cell * keep, hidden * keep
-            gates = gate_in + tf.matmul(hidden, recurrent_kernel)
-            in_gate, candidate, forget_gate, out_gate = tf.split(gates, 4, axis=1)
-            cell = cell * tf.sigmoid(forget_gate + 1.0) + tf.sigmoid(in_gate) * tf.tanh(candidate)
-            hidden = tf.tanh(cell) * tf.sigmoid(out_gate)
-            hiddens.append(hidden)
-        return tf.concat(hiddens, axis=0), (cell, hidden)
+        share = len(core_state) // len(self._torsos)  # of the recurrent state, a torso's
+        features, states = zip(
+            *(
+                torso.run(observations, resets, core_state[index * share : (index + 1) * share])
+                for index, torso in enumerate(self._torsos)
+            ),
+            strict=True,
+        )
+        values = tf.squeeze(tf.matmul(features[-1], self._value), axis=1)
+        return Output(tf.matmul(features[0], self._policy), values), tuple(itertools.chain(*states))
 
 
 def _fold_time(array: tf.Tensor) -> tf.Tensor:

@@ -54,13 +54,14 @@ class Adam(tf.Module):
 class RMSProp(tf.Module):
     """RMSProp as A3C's published settings mean it (Mnih et al. 2016, section 4: shared statistics g, decay 0.99).
 
-    g = 0.99 g + 0.01 grad^2, starting at 1;  variable -= learning_rate * grad / sqrt(g + 0.1).
+    g = 0.99 g + 0.01 grad^2, starting at 1;  variable -= learning_rate * grad / sqrt(g + epsilon).
     """
 
-    decay, epsilon = 0.99, 0.1
+    decay = 0.99
 
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+    def __init__(self, variables: Sequence[tf.Variable], epsilon: float = 0.1) -> None:
         super().__init__(name="rmsprop")
+        self.epsilon = epsilon
         self._variables = list(variables)
         self._mean_squares = _slots(variables, "rmsprop_g", 1.0)
         self._momenta = _slots(variables, "rmsprop_momentum", 0.0)
@@ -83,4 +84,4 @@ class RMSProp(tf.Module):
             )
 
 
-OPTIMIZERS: dict[str, type[Adam] | type[RMSProp]] = {"adam": Adam, "rmsprop": RMSProp}
+Optimizer = Adam | RMSProp

@@ -5,9 +5,19 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 WINDOW = 100  # episodes in the running mean
+MAX_POINTS = 4000  # of the score curve
+
+
+class Point(NamedTuple):
+    """One episode on the score curve."""
+
+    episode: int
+    frames: int
+    score: float
+    mean: float  # of the last 100 episodes, or of all where there are fewer
 
 
 class Progress:
@@ -23,6 +33,8 @@ class Progress:
         self.lag = 0  # updates by others between the newest update's pull and its apply
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)
+        self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
+        self._stride = 1
 
     def add_steps(self, steps: int, frames: int, scores: Iterable[float], faults: Iterable[str]) -> None:
         """Counts a rollout's decisions, tics, finished episodes and faults."""
@@ -32,6 +44,12 @@ class Progress:
             for score in scores:
                 self.episodes += 1
                 self.scores.append(score)
+                if self.episodes % self._stride == 0:
+                    mean = sum(self.scores) / len(self.scores)
+                    self.curve.append(Point(self.episodes, self.frames, score, mean))
+            if len(self.curve) > MAX_POINTS:
+                self._stride *= 2
+                self.curve = [point for point in self.curve if point.episode % self._stride == 0]
             self.faults.update(faults)
 
     def add_update(self, entropy: float, lag: int) -> None:
@@ -56,6 +74,8 @@ class Progress:
                 "episodes": self.episodes,
                 "faults": dict(self.faults),
                 "scores": list(self.scores),
+                "curve": [list(point) for point in self.curve],
+                "stride": self._stride,
             }
 
     def restore(self, record: Mapping[str, Any]) -> None:
@@ -65,3 +85,4 @@ class Progress:
             self.updates, self.episodes = int(record["updates"]), int(record["episodes"])
             self.faults = Counter(record["faults"])
             self.scores = deque(record["scores"], maxlen=WINDOW)
+            self.curve, self._stride = [Point(*point) for point in record["curve"]], int(record["stride"])

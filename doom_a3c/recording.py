@@ -82,24 +82,25 @@ class FilmedVectorEnv(VectorWrapper[Any, Any, Any]):
     def _begin(self) -> None:
         self._score = 0.0
         due = self._every > 0 and self._episode % self._every == 0 and self._gate.enter()
-        self._frames = [self._picture()] if due else None
+        self._frames = self._picture() if due else None
 
-    def _picture(self) -> Frame:
-        picture: Frame = self.env.envs[0].render()  # type: ignore[attr-defined]  # of vector environments that keep a list
-        return picture
+    def _picture(self, final: bool = False) -> list[Frame]:
+        picture: Frame | None = self.env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
+        return [] if picture is None else [picture]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all games."""
         result = self.env.step(actions)
         _, rewards, terminated, truncated, _ = result
         self._score += float(rewards[0])
-        if terminated[0] or truncated[0]:  # the game shows its next episode already; its last frame is in the film
+        if terminated[0] or truncated[0]:  # the game shows its next episode already
             if self._frames is not None:
-                self._finished(Film(self._frames, self._score, self._episode, self._worker))
+                frames = [*self._frames, *self._picture(final=True)]
+                self._finished(Film(frames, self._score, self._episode, self._worker))
             self._episode += 1
             self._begin()
         elif self._frames is not None and len(self._frames) < MAX_FRAMES:
-            self._frames.append(self._picture())
+            self._frames += self._picture()
         return result
 
 

@@ -1,4 +1,4 @@
-"""Learning targets from rollouts: generalised advantages and returns, as pure functions of NumPy arrays.
+"""Learning targets from rollouts: generalised advantages and n-step returns, as pure functions of NumPy arrays.
 
 Time runs along the first axis. Reward r_t and the ends of step t follow the decision at observation t:
 
@@ -8,7 +8,7 @@ Time runs along the first axis. Reward r_t and the ends of step t follow the dec
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,19 +88,60 @@ def generalized_advantages(
     Raises:
         ValueError: if a shape differs from that of the rewards.
     """
-    for name, array in (("discounts", discounts), ("ends", ends), ("values", values), ("next_values", next_values)):
-        if array.shape != rewards.shape:
-            raise ValueError(f"{name} must be {rewards.shape} like the rewards, not {array.shape}")
+    _check_shapes(rewards, discounts=discounts, ends=ends, values=values, next_values=next_values)
     deltas = rewards + discounts * next_values - values
     advantages = discounted_sums(deltas, ends, discount * gae_lambda)
     return Targets(advantages + values, advantages)
 
 
-def normalized(advantages: Array, floor: float = 0.1) -> Array:
-    """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
+def n_step_returns(
+    rewards: Array,
+    discounts: Array,
+    ends: NDArray[np.bool_],
+    values: Array,
+    next_values: Array,
+    n: int,
+    tail: str,
+) -> Targets:
+    """Computes returns over n rewards and the advantages over V(s_t) that go with them.
 
-    The floor keeps a policy that has nothing left to learn (all advantages near 0) from being driven by noise blown
-    up to unit size, which is how long runs collapse.
+    R_t = r_t + discount_t * (r_{t+1} + discount_{t+1} * (... + discount_{t+n-1} * V(s_{t+n}))): Sutton & Barto 2018,
+    equation 7.1. After a termination (discount 0) nothing counts. Where a truncation or the end of the rollout comes
+    before n rewards, the tail 'bootstrap' uses the terms there are, followed by the value of the observation after the
+    last one; 'zero' counts missing rewards and value as 0.
+
+    Args:
+        rewards: r, [T, B], of any number type.
+        discounts: gamma, or 0 where the step terminates the episode, [T, B].
+        ends: whether the step terminates or truncates the episode, [T, B].
+        values: V(s_t), [T, B].
+        next_values: V(s_{t+1}) before any reset, [T, B].
+        n: number of rewards, 1 or more; may exceed T.
+        tail: 'bootstrap' or 'zero'.
+
+    Raises:
+        ValueError: if a shape differs from that of the rewards, n is below 1 or the tail unknown.
     """
-    centred: Array = (advantages - advantages.mean()) / np.float32(max(float(advantages.std()), floor))
-    return centred
+    _check_shapes(rewards, discounts=discounts, ends=ends, values=values, next_values=next_values)
+    if n < 1 or tail not in ("bootstrap", "zero"):
+        raise ValueError(f"n must be 1 or more and the tail 'bootstrap' or 'zero', not {n} and {tail!r}")
+    length = len(rewards)
+    returns = np.zeros(rewards.shape, np.float64)
+    weights = np.ones(rewards.shape, np.float64)  # product of the discounts so far, 0 once a return is complete
+    for k in range(min(n, length)):
+        rows = slice(0, length - k)  # of the returns that have a k-th reward; theirs lies in row t + k
+        weight = weights[rows]
+        returns[rows] += weight * rewards[k:]
+        weight *= discounts[k:]
+        last = ends[k:].copy()
+        last[-1] = True
+        if tail == "bootstrap" or k == n - 1:
+            returns[rows] += np.where(last | (k == n - 1), weight * next_values[k:], 0.0)
+        weight[last] = 0.0
+    return Targets(returns.astype(np.float32), (returns - values).astype(np.float32))
+
+
+def _check_shapes(rewards: Array, **arrays: NDArray[Any]) -> None:
+    for name, array in arrays.items():
+        if array.shape != rewards.shape:
+            raise ValueError(f"{name} must be {rewards.shape} like the rewards, not {array.shape}")

@@ -11,13 +11,14 @@ is row 0 of the next.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from doom_a3c.networks import ACNetwork, CoreState
 
@@ -31,12 +32,23 @@ class Rollout(NamedTuple):
     resets: Array  # [T+1, B], 1 at the first observation of an episode
     core_state: CoreState  # the state at the rollout's start, each [B, core_size]
     actions: NDArray[np.int32]  # [T, B]
-    rewards: Array  # [T, B], scaled
+    rewards: Array  # [T, B], scaled and clipped
     discounts: Array  # [T, B], gamma, or 0 after a termination
-    ends: NDArray[np.bool_]  # [T, B], the episode ends with this step
+    ends: NDArray[np.bool_]  # [T, B], the episode ends with this step, or a life where that counts as the end
     values: Array  # [T, B], of the acting network
     next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row bootstraps
-    logits: Array  # [T, B, A], of the acting network
+    log_probs: Array  # [T, B], of the actions as they were drawn, random exploration included
+
+
+def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
+    """Returns rollouts of equal length as one of all their games."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    core_state = tuple(tf.concat(states, axis=0) for states in zip(*(r.core_state for r in rollouts), strict=True))
+    arrays = tf.nest.map_structure(
+        lambda *parts: np.concatenate(parts, axis=1), *(r._replace(core_state=()) for r in rollouts)
+    )
+    return cast(Rollout, arrays)._replace(core_state=core_state)
 
 
 class Episode(NamedTuple):
@@ -48,6 +60,16 @@ class Episode(NamedTuple):
     game: int  # which of the actor's games
 
 
+class Decide(Protocol):
+    """What an actor needs to decide: a `Policy`, or something that asks one elsewhere."""
+
+    def initial_state(self, batch_size: int, /) -> CoreState:
+        """Returns the recurrent state at the start of an episode."""
+
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
+        """Returns logits [B, A], values [B] and the next core state."""
+
+
 class Policy:
     """Turns a network into decisions: one compiled call and one copy to the host per decision of B games.
 
@@ -56,6 +78,7 @@ class Policy:
 
     def __init__(self, network: ACNetwork) -> None:
         self._network = network
+        self.initial_state = network.initial_state
         self._compiled = tf.function(self._step, autograph=False, reduce_retracing=True)
 
     def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
@@ -76,6 +99,34 @@ def sample(logits: Array, random: np.random.Generator) -> NDArray[np.int32]:
     return actions
 
 
+def greedy(logits: Array) -> Array:
+    """Returns logits [B, A] of the policy that surely takes each row's likeliest action."""
+    sure = np.full(logits.shape, -np.inf, np.float32)
+    np.put_along_axis(sure, logits.argmax(axis=1)[:, None], 0.0, axis=1)
+    return sure
+
+
+def explore(logits: Array, epsilons: Array, random: np.random.Generator) -> tuple[NDArray[np.int32], Array]:
+    """Draws from the policy, or with probability epsilon uniformly (epsilon-greedy on top of the policy).
+
+    Args:
+        logits: [B, A].
+        epsilons: probability of a uniform draw, per game, [B].
+        random: the stream to draw from.
+
+    Returns:
+        Actions [B], and the logarithms [B] of the probabilities (1 - epsilon) pi(a) + epsilon / A they were drawn with.
+    """
+    actions = sample(logits, random)
+    if epsilons.any():
+        anyhow = random.random(len(logits)) < epsilons
+        actions[anyhow] = random.integers(logits.shape[1], size=int(anyhow.sum()))
+    chosen = np.take_along_axis(log_softmax(logits, axis=1), actions[:, None], axis=1)[:, 0]
+    if epsilons.any():
+        chosen = np.log((1.0 - epsilons) * np.exp(chosen) + epsilons / logits.shape[1])
+    return actions, chosen.astype(np.float32)
+
+
 def game_seeds(seed: np.random.SeedSequence, games: int) -> Any:
     """Returns a seed for each game, in the array form that every vector environment takes."""
     return seed.generate_state(games)
@@ -87,7 +138,7 @@ def engine_faults(infos: dict[str, Any], games: int) -> Any:
 
 
 class Actor:
-    """Plays B games with a network's current weights.
+    """Plays B games as a policy decides.
 
     Owns the games' newest observations, their recurrent state, the sums of running episodes and the random stream that
     actions are drawn from.
@@ -96,18 +147,21 @@ class Actor:
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
-        network: ACNetwork,
+        policy: Decide,
         *,
         rollout_length: int,
         discount: float,
         reward_scale: float,
         seed: np.random.SeedSequence,
+        reward_clip: float | None = None,
+        epsilons: Callable[[], Array] | None = None,
     ) -> None:
-        self._env, self._policy, self._batch = env, Policy(network), env.num_envs
+        """`epsilons` returns the probability of a random action for each game, asked at the start of a rollout."""
+        self._env, self._policy, self._batch = env, policy, env.num_envs
         self._length, self._discount, self._reward_scale = rollout_length, discount, reward_scale
-        self._actions = int(cast(Discrete, env.single_action_space).n)
+        self._reward_clip, self._epsilons = reward_clip, epsilons
         self._random = np.random.default_rng(seed)
-        self._core_state = network.initial_state(self._batch)
+        self._core_state = policy.initial_state(self._batch)
         self._observations, _ = env.reset(seed=game_seeds(seed, self._batch))
         self._resets = np.ones(self._batch, np.float32)
         self._scores = np.zeros(self._batch)
@@ -128,28 +182,36 @@ class Actor:
         discounts = np.full((length, batch), self._discount, np.float32)
         ends = np.zeros((length, batch), np.bool_)
         values = np.empty((length + 1, batch), np.float32)
-        logits = np.empty((length, batch, self._actions), np.float32)
+        log_probs = np.empty((length, batch), np.float32)
+        epsilons = self._epsilons() if self._epsilons else np.zeros(batch, np.float32)
         cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
         start = self._core_state
         for t in range(length):
             _write(observations, t, self._observations)
             resets[t] = self._resets
-            logits[t], values[t], self._core_state = self._policy(self._observations, self._resets, self._core_state)
-            actions[t] = sample(logits[t], self._random)
+            logits, values[t], self._core_state = self._policy(self._observations, self._resets, self._core_state)
+            actions[t], log_probs[t] = explore(logits, epsilons, self._random)
             self._observations, raw_rewards, terminated, truncated, infos = self._env.step(actions[t])
-            rewards[t] = raw_rewards * self._reward_scale
-            discounts[t, terminated] = 0.0
-            ends[t] = terminated | truncated
-            self._resets = ends[t].astype(np.float32)
+            rewards[t] = self._learned(raw_rewards)
+            over = terminated | truncated
+            lost = infos.get("life_lost", np.False_)  # a death for learning, where the game goes on
+            discounts[t, terminated | lost] = 0.0
+            ends[t] = over | lost
+            self._resets = over.astype(np.float32)
             for game in np.flatnonzero(truncated & ~terminated):
                 cut.append((t, int(game), infos["final_obs"][game], tuple(s[game] for s in self._core_state)))
-            self._count(raw_rewards, values[t], ends[t], infos)
+            self._count(raw_rewards, values[t], over, infos)
         _write(observations, length, self._observations)
         resets[length] = self._resets
         values[length] = self._policy(self._observations, self._resets, self._core_state)[1]
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
-        return Rollout(observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, logits)
+        return Rollout(observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs)
+
+    def _learned(self, rewards: Array) -> Array:
+        """Returns rewards as they are learned from: scaled, then clipped."""
+        scaled = rewards * self._reward_scale
+        return scaled if self._reward_clip is None else np.clip(scaled, -self._reward_clip, self._reward_clip)
 
     def _value_truncations(self, next_values: Array, cut: list[tuple[int, int, Any, CoreState]]) -> None:
         """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""

@@ -1,33 +1,24 @@
 """Scenarios: which game is played, what the agent sees of it, and the settings tuned for it, as data.
 
-`find` turns what a user typed after --scenario into a `Scenario`; `record` and `from_record` carry one through a
-checkpoint. Nothing here starts a game.
+`from_record` builds and checks a `Scenario` from plain data, be it of a file (see `catalog`) or of a checkpoint; `record`
+turns one into plain data again. Nothing here starts a game.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.config import Config, UserError, nearest, validated
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-# In a checkout the scenario files lie beside the package, in an installed wheel inside it.
-_HERE = Path(__file__).resolve().parent
-SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
+from doom_a3c.config import Config
+from doom_a3c.settings import UserError, nearest, validated
 
 
 @dataclass(frozen=True, kw_only=True)
-class Game:
+class DoomGame:
     """A ViZDoom game: its files, buttons and engine settings."""
 
     config: str = ""  # .cfg file, may be ''
@@ -38,28 +29,70 @@ class Game:
     variable_scales: tuple[float, ...] = ()  # factor on each of them
     settings: Mapping[str, Any] = field(default_factory=dict)  # DoomGame.set_KEY(VALUE), after the cfg
 
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return Path(self.config or self.wad).name
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtariGame:
+    """An Atari game of the Arcade Learning Environment. docs/atari.md says which settings published numbers assume."""
+
+    id: str = ""  # 'ALE/Pong-v5'
+    noop_max: int = 30  # no-ops at the start of an episode, a random number up to this
+    fire_on_reset: bool = True  # presses FIRE once, in games that wait for it
+    life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
+    sticky_actions: float = 0.0  # probability that the game repeats the last action instead
+    full_actions: bool = False  # all 18 actions instead of those that the game uses
+    max_pool: bool = True  # the brighter of the last two tics, against flicker
+    max_frames: int = 108_000  # tics of an episode, no-ops included: half an hour of play
+
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return self.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymnasiumGame:
+    """Any other registered Gymnasium environment with discrete actions, seen as pixels or as a vector of numbers."""
+
+    id: str = ""  # 'CartPole-v1', or 'module:Name-v0' to import the module that registers it
+    settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make
+
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return self.id
+
+
+Game = DoomGame | AtariGame | GymnasiumGame
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """From the engine's screen to the network's input."""
+    """From the game's screen to the network's input; a game that shows a vector of numbers needs none of it."""
 
-    resolution: str = "160x120"  # the engine renders this
+    resolution: str = "160x120"  # ViZDoom renders this
     color: bool = False
-    crop: tuple[int, ...] = (0, 0, 0, 0)  # rows off the top and bottom, columns off the left and right
+    crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
     size: tuple[int, ...] = (84, 84)  # height and width after scaling
     stack: int = 1  # newest frames, as channels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """The ACNetwork; the default sizes are the A3C-Doom agent's."""
+    """The ACNetwork; the default sizes are the A3C-Doom agent's. Convolutions are for pixels alone."""
 
     pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
     pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
-    hidden: int = 256
+    hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
+    activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
     core: str = "lstm"  # or 'none', feed-forward
     core_size: int = 256
+    shared: bool = True  # actor and critic are two heads of one network, or a network each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +102,21 @@ class Scenario:
     name: str
     description: str = ""
     expected_score: str = "unknown"
-    game: Game = Game()
+    game: Game = field(default_factory=DoomGame)
     observation: Observation = Observation()
     network: Network = Network()
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
 
 
-# Shipped cfg files that cannot be played alone as they are: games of several players (ViZDoom crashes when it starts them
-# without a host), and those that need a wad which cannot be shipped, or name a map that theirs has not.
-_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2", "freedoom1")
+ATARI = "ALE/"  # begins the ids of Atari games
+ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
-_TABLES = {"game": Game, "observation": Observation, "network": Network}
+
+def game_kind(table: Mapping[str, Any]) -> type[DoomGame] | type[AtariGame] | type[GymnasiumGame]:
+    """Returns the record that a [game] table is for: an id names a Gymnasium environment, without one it is ViZDoom's."""
+    if "id" not in table:
+        return DoomGame
+    return AtariGame if str(table["id"]).startswith(ATARI) else GymnasiumGame
 
 
 def shipped_folder() -> Path:
@@ -94,57 +131,6 @@ def located(file: str) -> Path:
     return Path(file) if Path(file).is_absolute() else shipped_folder() / file
 
 
-def available() -> dict[str, Path]:
-    """Returns the scenario files by name, tuned ones first, then the cfg files that ViZDoom ships."""
-    tuned = {path.stem: path for folder in SCENARIO_FOLDERS for path in sorted(folder.glob("*.toml"))}
-    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
-    return {**shipped, **tuned}
-
-
-def find(name: str) -> Scenario:
-    """Loads what --scenario names: the user's own file first, then scenarios/, then those that ViZDoom ships.
-
-    Raises:
-        UserError: if there is no such scenario, or its files are missing or broken.
-    """
-    path = Path(name).expanduser()
-    if path.suffix in (".toml", ".cfg", ".wad") and path.is_file():
-        return _load(path)
-    known = available()
-    bare = path.name.removesuffix(path.suffix) if path.suffix in (".toml", ".cfg", ".wad") else path.name
-    if bare == name.removesuffix(path.suffix) and bare in known:
-        return _load(known[bare])
-    if path.suffix in (".toml", ".cfg", ".wad") and path.parent != Path("."):
-        raise UserError(f"scenario file {name} does not exist")
-    raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
-
-
-def _load(path: Path) -> Scenario:
-    path = path.resolve()
-    if path.suffix == ".toml":
-        return _from_toml(path)
-    config = path.with_suffix(".cfg")
-    if not config.is_file():
-        raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
-    game = Game(config=str(config), wad=str(path) if path.suffix == ".wad" else "")
-    return checked(Scenario(name=path.stem, description=f"{path.name}, untuned", game=game))
-
-
-def _from_toml(path: Path) -> Scenario:
-    try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not a readable TOML file: {error}") from None
-    data.setdefault("name", path.stem)
-    game = data.get("game", {})
-    if isinstance(game, dict):
-        for key in ("config", "wad"):
-            own = path.parent / str(game.get(key, ""))
-            if game.get(key) and own.is_file():
-                game[key] = str(own)
-    return from_record(data, str(path))
-
-
 def record(scenario: Scenario) -> dict[str, Any]:
     """Returns a scenario as nested plain data, for JSON."""
     return dataclasses.asdict(scenario)
@@ -157,12 +143,13 @@ def from_record(data: Mapping[str, Any], source: str) -> Scenario:
         known = [field.name for field in dataclasses.fields(Scenario)]
         if key not in known:
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
-    for key, kind in _TABLES.items():
-        table = tables.get(key, {})
-        if not isinstance(table, Mapping):
+    for key in ("game", "observation", "network", "training"):
+        if not isinstance(tables.setdefault(key, {}), Mapping):
             raise UserError(f"{source}: [{key}] must be a table")
-        tables[key] = _table(kind, table, f"{source}: [{key}]")
-    tables["training"] = dict(tables.get("training", {}))
+    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
+    for key, kind in kinds.items():
+        tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
+    tables["training"] = dict(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
 
@@ -170,16 +157,16 @@ def from_record(data: Mapping[str, Any], source: str) -> Scenario:
 def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
     """Builds one of the records from a table, turning lists into tuples and checking types against the defaults."""
     defaults = kind()
+    names = [field.name for field in dataclasses.fields(kind)]
     checked_values = {}
     for key, given in values.items():
-        if not hasattr(defaults, key):
-            names = [field.name for field in dataclasses.fields(kind)]
+        if key not in names:
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, names)}")
         default = getattr(defaults, key)
         value = _tuples(given) if isinstance(default, tuple) else given
         if isinstance(default, float) and type(value) is int:
             value = float(value)
-        if key != "buttons" and not isinstance(value, type(default)):
+        if key != "buttons" and type(value) is not type(default):
             raise UserError(f"{source}: {key} must be a {type(default).__name__}, such as {default!r}, not {value!r}")
         checked_values[key] = value
     return kind(**checked_values)
@@ -195,36 +182,36 @@ def checked(scenario: Scenario) -> Scenario:
     Raises:
         UserError: naming what is wrong and what would be right.
     """
-    game, observation, network = scenario.game, scenario.observation, scenario.network
+    try:
+        if isinstance(scenario.game, DoomGame):
+            _check_doom(scenario.game, scenario.observation)
+        elif isinstance(scenario.game, AtariGame):
+            _check_atari(scenario.game)
+        _check_observation(scenario.observation)
+        _check_network(scenario.network, scenario.observation)
+    except UserError as error:
+        raise UserError(f"scenario {scenario.name}: {error}") from None
+    return scenario
 
-    def require(condition: bool, message: str) -> None:
-        if not condition:
-            raise UserError(f"scenario {scenario.name}: {message}")
 
-    require(bool(game.config or game.wad), "[game] needs a config or a wad")
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
+def _check_doom(game: DoomGame, observation: Observation) -> None:
+    _require(bool(game.config or game.wad), "[game] needs a config or a wad, or the id of a Gymnasium environment")
     for file in filter(None, (game.config, game.wad)):
-        require(located(file).is_file(), f"{file} does not exist")
+        _require(located(file).is_file(), f"{file} does not exist")
     if game.wad:
         _check_wad(located(game.wad))
-    integers = (*observation.crop, *observation.size, observation.stack)
-    require(all(isinstance(number, int) and number >= 0 for number in integers), "[observation] takes whole numbers")
+    _require(len(game.variable_scales) in (0, len(game.variables)), "[game] variable_scales needs one number a variable")
     width, _, height = observation.resolution.partition("x")
-    require(width.isdigit() and height.isdigit(), "[observation] resolution must look like '160x120'")
-    require(len(observation.crop) == 4, "[observation] crop must be [top, bottom, left, right]")
-    top, bottom, left, right = observation.crop
-    require(top + bottom < int(height) and left + right < int(width), "[observation] crop leaves nothing")
-    require(len(observation.size) == 2 and 0 < min(observation.size) <= 1024, "[observation] size must be [height, width]")
-    require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
-    require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
-    require(network.core in ("lstm", "none"), "[network] core must be 'lstm' or 'none'")
-    require(network.hidden >= 1 and network.core_size >= 1, "[network] hidden and core_size must be 1 or more")
-    rows, columns = observation.size
-    for layer in network.convolutions:
-        require(len(layer) == 3 and min(layer) >= 1, "[network] a convolution is [filters, size, stride], each 1 or more")
-        rows, columns = ((side - layer[1]) // layer[2] + 1 for side in (rows, columns))
-        require(min(rows, columns) >= 1, "[network] the convolutions are too large for the observation size")
-    require(len(game.variable_scales) in (0, len(game.variables)), "[game] variable_scales needs one number a variable")
-    return scenario
+    _require(width.isdigit() and height.isdigit(), "[observation] resolution must look like '160x120'")
+    crop = observation.crop
+    _require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
+    _require(all(isinstance(side, int) and side >= 0 for side in crop), "[observation] crop takes whole numbers")
+    _require(crop[0] + crop[1] < int(height) and crop[2] + crop[3] < int(width), "[observation] crop leaves nothing")
 
 
 def _check_wad(path: Path) -> None:
@@ -235,3 +222,32 @@ def _check_wad(path: Path) -> None:
     count, start = (int.from_bytes(data[offset : offset + 4], "little") for offset in (4, 8))
     if data[:4] not in (b"IWAD", b"PWAD") or start + 16 * count > len(data):
         raise UserError(f"{path} is no whole WAD file; a WAD begins with 'PWAD' and holds all of its directory")
+
+
+def _check_atari(game: AtariGame) -> None:
+    _require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
+    _require(game.noop_max >= 0, "[game] noop_max must be 0 or more")
+    _require(game.max_frames >= 1, "[game] max_frames must be 1 or more")
+
+
+def _check_observation(observation: Observation) -> None:
+    size = observation.size
+    _require(all(isinstance(side, int) for side in size), "[observation] size takes whole numbers")
+    _require(len(size) == 2 and min(size) > 0 and max(size) <= 1024, "[observation] size must be [height, width]")
+    _require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
+
+
+def _check_network(network: Network, observation: Observation) -> None:
+    _require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
+    _require(network.core in ("lstm", "none"), "[network] core must be 'lstm' or 'none'")
+    _require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
+    sizes = (*network.hidden, network.core_size)
+    _require(all(isinstance(size, int) and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
+    sides: tuple[int, ...] = observation.size
+    for layer in network.convolutions:
+        _require(
+            isinstance(layer, tuple) and len(layer) == 3 and min(layer) >= 1,
+            "[network] a convolution is [filters, size, stride], each 1 or more",
+        )
+        sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)
+        _require(min(sides) >= 1, "[network] the convolutions are too large for the observation size")

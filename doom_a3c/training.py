@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from doom_a3c.checkpoint import CheckpointFolder
-from doom_a3c.config import Config, learning_rate
+from doom_a3c.config import Config, scheduled
 from doom_a3c.evaluation import Evaluation, Evaluator
 from doom_a3c.learner import GlobalModel, Snapshot
 from doom_a3c.progress import Progress
@@ -35,6 +35,9 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Ends the workers; may be called twice."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """Returns what TensorBoard shows of the engine itself, by tag."""
+
 
 class Status(NamedTuple):
     """What the live line shows."""
@@ -53,7 +56,8 @@ class Result(NamedTuple):
     """How a run ended."""
 
     stopped_by: str  # 'frames', 'minutes', 'target_score' or the name of a signal
-    frames_per_second: float  # mean over this session's training time
+    seconds: float  # this session's training time, without the final evaluation
+    frames_per_second: float  # mean over that time
     best_evaluation: float | None
 
 
@@ -168,7 +172,7 @@ class Training:
             self._evaluations.evaluate()
             self.save()  # with the final evaluation as best, if it is
         rate = (self._progress.frames - self._start_frames) / max(seconds, 1e-9)
-        return Result(stopped_by, rate, self._evaluations.best)
+        return Result(stopped_by, seconds, rate, self._evaluations.best)
 
     def _loop(self, engine: Engine) -> str:
         while (stopped_by := self._limit()) is None:
@@ -179,7 +183,7 @@ class Training:
             if time.monotonic() - self._last_save >= self._config.checkpoint_every:
                 self.save()
             self._measure_rate()
-            self._write_point()
+            self._write_point(engine)
             self._show(self.status())
         return stopped_by
 
@@ -221,7 +225,7 @@ class Training:
             max(0.0, left),
         )
 
-    def _write_point(self) -> None:
+    def _write_point(self, engine: Engine) -> None:
         if self._progress.updates == 0 or not self._summaries.due():
             return
         progress = self._progress
@@ -229,12 +233,15 @@ class Training:
             "Perf/Frames per Second": self._rate,
             "Perf/Episodes": float(progress.episodes),
             "Perf/Updates": float(progress.updates),
-            "Perf/Learning Rate": learning_rate(self._config, progress.frames),
+            "Schedules/Learning Rate": scheduled(self._config, "learning_rate", progress.frames),
+            "Schedules/Entropy Cost": scheduled(self._config, "entropy_cost", progress.frames),
+            "Schedules/Epsilon": scheduled(self._config, "epsilon", progress.frames),
             "Perf/Policy Lag": float(progress.lag),
             "Losses/Entropy": progress.entropy,
         }
         if progress.mean_score is not None:
             values["Perf/Reward"] = progress.mean_score
+        values |= engine.metrics()
         values |= {f"Faults/{kind}": float(count) for kind, count in progress.faults.items()}
         self._summaries.scalars(values, progress.frames)
 

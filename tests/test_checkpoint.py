@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from doom_a3c.checkpoint import CheckpointFolder, load, save
-from doom_a3c.config import UserError
+from doom_a3c.settings import UserError
 
 RECORD = {"progress": {"frames": 12, "scores": [1.5, -2.0]}, "config": {"scenario": "basic", "minutes": None}}
 

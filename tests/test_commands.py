@@ -224,7 +224,7 @@ def test_training_goes_on_when_engines_die(tmp_path):
     killed = list(engines_of(process.pid))[:2]
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    time.sleep(2)
+    time.sleep(5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)

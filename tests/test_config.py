@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from doom_a3c.config import Config, UserError, flag_parser, kinds, learning_rate, nearest, select, validated
+from doom_a3c.config import Config, consistent, scheduled
+from doom_a3c.settings import UserError, flag_parser, kinds, nearest, select, validated
 
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
 
@@ -181,19 +182,42 @@ def test_a_config_cannot_be_changed():
         Config().workers = 3
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "entropy_cost", "epsilon"])
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [(0, 1e-3), (250, 7.75e-4), (500, 5.5e-4), (1000, 1e-4), (5000, 1e-4)],
 )
-def test_the_learning_rate_falls_linearly_and_stays(frames, expected):
-    config = Config(learning_rate=1e-3, final_learning_rate=1e-4, frames=1000)
-    assert learning_rate(config, frames) == pytest.approx(expected)
+def test_a_schedule_falls_linearly_and_stays(name, frames, expected):
+    by_budget = Config(**{name: 1e-3, f"final_{name}": 1e-4, "frames": 1000})
+    by_its_own_length = Config(**{name: 1e-3, f"final_{name}": 1e-4, f"{name}_frames": 1000, "frames": 10**6})
+    for config in (by_budget, by_its_own_length):
+        assert scheduled(config, name, frames) == pytest.approx(expected)
 
 
-def test_the_learning_rate_may_reach_zero_or_rise_or_stay():
-    assert learning_rate(Config(learning_rate=1e-3, final_learning_rate=0.0, frames=100), 100) == 0
-    assert learning_rate(Config(learning_rate=1e-3, final_learning_rate=3e-3, frames=100), 50) == pytest.approx(2e-3)
-    assert learning_rate(Config(learning_rate=1e-3, frames=100), 99) == 1e-3
+def test_a_schedule_may_reach_zero_or_rise_or_stay():
+    assert scheduled(Config(learning_rate=1e-3, final_learning_rate=0.0, frames=100), "learning_rate", 100) == 0
+    rising = Config(learning_rate=1e-3, final_learning_rate=3e-3, frames=100)
+    assert scheduled(rising, "learning_rate", 50) == pytest.approx(2e-3)
+    assert scheduled(Config(learning_rate=1e-3, frames=100), "learning_rate", 99) == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"engine": "queue", "advantage": "n_step"}, "--no-vtrace"),
+        ({"epsilon": 0.1, "advantage": "n_step"}, "--advantage gae"),
+        ({"epsilon": 0.1, "vtrace": False}, "--vtrace"),
+        ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
+        ({"engine": "queue", "min_batch": 4000, "max_batch": 4000}, "--queue-size 9"),
+    ],
+)
+def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
+    assert remedy in complaint(consistent, Config(**settings))
+
+
+def test_settings_that_fit_each_other_pass():
+    for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
+        assert consistent(Config(**settings)) == Config(**settings)
 
 
 def test_nearest_is_silent_where_nothing_is_near():

@@ -14,14 +14,16 @@ import pytest
 import vizdoom
 from gymnasium.utils.env_checker import check_env
 
-from doom_a3c import scenarios
-from doom_a3c.config import UserError
+from doom_a3c import catalog
 from doom_a3c.envs import engine
 from doom_a3c.envs.camera import DoomCamera
-from doom_a3c.envs.doom import DoomEnv, button_actions, check, preprocess
+from doom_a3c.envs.doom import DoomEnv, button_actions, check
+from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.scenarios import DoomGame
+from doom_a3c.settings import UserError
 
-BASIC = scenarios.find("basic")
+BASIC = catalog.find("basic")
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_colour_stack_and_variables_reach_the_observation():
 
 def test_buttons_single_combined_and_listed():
     buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
-    game = scenarios.Game(config="basic.cfg")
+    game = DoomGame(config="basic.cfg")
     assert button_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
     combined = button_actions(replace(game, buttons="combinations"), buttons)
     assert combined == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
@@ -138,7 +140,7 @@ def test_mistakes_in_the_game_table_name_what_is_right(change, message):
 def test_a_broken_cfg_is_named_with_its_line(tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\nliving_rewrd = -1\n")
     with pytest.raises(UserError, match="living_rewrd"):
-        check(scenarios.find(str(tmp_path / "mine.cfg")))
+        check(catalog.find(str(tmp_path / "mine.cfg")))
 
 
 def test_the_camera_films_the_same_episode_every_tic(env):
@@ -148,7 +150,7 @@ def test_the_camera_films_the_same_episode_every_tic(env):
     total, ended = 0.0, False
     while not ended:
         _, reward, terminated, truncated, _ = env.step(0)
-        frames += camera.step(0)
+        frames += camera.step(0, ended)
         total, ended = total + reward, terminated or truncated
     assert camera.score == total
     assert len(frames) == 300  # a frame a tic, the last one before the end included
@@ -186,8 +188,8 @@ def state(pid):
 
 def test_kill_9_of_the_owner_takes_the_engines_along():
     script = (
-        "import os, time; from doom_a3c import scenarios; from doom_a3c.envs.doom import DoomEnv\n"
-        "envs = [DoomEnv(scenarios.find('basic'), 4) for _ in range(2)]\n"
+        "import os, time; from doom_a3c import catalog; from doom_a3c.envs.doom import DoomEnv\n"
+        "envs = [DoomEnv(catalog.find('basic'), 4) for _ in range(2)]\n"
         "[env.reset(seed=1) for env in envs]\n"
         "print(*[env._engine.pid for env in envs], flush=True); time.sleep(60)"
     )
@@ -222,8 +224,8 @@ def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
 
 def test_an_engine_that_dies_with_its_owner_leaves_nothing_either():
     script = (
-        "import os, signal; from doom_a3c import scenarios; from doom_a3c.envs.doom import DoomEnv\n"
-        "env = DoomEnv(scenarios.find('basic'), 4); env.reset(seed=1); pid = env._engine.pid\n"
+        "import os, signal; from doom_a3c import catalog; from doom_a3c.envs.doom import DoomEnv\n"
+        "env = DoomEnv(catalog.find('basic'), 4); env.reset(seed=1); pid = env._engine.pid\n"
         "from doom_a3c.envs.engine import _instance; print(_instance(pid), flush=True)\n"
         "os.kill(pid, signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
     )

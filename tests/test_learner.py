@@ -1,6 +1,7 @@
 """The learner's gradients against a loss written out by hand, and the shared model's bookkeeping."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 from doom_a3c.config import Config
 from doom_a3c.learner import GlobalModel, Learner
 from doom_a3c.networks import variable_name
+from doom_a3c.optimizers import Adam, RMSProp
 from doom_a3c.rollouts import Rollout
 
 T, B, A = 6, 3, 3
@@ -41,7 +43,7 @@ def random_rollout(network, seed=0):
         ends=ends,
         values=values,
         next_values=random.normal(size=(T, B)).astype(np.float32),
-        logits=random.normal(size=(T, B, A)).astype(np.float32),
+        log_probs=-random.random(size=(T, B)).astype(np.float32),
     )
 
 
@@ -75,12 +77,13 @@ def norm(arrays):
 
 
 def learn(network, rollout, **changes):
-    return Learner(network, Config(**{**SETTINGS, **changes})).gradients(rollout, 0)
+    return Learner(network, Config(**{**SETTINGS, **changes})).gradients([rollout], 0, 0)
 
 
 def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):
     network = make_network(seed=seed, name="global")
-    return GlobalModel(network, optimizer), [tf.fill(p.shape, value) for p in network.parameters]
+    slots = {"adam": Adam, "rmsprop": RMSProp}[optimizer](network.parameters)
+    return GlobalModel(network, slots), [tf.fill(p.shape, value) for p in network.parameters]
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -90,7 +93,7 @@ def test_gradients_equal_those_by_hand(make_network, core, normalize):
     rollout = random_rollout(network)
     gradients, metrics, finite, version = Learner(
         network, Config(**{**SETTINGS, "normalize_advantages": normalize})
-    ).gradients(rollout, 17)
+    ).gradients([rollout], 17, 0)
     terms, expected = by_hand(network, rollout, normalize)
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-5)
@@ -238,7 +241,7 @@ def test_a_snapshot_of_another_optimizer_or_network_raises(make_network):
     with pytest.raises(ValueError, match="variables differ"):
         model.restore(other.snapshot(), 1)
     with pytest.raises(ValueError, match="lstm"):
-        model.restore(GlobalModel(make_network(core="none"), "adam").snapshot(), 1)
+        model.restore(model_and_gradients(partial(make_network, core="none"))[0].snapshot(), 1)
 
 
 def test_updates_of_many_threads_all_count_and_are_never_torn(make_network):

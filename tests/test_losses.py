@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.losses import actor_critic_loss, entropy, log_prob
+from doom_a3c.losses import actor_critic_loss, entropy, log_prob, normalized
 
 COSTS = {"entropy_cost": 0.03, "value_cost": 0.4}
 N, A = 6, 4
@@ -132,3 +132,19 @@ def test_a_wrong_rank_raises(batch, name):
     batch[name] = batch[name][:, None]
     with pytest.raises(ValueError, match=name):
         loss_and_gradients(batch)
+
+
+def test_normalized_has_zero_mean_and_unit_deviation():
+    advantages = np.random.default_rng(0).normal(7, 30, (20, 8)).astype(np.float32)
+    result = normalized(tf.constant(advantages)).numpy()
+    assert result.dtype == np.float32
+    assert result.mean() == pytest.approx(0, abs=1e-5)
+    assert result.std() == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(result, (advantages - advantages.mean()) / advantages.std(), rtol=1e-4, atol=1e-5)
+
+
+def test_normalized_does_not_blow_up_noise():
+    advantages = np.float32([[3.001, 2.999], [3.001, 2.999]])
+    np.testing.assert_allclose(normalized(tf.constant(advantages)), (advantages - 3) / 0.1, atol=1e-5)
+    np.testing.assert_allclose(normalized(tf.constant(advantages), floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
+    np.testing.assert_array_equal(normalized(tf.fill((4, 2), 5.0)), 0)

@@ -8,7 +8,8 @@ from doom_a3c.config import Config
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.learner import GlobalModel, Learner
 from doom_a3c.networks import ACNetwork, observation_inputs
-from doom_a3c.rollouts import Actor
+from doom_a3c.optimizers import Adam
+from doom_a3c.rollouts import Actor, Policy
 from doom_a3c.scenarios import Network
 
 DELAY = 3
@@ -37,16 +38,17 @@ class Recall(gymnasium.Env):
 def last_scores(core, updates=220):
     config = Config(gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
     env = ThreadedVectorEnv([Recall] * 16)
-    spec = Network(convolutions=((8, 3, 3),), hidden=16, core=core, core_size=16)
+    spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
     inputs = observation_inputs(env.single_observation_space)
-    model = GlobalModel(ACNetwork(spec, inputs, 2, 1, "global"), "adam")
+    network = ACNetwork(spec, inputs, 2, 1, "global")
+    model = GlobalModel(network, Adam(network.parameters))
     local = ACNetwork(spec, inputs, 2, 1, "local")
-    actor = Actor(env, local, rollout_length=12, discount=0.99, reward_scale=1.0, seed=np.random.SeedSequence(1))
+    actor = Actor(env, Policy(local), rollout_length=12, discount=0.99, reward_scale=1.0, seed=np.random.SeedSequence(1))
     learner = Learner(local, config)
     scores = []
     for _ in range(updates):
         version = model.pull(local)
-        model.apply(learner.gradients(actor.rollout(), version).gradients, 1e-2)
+        model.apply(learner.gradients([actor.rollout()], version, 0).gradients, 1e-2)
         scores += [episode.score for episode in actor.take()[0]]
     actor.close()
     return np.mean(scores[-400:])

@@ -56,7 +56,7 @@ def test_initial_weights_fill_their_ranges(default_network):
     limits = {
         "conv0/kernel": he(8 * 8 * 1),
         "conv1/kernel": he(4 * 4 * 16),
-        "hidden/kernel": he(9 * 9 * 32),
+        "hidden0/kernel": he(9 * 9 * 32),
         "lstm/input_kernel": glorot,
         "lstm/recurrent_kernel": glorot,
     }
@@ -111,7 +111,7 @@ def test_the_network_follows_its_equations(make_network, mean, scale):
         patches = [[image[y : y + 3, x : x + 3] for x in (0, 2, 4)] for y in (0, 2, 4)]
         kernel = weights["conv0/kernel"]
         maps = elu(np.array([[np.tensordot(patch, kernel, 3) for patch in row] for row in patches]))
-        features = elu(maps.reshape(-1) @ weights["hidden/kernel"])
+        features = elu(maps.reshape(-1) @ weights["hidden0/kernel"])
         gates = features @ weights["lstm/input_kernel"] + hidden @ weights["lstm/recurrent_kernel"]
         in_gate, candidate, forget_gate, out_gate = np.split(gates, 4)  # all biases start at 0
         cell = cell * sigmoid(forget_gate + 1) + sigmoid(in_gate) * np.tanh(candidate)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.optimizers import OPTIMIZERS, Adam, RMSProp
+from doom_a3c.optimizers import Adam, RMSProp
+
+OPTIMIZERS = {"adam": Adam, "rmsprop": RMSProp}
 
 SHAPES = [(3, 2), (4,), ()]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from doom_a3c.returns import discounted_sums, generalized_advantages, normalized
+from doom_a3c.returns import discounted_sums, generalized_advantages
 
 GAMMA = 0.9
 SHAPES = [(1, 1), (1, 5), (2, 3), (7, 4), (30, 6)]
@@ -188,19 +188,3 @@ def test_another_shape_raises(name):
 def test_sums_of_another_shape_raise(terms, ends):
     with pytest.raises(ValueError, match=r"\[T, B\]"):
         discounted_sums(np.zeros(terms, np.float32), np.zeros(ends, np.bool_), 0.9)
-
-
-def test_normalized_has_zero_mean_and_unit_deviation():
-    advantages = np.random.default_rng(0).normal(7, 30, (20, 8)).astype(np.float32)
-    result = normalized(advantages)
-    assert result.dtype == np.float32
-    assert result.mean() == pytest.approx(0, abs=1e-5)
-    assert result.std() == pytest.approx(1, rel=1e-5)
-    np.testing.assert_allclose(result, (advantages - advantages.mean()) / advantages.std(), rtol=1e-4, atol=1e-5)
-
-
-def test_normalized_does_not_blow_up_noise():
-    advantages = np.float32([[3.001, 2.999], [3.001, 2.999]])
-    np.testing.assert_allclose(normalized(advantages), (advantages - 3) / 0.1, atol=1e-5)
-    np.testing.assert_allclose(normalized(advantages, floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
-    np.testing.assert_array_equal(normalized(np.full((4, 2), 5, np.float32)), 0)

@@ -7,9 +7,10 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import log_softmax
 
 from doom_a3c.envs.threaded import MAX_THREADS, ThreadedVectorEnv
-from doom_a3c.rollouts import Actor, sample
+from doom_a3c.rollouts import Actor, Policy, sample
 
 GAMMA = 0.9
 NO_ACTION = 255
@@ -86,7 +87,7 @@ def play(make_network):
         env = ThreadedVectorEnv([lambda game=game: game for game in games])
         actor = Actor(
             env,
-            network,
+            Policy(network),
             rollout_length=rollout_length,
             discount=GAMMA,
             reward_scale=scale,
@@ -195,7 +196,8 @@ def test_the_core_state_is_the_one_at_the_start(play, core, variables):
     _, network, rollouts = play(rollouts=3, core=core, variables=variables, endings=("terminated", "truncated"))
     for rollout in rollouts:
         logits, values = unroll(network, rollout, 7)
-        np.testing.assert_allclose(logits, rollout.logits, rtol=1e-4, atol=1e-6)
+        chosen = np.take_along_axis(log_softmax(logits, axis=2), rollout.actions[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen, rollout.log_probs, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(values, rollout.values, rtol=1e-4, atol=1e-6)
     if core == "lstm":  # or the test could not tell the start from zeros
         zeros = rollouts[1]._replace(core_state=network.initial_state(3))
@@ -270,7 +272,7 @@ def test_workers_play_and_seed_differently(make_network):
         env = ThreadedVectorEnv([lambda game=game: game for game in games])
         actor = Actor(
             env,
-            network,
+            Policy(network),
             rollout_length=30,
             discount=GAMMA,
             reward_scale=1.0,

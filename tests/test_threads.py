@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from doom_a3c.config import Config
-from doom_a3c.engines.threads import MAX_NON_FINITE, DivergedError, ThreadsEngine, Worker
+from doom_a3c.engines.threads import ThreadsEngine, Worker
+from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.evaluation import Evaluator
 from doom_a3c.learner import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
+from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
 from doom_a3c.rollouts import Actor
 from doom_a3c.scenarios import Network
 
-SPEC = Network(convolutions=((4, 3, 3),), hidden=8, core_size=4)
+SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
 
 
 class Tape(gymnasium.Env):
@@ -43,14 +45,19 @@ def network(name):
     return ACNetwork(SPEC, Inputs((6, 6, 1), 0), 3, 1, name)
 
 
-def actor(index, local, reward=1.0):
+def actor(index, policy, reward=1.0):
     env = ThreadedVectorEnv([lambda: Tape(reward)] * 2)
     seed = np.random.SeedSequence([1, index])
-    return Actor(env, local, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
+    return Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
+
+
+def model():
+    shared = network("global")
+    return GlobalModel(shared, Adam(shared.parameters))
 
 
 def workers(count, make_actor, config=None):
-    run = SimpleNamespace(stop=threading.Event(), progress=Progress(), model=GlobalModel(network("global"), "adam"))
+    run = SimpleNamespace(stop=threading.Event(), progress=Progress(), model=model())
     run.workers = [
         Worker(
             index,
@@ -70,8 +77,8 @@ def workers(count, make_actor, config=None):
 
 def finish(run):
     run.engine.start()
-    for worker in run.workers:
-        worker.join(60)
+    for thread in run.engine._threads:
+        thread.join(60)
     run.engine.stop()
     run.engine.check()
 
@@ -79,9 +86,9 @@ def finish(run):
 def test_sixteen_workers_have_sixteen_identities_and_all_count():
     seen = []
 
-    def make_actor(index, local):
-        seen.append((index, local.name, threading.current_thread().name))
-        return actor(index, local)
+    def make_actor(index, policy):
+        seen.append((index, policy._network.name, threading.current_thread().name))
+        return actor(index, policy)
 
     run = workers(16, make_actor)
     finish(run)
@@ -94,20 +101,20 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
 
 
 def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
-    def make_actor(index, local):
+    def make_actor(index, policy):
         if index == 1:
             raise RuntimeError("no game for worker 1")
-        return actor(index, local)
+        return actor(index, policy)
 
     run = workers(3, make_actor, Config(frame_skip=1))
     with pytest.raises(RuntimeError, match="no game for worker 1"):
         finish(run)
-    assert not [worker for worker in run.workers if worker.is_alive()]
+    assert not [thread for thread in run.engine._threads if thread.is_alive()]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("games-")]
 
 
 def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many():
-    run = workers(1, lambda index, local: actor(index, local, reward=float("nan")))
+    run = workers(1, lambda index, policy: actor(index, policy, reward=float("nan")))
     before = run.model.snapshot()
     with pytest.raises(DivergedError, match="not finite"):
         finish(run)
@@ -118,8 +125,8 @@ def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many(
 
 
 def test_one_bad_rollout_is_skipped_and_training_goes_on():
-    def make_actor(index, local):
-        whole = actor(index, local)
+    def make_actor(index, policy):
+        whole = actor(index, policy)
         rollouts = iter([True] + [False] * 1000)
 
         def rollout():
@@ -139,8 +146,8 @@ def test_one_bad_rollout_is_skipped_and_training_goes_on():
 def test_a_stuck_worker_is_unblocked():
     release = threading.Event()
 
-    def make_actor(index, local):
-        stuck = actor(index, local)
+    def make_actor(index, policy):
+        stuck = actor(index, policy)
         stuck.rollout = lambda: release.wait(30) and Actor.rollout(stuck)
         return stuck
 
@@ -148,7 +155,7 @@ def test_a_stuck_worker_is_unblocked():
     run.engine = ThreadsEngine(run.workers, run.stop, unblock=release.set)
     run.engine.start()
     run.engine.stop(patience=0.5)
-    assert not run.workers[0].is_alive()
+    assert not run.engine._threads[0].is_alive()
 
 
 def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_favoured():

@@ -10,6 +10,7 @@ from doom_a3c.config import Config
 from doom_a3c.evaluation import Evaluation, scores
 from doom_a3c.learner import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
+from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
 from doom_a3c.recording import FilmedVectorEnv, Gate
 from doom_a3c.scenarios import Network
@@ -46,17 +47,21 @@ class ScriptedEngine:
     def stop(self):
         self.stops += 1
 
+    def metrics(self):
+        return {}
+
 
 def network():
-    return ACNetwork(Network(convolutions=((4, 3, 3),), hidden=8, core_size=4), Inputs((6, 6, 1), 0), 3, 1, "global")
+    return ACNetwork(Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4), Inputs((6, 6, 1), 0), 3, 1, "global")
 
 
 @pytest.fixture
 def make_run(tmp_path):
     def make(config, means=(0.0,)):
+        shared = network()
         run = Training(
             config,
-            model=GlobalModel(network(), "adam"),
+            model=GlobalModel(shared, Adam(shared.parameters)),
             progress=Progress(),
             evaluator=ScriptedEvaluator(means, network()),
             summaries=Summaries(tmp_path / "logs"),
@@ -144,10 +149,10 @@ class Slides(VectorEnv):
     num_envs, render_mode = 2, "rgb_array"
 
     def __init__(self):
-        self.envs, self.times = [self], [0, 0]
+        self.times = [0, 0]
 
-    def render(self):
-        return np.full((2, 2, 3), self.times[0], np.uint8)
+    def picture(self, final=False):
+        return np.full((2, 2, 3), 99 if final else self.times[0], np.uint8)
 
     def reset(self, *, seed=None, options=None):
         self.times = [0, 0]
@@ -167,7 +172,7 @@ def test_every_nth_episode_of_the_first_game_is_filmed_from_first_to_last_frame(
     for _ in range(12):
         env.step(np.zeros(2, int))
     assert [(film.episode, film.score, film.worker) for film in films] == [(0, 3.0, 7), (2, 3.0, 7)]
-    assert [frame[0, 0, 0] for frame in films[1].frames] == [0, 1, 2]
+    assert [frame[0, 0, 0] for frame in films[1].frames] == [0, 1, 2, 99]
 
 
 def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):

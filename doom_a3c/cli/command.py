@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from doom_a3c.config import UserError
 from doom_a3c.quiet import caught_stderr
+from doom_a3c.settings import UserError
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -24,11 +24,18 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         return 130
 
 
-def import_tensorflow(threads: int, verbose: bool) -> None:
+def import_tensorflow(threads: int, verbose: bool, device: str) -> None:
     """Imports TensorFlow without its chatter and sets its thread pools: so many operations at once, one thread each.
 
     Workers run at the same time, so parallelism between operations serves two of them better than parallelism within.
+    `device` decides which GPU TensorFlow sees, if any; what it sees, it uses.
+
+    Raises:
+        UserError: if there is no such device.
     """
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "gpu") or (number and (kind != "gpu" or not number.isdigit())):
+        raise UserError(f"--device {device!r} is none of auto, cpu, gpu, gpu:0, gpu:1, ...")
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with caught_stderr(not verbose):
@@ -36,6 +43,13 @@ def import_tensorflow(threads: int, verbose: bool) -> None:
 
         tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.config.threading.set_intra_op_parallelism_threads(1)
+        gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
+        if kind == "gpu" and int(number or 0) >= len(gpus):
+            raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
+        chosen = gpus[int(number or 0) : int(number or 0) + 1]
+        tf.config.set_visible_devices(chosen, "GPU")
+        for gpu in chosen:
+            tf.config.experimental.set_memory_growth(gpu, True)  # others may want some of it
         tf.constant(0)  # starts the runtime, which prints too
 
 

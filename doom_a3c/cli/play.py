@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doom_a3c import scenarios
 from doom_a3c.cli import command
-from doom_a3c.config import Config, UserError, cpu_count, flag_parser, select, setting, validated
+from doom_a3c.config import Config, cpu_count
+from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.cli.build import Builder
@@ -28,12 +28,16 @@ class Options:
     """The settings of play.py."""
 
     model: str = setting("models/last.ckpt", "checkpoint of the agent; it holds network and scenario")
-    out: str = setting("result", "folder for films, scores.csv and summary.json")
+    out: str = setting("result", "folder for films, scores.csv, scores.png and summary.json")
     episodes: int = setting(10, "episodes to play, each with a seed of its own", unit="episodes", low=1, high=100_000)
     record: int = setting(10, "how many of them, the first ones, are filmed as gif and mp4", unit="episodes", low=0)
     policy: str = setting("greedy", "take the likeliest action, or draw from the policy", choices=("greedy", "sample"))
+    epsilon: float | None = setting(
+        None, "probability of a random action; unset is that of the run's evaluations", low=0, high=1
+    )
     seed: int = setting(1_000_000, "seed of the first episode, the next one's is one more", low=0, high=2**31 - 1)
     window: bool = setting(False, "show the game in a window, in real time")
+    device: str = setting("auto", "where the network runs: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     verbose: bool = setting(False, "show what TensorFlow prints")
     quiet: bool = setting(False, "print nothing but errors")
 
@@ -58,33 +62,34 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     if not Path(options.model).is_file():
         raise UserError(f"there is no checkpoint {options.model}; train.py writes models/last.ckpt and models/best.ckpt")
-    command.import_tensorflow(cpu_count(), options.verbose)
-    builder, network = restored(options.model)
+    command.import_tensorflow(cpu_count(), options.verbose, options.device)
+    builder, network, config = restored(options.model)
+    epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
     folder = command.output_folder(options.out, "--out")
 
     def say(line: str) -> None:
         if not options.quiet:
             print(line, flush=True)
 
-    with Player(builder, network, options) as player:
+    with Player(builder, network, options, epsilon) as player:
         say(f"{options.model}: {builder.scenario.name}, {options.policy} policy\nepisode   score  decisions")
         scores = []
         for index in range(options.episodes):
             episode = player.episode(options.seed + index, filmed=index < options.record)
             scores.append((episode.score, episode.length))
             if episode.frames:
-                _write_films(folder / f"episode_{index:03d}", episode.frames)
+                _write_films(folder / f"episode_{index:03d}", episode.frames, player.frames_per_second)
             say(f"{index:7d} {episode.score:7.1f} {episode.length:10d}")
     statistics = _write_scores(folder, options, builder.scenario.name, scores)
     say(
         f"mean {statistics.mean:.2f}  std {statistics.std:.2f}  min {statistics.min:.1f}  max {statistics.max:.1f}\n"
-        f"films, scores.csv and summary.json are in {folder}"
+        f"films, scores.csv, scores.png and summary.json are in {folder}"
     )
     return 0
 
 
-def restored(model: str) -> tuple[Builder, ACNetwork]:
-    """Returns games and network as a checkpoint alone says they are, with the trained weights.
+def restored(model: str) -> tuple[Builder, ACNetwork, Config]:
+    """Returns games, network and settings as a checkpoint alone says they are, with the trained weights.
 
     Raises:
         UserError: if the checkpoint is none, or its scenario's files are not here.
@@ -101,75 +106,82 @@ def restored(model: str) -> tuple[Builder, ACNetwork]:
         network.load(checkpoint.variables)
     except (KeyError, ValueError) as error:
         raise UserError(f"{model} does not fit its own scenario {scenario.name}: {error}") from None
-    return builder, network
+    return builder, network, config
 
 
 class Player:
-    """Plays single episodes, filming them on request. Owns a game and a camera; a context that closes both."""
+    """Plays single episodes, filming them on request. Owns a game and what films it; a context that closes both."""
 
-    def __init__(self, builder: Builder, network: ACNetwork, options: Options) -> None:
+    def __init__(self, builder: Builder, network: ACNetwork, options: Options, epsilon: float) -> None:
         import numpy as np
 
+        from doom_a3c.cli.window import Window
         from doom_a3c.rollouts import Policy
 
         self._network, self._policy = network, Policy(network)
-        self._greedy, self._window = options.policy == "greedy", options.window
+        self._epsilon = np.array([epsilon], np.float32)
+        self._greedy = options.policy == "greedy"
         self._random = np.random.default_rng(options.seed)
-        self._env = builder.shown_env()
-        self._camera = builder.camera(options.window) if options.record or options.window else None
+        self._env = builder.evaluation_env(1)
+        self._camera = builder.camera(self._env) if options.record or options.window else None
+        self._window = Window(builder.scenario.name) if options.window else None
 
     def __enter__(self) -> Player:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._env.close()
-        if self._camera:
-            self._camera.close()
+        for shown in (self._camera, self._window):
+            if shown:
+                shown.close()
 
     def episode(self, seed: int, filmed: bool) -> Episode:
         """Plays one episode from its first observation to its end, carrying the recurrent state."""
         import numpy as np
-        import tensorflow as tf
 
-        from doom_a3c.rollouts import sample
+        from doom_a3c.rollouts import engine_faults, explore, greedy
 
         camera = self._camera if filmed or self._window else None
-        observation, info = self._env.reset(seed=seed)
-        frames = camera.reset(info["seed"]) if camera else []
+        seeds: Any = np.array([seed])  # the form that all vector environments take
+        observations, infos = self._env.reset(seed=seeds)
+        frames = self._shown(camera.reset(int(infos["seed"][0]) if "seed" in infos else seed)) if camera else []
         core_state, reset = self._network.initial_state(1), np.ones(1, np.float32)
         score, length, ended = 0.0, 0, False
         while not ended:
-            batch = tf.nest.map_structure(lambda array: array[None], observation)
-            logits, _, core_state = self._policy(batch, reset, core_state)
-            action = int(np.argmax(logits[0]) if self._greedy else sample(logits, self._random)[0])
-            observation, reward, terminated, truncated, info = self._env.step(action)
-            if "engine_fault" in info:
-                raise UserError(f"the game engine failed while playing ({info['engine_fault']}); run play.py again")
-            score, length, ended = score + float(reward), length + 1, terminated or truncated
+            logits, _, core_state = self._policy(observations, reset, core_state)
+            actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, self._random)
+            observations, rewards, terminated, truncated, infos = self._env.step(actions)
+            if fault := engine_faults(infos, 1)[0]:
+                raise UserError(f"the game engine failed while playing ({fault}); run play.py again")
+            score, length, ended = score + float(rewards[0]), length + 1, bool(terminated[0] or truncated[0])
             reset = np.zeros(1, np.float32)
             if camera:
-                frames += self._filmed(camera, action)
-        if camera and abs(camera.score - score) > 1e-3:
+                frames += self._shown(camera.step(int(actions[0]), ended))
+        if camera and camera.score is not None and abs(camera.score - score) > 1e-3:
             print(f"warning: the film of seed {seed} shows another course ({camera.score:.1f})", file=sys.stderr)
         return Episode(score, length, frames if filmed else [])
 
-    def _filmed(self, camera: Any, action: int) -> list[Frame]:
-        start = time.monotonic()
-        frames: list[Frame] = camera.step(action)
-        if self._window:
-            time.sleep(max(0.0, len(frames) / camera.frames_per_second - (time.monotonic() - start)))
+    def _shown(self, frames: list[Frame]) -> list[Frame]:
+        if self._window and self._camera:
+            for frame in frames:
+                self._window.show(frame, self._camera.frames_per_second)
         return frames
 
+    @property
+    def frames_per_second(self) -> float:
+        """The rate of the films."""
+        return self._camera.frames_per_second if self._camera else 0.0
 
-def _write_films(stem: Path, frames: Sequence[Frame]) -> None:
-    from doom_a3c.envs.doom import TICS_PER_SECOND
+
+def _write_films(stem: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
     from doom_a3c.recording import write_gif, write_mp4
 
-    write_gif(stem.with_name(stem.name + ".gif"), frames, TICS_PER_SECOND)
-    write_mp4(stem.with_name(stem.name + ".mp4"), frames, TICS_PER_SECOND)
+    write_gif(stem.with_name(stem.name + ".gif"), frames, frames_per_second)
+    write_mp4(stem.with_name(stem.name + ".mp4"), frames, frames_per_second)
 
 
 def _write_scores(folder: Path, options: Options, scenario: str, rows: Sequence[tuple[float, int]]) -> Scores:
+    from doom_a3c.curves import write_curve
     from doom_a3c.evaluation import scores
 
     with (folder / "scores.csv").open("w", newline="") as file:
@@ -186,5 +198,8 @@ def _write_scores(folder: Path, options: Options, scenario: str, rows: Sequence[
         "lengths": [length for _, length in rows],
         "scores": [score for score, _ in rows],
     }
+    played = [score for score, _ in rows]
+    means = [sum(played[max(0, i - 99) : i + 1]) / min(i + 1, 100) for i in range(len(played))]
+    write_curve(folder / "scores.png", f"{scenario}, {options.policy} policy", range(len(played)), played, means)
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return statistics

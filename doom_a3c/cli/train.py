@@ -9,16 +9,19 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from doom_a3c import scenarios
+from doom_a3c import catalog, scenarios
 from doom_a3c.cli import command
-from doom_a3c.config import Config, UserError, cpu_count, flag_parser, select, setting, validated, worker_count
+from doom_a3c.config import Config, consistent, cpu_count, scheduled, worker_count
+from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.checkpoint import Checkpoint, CheckpointFolder
-    from doom_a3c.training import Result, Training
+    from doom_a3c.rollouts import Actor, Decide
+    from doom_a3c.training import Engine, Result, Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +45,16 @@ def _train(arguments: list[str] | None) -> int:
     flags = parser.parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     if options.list_scenarios:
+        from doom_a3c.cli.listing import listing  # imports the engines
+
         print(listing())
         return 0
     typed = select(flags, Config)
     validated(Config, typed, "flags")
     if options.summary:
         command.output_folder(str(Path(options.summary).parent), "--summary")
-    command.import_tensorflow(cpu_count(), options.verbose)
+    command.import_tensorflow(cpu_count(), options.verbose, typed.get("device", Config.device))
     return _Run(typed, options).run()
-
-
-def listing() -> str:
-    """Returns the table of --list-scenarios."""
-    rows = [("scenario", "game", "buttons", "input", "frames", "score to expect")]
-    for name in sorted(scenarios.available()):
-        scenario = scenarios.find(name)
-        game, observation = scenario.game, scenario.observation
-        buttons = game.buttons if isinstance(game.buttons, str) else f"{len(game.buttons)} actions"
-        seen = f"{observation.size[0]}x{observation.size[1]} {'colour' if observation.color else 'grey'}"
-        frames = f"{scenario.training.get('frames', Config.frames):,}"
-        rows.append((name, Path(game.config or game.wad).name, buttons, seen, frames, scenario.expected_score))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 class _Run:
@@ -92,11 +83,15 @@ class _Run:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
         from doom_a3c.cli.build import Builder
         from doom_a3c.learner import GlobalModel
+        from doom_a3c.optimizers import Adam, RMSProp
         from doom_a3c.progress import Progress
 
         config = self.config
         self.builder = Builder(self.scenario, config.frame_skip)
-        self.model = GlobalModel(self.builder.network("global", config.seed), config.optimizer)
+        network = self.builder.network("global", config.seed)
+        adam = config.optimizer == "adam"
+        optimizer = Adam(network.parameters) if adam else RMSProp(network.parameters, config.rmsprop_epsilon)
+        self.model = GlobalModel(network, optimizer)
         self.progress = Progress()
         if self.checkpoint is None:
             return
@@ -123,7 +118,7 @@ class _Run:
     def run(self) -> int:
         """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""
         from doom_a3c.cli.panel import Panel
-        from doom_a3c.engines.threads import DivergedError
+        from doom_a3c.engines.updates import DivergedError
 
         panel = Panel(self.options.quiet)
         panel.say(
@@ -131,6 +126,7 @@ class _Run:
             f"{self.config.games} games, {self.config.frames:,} frames; logs in {self.logs}"
         )
         with _Outputs(self, panel) as outputs:
+            self.seconds_to_training = command.seconds_since_start()
             with _Signals(outputs.training) as received:
                 try:
                     result = outputs.training.run(outputs.engine)
@@ -142,9 +138,11 @@ class _Run:
         return 128 + received[0] if received else 0
 
     def _finish(self, result: Result, panel: Any) -> None:
+        from doom_a3c.curves import write_curve
+
         progress = self.progress
         outcome = {
-            "seconds": round(command.seconds_since_start(), 2),
+            "seconds": round(self.seconds_to_training + result.seconds, 2),
             "frames": progress.frames,
             "steps": progress.steps,
             "updates": progress.updates,
@@ -158,6 +156,13 @@ class _Run:
         }
         if self.options.summary:
             Path(self.options.summary).write_text(json.dumps(outcome, indent=1) + "\n")
+        write_curve(
+            self.gifs / "scores.png",
+            f"{self.name}, {progress.frames:,} frames",
+            [point.episode for point in progress.curve],
+            [point.score for point in progress.curve],
+            [point.mean for point in progress.curve],
+        )
         mean = "-" if progress.mean_score is None else f"{progress.mean_score:.1f}"
         best = "-" if result.best_evaluation is None else f"{result.best_evaluation:.1f}"
         panel.say(
@@ -167,7 +172,7 @@ class _Run:
         for kind, count in progress.faults.items():
             panel.say(f"fault survived: {kind} {count} times")
         model = self.files.best if self.files.best.exists() else self.files.last
-        panel.say(f"model  {model} (newest: {self.files.last})\ngifs   {self.gifs}\nlogs   {self.logs}")
+        panel.say(f"model  {model} (newest: {self.files.last})\ngifs   {self.gifs} (and scores.png)\nlogs   {self.logs}")
         panel.say(f"next:\n  python play.py --model {model} --out /tmp/result\n  tensorboard --logdir {self.logs}")
 
 
@@ -177,15 +182,15 @@ _OF_A_SESSION = ("models_dir", "minutes", "target_score")  # a resumed run does 
 def _settings(typed: Mapping[str, Any], checkpoint: Checkpoint | None) -> tuple[scenarios.Scenario, Config]:
     """Returns scenario and settings: defaults, then scenario file or checkpoint, then the command line."""
     if checkpoint is None:
-        scenario = scenarios.find(typed.get("scenario", Config.scenario))
-        return scenario, validated(Config, {**scenario.training, **typed}, "settings")
+        scenario = catalog.find(typed.get("scenario", Config.scenario))
+        return scenario, consistent(validated(Config, {**scenario.training, **typed}, "settings"))
     record = checkpoint.record
     if "scenario" in typed and typed["scenario"] != record["config"]["scenario"]:
-        scenario = scenarios.find(typed["scenario"])
+        scenario = catalog.find(typed["scenario"])
     else:
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
     kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
-    return scenario, validated(Config, {**kept, **typed}, "the checkpoint's settings")
+    return scenario, consistent(validated(Config, {**kept, **typed}, "the checkpoint's settings"))
 
 
 class _Outputs:
@@ -194,19 +199,16 @@ class _Outputs:
     def __init__(self, run: _Run, panel: Any) -> None:
         import numpy as np
 
-        from doom_a3c.engines.threads import ThreadsEngine, Worker
-        from doom_a3c.envs.engine import kill_all
         from doom_a3c.evaluation import Evaluator, games_for
-        from doom_a3c.learner import GlobalModel
-        from doom_a3c.networks import ACNetwork
-        from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
-        from doom_a3c.rollouts import Actor
+        from doom_a3c.recording import Film, Gate, GifWriter
         from doom_a3c.summaries import Summaries
         from doom_a3c.training import Training
 
         config, builder, progress = run.config, run.builder, run.progress
+        self._run, self._gate = run, Gate()
         self._summaries = Summaries(run.logs / "global")
-        self._worker_summaries = [Summaries(run.logs / f"train_{index}") for index in range(worker_count(config))]
+        learners = config.trainers if config.engine == "queue" else worker_count(config)
+        self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
         settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
 
@@ -215,43 +217,16 @@ class _Outputs:
             self._summaries.gif("game", path.read_bytes(), height, width, progress.frames)
 
         self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
-        gate = Gate()
-
-        def make_actor(index: int, network: ACNetwork) -> Actor:
-            env = FilmedVectorEnv(builder.training_env(config.games), index, config.gif_every, gate, self._gifs.add)
-            return Actor(
-                env,
-                network,
-                rollout_length=config.rollout_length,
-                discount=config.discount,
-                reward_scale=config.reward_scale,
-                seed=np.random.SeedSequence([config.seed, run.restarts, index]),
-            )
-
-        stop = threading.Event()
-        model: GlobalModel = run.model
-        workers = [
-            Worker(
-                index,
-                config=config,
-                model=model,
-                network=builder.network(f"worker_{index}", config.seed),
-                make_actor=make_actor,
-                progress=progress,
-                summaries=self._worker_summaries[index],
-                stop=stop,
-            )
-            for index in range(worker_count(config))
-        ]
-        self.engine = ThreadsEngine(workers, stop, kill_all)
+        self.engine = self._queue_engine() if config.engine == "queue" else self._threads_engine()
         self._evaluator = Evaluator(
             builder.evaluation_env(games_for(config.evaluation_episodes)),
             builder.network("evaluator", config.seed),
             np.random.SeedSequence([config.seed, run.restarts, 2**31]),
+            config.evaluation_epsilon,
         )
         self.training = Training(
             config,
-            model=model,
+            model=run.model,
             progress=progress,
             evaluator=self._evaluator,
             summaries=self._summaries,
@@ -262,13 +237,68 @@ class _Outputs:
             best_evaluation=run.record.get("best_evaluation"),
         )
 
+    def _threads_engine(self) -> Engine:
+        from doom_a3c.engines.threads import ThreadsEngine, Worker
+
+        run, stop = self._run, threading.Event()
+        workers = [
+            Worker(
+                index,
+                config=run.config,
+                model=run.model,
+                network=run.builder.network(f"worker_{index}", run.config.seed),
+                make_actor=self._actor,
+                progress=run.progress,
+                summaries=summaries,
+                stop=stop,
+            )
+            for index, summaries in enumerate(self._learner_summaries)
+        ]
+        return ThreadsEngine(workers, stop, run.builder.unblock)
+
+    def _queue_engine(self) -> Engine:
+        from doom_a3c.engines.queue import QueueEngine
+
+        run = self._run
+        return QueueEngine(
+            config=run.config,
+            model=run.model,
+            games=[partial(self._actor, index) for index in range(worker_count(run.config))],
+            make_network=partial(run.builder.network, seed=run.config.seed),
+            progress=run.progress,
+            summaries=self._learner_summaries,
+            unblock=run.builder.unblock,
+        )
+
+    def _actor(self, index: int, policy: Decide) -> Actor:
+        """Returns the actor of worker `index`, with its own games, filmed."""
+        import numpy as np
+
+        from doom_a3c.recording import FilmedVectorEnv
+        from doom_a3c.rollouts import Actor
+
+        run, config, games = self._run, self._run.config, self._run.config.games
+        env = FilmedVectorEnv(run.builder.training_env(games), index, config.gif_every, self._gate, self._gifs.add)
+        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
+        powers = 1.0 + config.epsilon_spread * places
+        return Actor(
+            env,
+            policy,
+            rollout_length=config.rollout_length,
+            discount=config.discount,
+            reward_scale=config.reward_scale,
+            reward_clip=config.reward_clip,
+            epsilons=lambda: (scheduled(config, "epsilon", run.progress.frames) ** powers).astype(np.float32),
+            seed=np.random.SeedSequence([config.seed, run.restarts, index]),
+        )
+
     def __enter__(self) -> _Outputs:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._evaluator.close()
         self._gifs.close()
-        for summaries in (self._summaries, *self._worker_summaries):
+        for summaries in (self._summaries, *self._learner_summaries):
             summaries.close()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import vizdoom
 
-from doom_a3c.envs.doom import TICS_PER_SECOND, Frame, check, configure, set_screen
+from doom_a3c.envs.doom import TICS_PER_SECOND, check, configure, doom_game, set_screen
 from doom_a3c.envs.engine import Engine
+from doom_a3c.envs.pixels import Frame
 from doom_a3c.scenarios import Scenario
 
 
@@ -16,16 +17,15 @@ class DoomCamera:
     shows the same episode at any resolution, while the network keeps seeing exactly the frames it was trained on.
     """
 
-    frames_per_second = TICS_PER_SECOND
+    frames_per_second: float = TICS_PER_SECOND
 
-    def __init__(self, scenario: Scenario, frame_skip: int, resolution: str = "320x240", window: bool = False) -> None:
+    def __init__(self, scenario: Scenario, frame_skip: int, resolution: str = "320x240") -> None:
         self._frame_skip = frame_skip
         self._actions = check(scenario)
 
         def configure_camera(game: vizdoom.DoomGame) -> None:
-            configure(game, scenario.game, scenario.observation)
+            configure(game, doom_game(scenario), scenario.observation)
             set_screen(game, resolution, color=True)
-            game.set_window_visible(window)
 
         self._engine = Engine(configure_camera)
 
@@ -35,7 +35,7 @@ class DoomCamera:
         self._engine.ask(self._engine.game.new_episode)
         return [self._engine.game.get_state().screen_buffer]
 
-    def step(self, action: int) -> list[Frame]:
+    def step(self, action: int, ended: bool) -> list[Frame]:
         """Plays one decision; returns the frame of every tic that has one (the tic that ends the episode has none)."""
         game, frames = self._engine.game, []
         for _ in range(self._frame_skip):

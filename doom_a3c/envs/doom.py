@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import gymnasium
 import numpy as np
 import vizdoom
-from numpy.typing import NDArray
 
-from doom_a3c.config import UserError, nearest
 from doom_a3c.envs.engine import Engine, EngineError
+from doom_a3c.envs.pixels import Frame, History, rgb
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.scenarios import Game, Observation, Scenario, located
+from doom_a3c.scenarios import DoomGame, Observation, Scenario, located
+from doom_a3c.settings import UserError, nearest
 
-Frame = NDArray[np.uint8]
 TICS_PER_SECOND = 35
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 _START_ATTEMPTS = 3
 
-cv2.setNumThreads(1)  # games are stepped by many threads already
+
+def action_names(scenario: Scenario) -> list[str]:
+    """Returns what each action of a scenario presses, such as 'MOVE_LEFT+ATTACK'."""
+    game = vizdoom.DoomGame()
+    configure(game, doom_game(scenario), scenario.observation)
+    names = [button.name for button in game.get_available_buttons()]
+    actions = button_actions(doom_game(scenario), game.get_available_buttons())
+    return ["+".join(name for name, on in zip(names, action, strict=True) if on) or "NOTHING" for action in actions]
 
 
-def button_actions(game: Game, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
+def button_actions(game: DoomGame, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
     """Returns the engine's button vectors, one per action of the agent.
 
     'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
@@ -59,7 +63,7 @@ def button_actions(game: Game, buttons: Sequence[vizdoom.Button]) -> list[list[i
     return [[int(name in action) for name in names] for action in actions]
 
 
-def configure(game: vizdoom.DoomGame, spec: Game, observation: Observation) -> None:
+def configure(game: vizdoom.DoomGame, spec: DoomGame, observation: Observation) -> None:
     """Sets a game up from its cfg, its wad and the scenario's settings, for frames as the network wants them.
 
     Raises:
@@ -107,6 +111,12 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
     game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
 
 
+def doom_game(scenario: Scenario) -> DoomGame:
+    """Returns the game of a scenario of ViZDoom's."""
+    assert isinstance(scenario.game, DoomGame)
+    return scenario.game
+
+
 def check(scenario: Scenario) -> list[list[int]]:
     """Returns the actions of a scenario after checking all that can be checked without starting an engine.
 
@@ -115,10 +125,10 @@ def check(scenario: Scenario) -> list[list[int]]:
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
-    game = vizdoom.DoomGame()
+    game, spec = vizdoom.DoomGame(), doom_game(scenario)
     with caught_stderr() as caught:
         try:
-            configure(game, scenario.game, scenario.observation)
+            configure(game, spec, scenario.observation)
             mistake = None
         except UserError as error:
             mistake = error
@@ -127,8 +137,8 @@ def check(scenario: Scenario) -> list[list[int]]:
         raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
     for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
         if not located(wad).is_file() and not shipped_game(wad).is_file():
-            raise UserError(f"{scenario.game.config} wants {wad}, which does not exist")
-    return button_actions(scenario.game, game.get_available_buttons())
+            raise UserError(f"{spec.config} wants {wad}, which does not exist")
+    return button_actions(spec, game.get_available_buttons())
 
 
 class DoomEnv(gymnasium.Env[Any, Any]):
@@ -153,13 +163,14 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         actions: list[list[int]] | None = None,
     ) -> None:
         """`actions` is what `check` returned for the scenario; without it the scenario is checked here."""
-        self._game_spec, self._observation_spec = scenario.game, scenario.observation
+        game = doom_game(scenario)
+        self._game_spec, self._observation_spec = game, scenario.observation
         self._frame_skip, self.render_mode = frame_skip, render_mode
         self._engine: Engine | None = None
         self._screen: Frame = np.zeros((1, 1), np.uint8)
-        self._frames: deque[Frame] = deque(maxlen=scenario.observation.stack)
-        self._variables = np.zeros(len(scenario.game.variables), np.float32)
-        self._scales = np.asarray(scenario.game.variable_scales or np.ones(len(self._variables)), np.float32)
+        self._history = History(scenario.observation)
+        self._variables = np.zeros(len(game.variables), np.float32)
+        self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
         self._actions = actions or check(scenario)
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         channels = scenario.observation.stack * (3 if scenario.observation.color else 1)
@@ -185,7 +196,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
                 self._drop_engine()
                 if attempt == _START_ATTEMPTS - 1:
                     raise
-        self._frames.clear()
+        self._history.clear()
         self._look()
         return self._observe(), {"seed": episode_seed}
 
@@ -212,18 +223,16 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         return self._observe(), float(reward), ended and not truncated, truncated, {}
 
     def _look(self) -> None:
-        """Takes the engine's screen and variables; a fresh episode's history is its first frame, repeated."""
+        """Takes the engine's screen and variables."""
         assert self._engine is not None
         state = self._engine.game.get_state()
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
             self._variables = state.game_variables.astype(np.float32) * self._scales
-        self._frames.append(preprocess(self._screen, self._observation_spec))
-        while len(self._frames) < self._observation_spec.stack:
-            self._frames.append(self._frames[0])
+        self._history.add(self._screen)
 
     def _observe(self) -> Any:
-        pixels = self._frames[0] if len(self._frames) == 1 else np.concatenate(self._frames, axis=-1)
+        pixels = self._history.pixels()
         return {"pixels": pixels, "variables": self._variables} if len(self._variables) else pixels
 
     def render(self) -> Any:
@@ -238,20 +247,3 @@ class DoomEnv(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """Ends the engine; may be called twice."""
         self._drop_engine()
-
-
-def preprocess(screen: Frame, spec: Observation) -> Frame:
-    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C]."""
-    top, bottom, left, right = spec.crop
-    cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
-    height, width = spec.size
-    if cropped.shape[:2] != (height, width):
-        halves = 2 * height <= cropped.shape[0] or 2 * width <= cropped.shape[1]
-        method = cv2.INTER_AREA if halves else cv2.INTER_LINEAR  # linear skips pixels from half size on, but costs a fifth
-        cropped = cv2.resize(cropped, (width, height), interpolation=method).astype(np.uint8, copy=False)
-    return cropped if cropped.ndim == 3 else cropped[..., None]
-
-
-def rgb(screen: Frame) -> Frame:
-    """Returns a grey or colour screen as [h, w, 3]."""
-    return screen if screen.ndim == 3 else np.repeat(screen[..., None], 3, axis=2)

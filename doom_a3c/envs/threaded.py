@@ -117,9 +117,9 @@ class ThreadedVectorEnv(VectorEnv[Any, Any, Any]):
         while (call := self._calls.get()) is not None:
             call()
 
-    def render(self) -> tuple[Any, ...]:
-        """Returns the newest picture of every game."""
-        return tuple(env.render() for env in self.envs)
+    def picture(self, final: bool = False) -> Any:
+        """Returns the newest picture of the first game, None for the end of an episode: the games have none of it."""
+        return None if final else self.envs[0].render()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes all games and ends the threads."""

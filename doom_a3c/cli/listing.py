@@ -1,0 +1,58 @@
+"""The table of --list-scenarios."""
+
+from __future__ import annotations
+
+from doom_a3c import catalog
+from doom_a3c.config import Config
+from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
+
+_WIDTH = 44  # of the buttons
+
+
+def listing() -> str:
+    """Returns every scenario's game, buttons, input, budget of frames and the score to expect."""
+    rows = [("scenario", "game", "buttons", "input", "frames", "score to expect")]
+    for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
+        scenario = catalog.find(name)
+        buttons, seen = _buttons(scenario), _input(scenario)
+        short = buttons if len(buttons) <= _WIDTH else buttons[: _WIDTH - 4].rpartition(" ")[0] + " ..."
+        frames = f"{scenario.training.get('frames', Config.frames):,}"
+        rows.append((name, scenario.game.title, short, seen, frames, scenario.expected_score))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Every Atari game (--scenario ALE/Qbert-v5), Gymnasium environment (--scenario Acrobot-v1) and ViZDoom file",
+            "(--scenario mine.cfg) works too, with settings that are not tuned for it.",
+        ]
+    )
+
+
+def _buttons(scenario: Scenario) -> str:
+    game = scenario.game
+    if isinstance(game, DoomGame):
+        from doom_a3c.envs.doom import action_names, check
+
+        check(scenario)
+        return " ".join(action_names(scenario))
+    if isinstance(game, AtariGame):
+        from doom_a3c.envs.atari import actions
+
+        return " ".join(actions(game))
+    from doom_a3c.envs.registered import make
+
+    return f"{make(scenario, 1).action_space.n} actions"  # type: ignore[attr-defined]  # Discrete
+
+
+def _input(scenario: Scenario) -> str:
+    observation = scenario.observation
+    if isinstance(scenario.game, DoomGame | AtariGame):
+        shape = (*observation.size, observation.stack * (3 if observation.color else 1))
+    else:
+        from doom_a3c.envs.registered import make
+
+        shape = make(scenario, 1).observation_space.shape or ()
+    core = "LSTM" if scenario.network.core == "lstm" else "no LSTM"
+    return f"{'x'.join(map(str, shape))}, {core}"

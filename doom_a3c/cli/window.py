@@ -1,0 +1,40 @@
+"""A window that shows a game to people."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+import pygame  # comes with ViZDoom and Gymnasium; it greets on import unless told not to
+
+_HEIGHT = 480
+
+
+class Window:
+    """Shows frames in real time. Owns the window."""
+
+    def __init__(self, title: str) -> None:
+        pygame.display.init()
+        pygame.display.set_caption(title)
+        self._clock = pygame.time.Clock()
+
+    def show(self, frame: NDArray[np.uint8], frames_per_second: float) -> None:
+        """Shows a frame, [height, width, 3], for as long as it lasts; closing the window is a Ctrl-C."""
+        height, width, _ = frame.shape
+        size = (width * _HEIGHT // height, _HEIGHT)
+        screen = pygame.display.get_surface()
+        if screen is None or screen.get_size() != size:
+            screen = pygame.display.set_mode(size)
+        picture = pygame.surfarray.make_surface(frame.swapaxes(0, 1))
+        pygame.transform.scale(picture, size, screen)
+        pygame.display.flip()
+        if pygame.event.get(pygame.QUIT):
+            raise KeyboardInterrupt
+        self._clock.tick(frames_per_second)
+
+    def close(self) -> None:
+        """Closes the window."""
+        pygame.display.quit()

@@ -1,0 +1,160 @@
+"""Atari games, on the vectorised environment in C++ that comes with the Arcade Learning Environment."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import cv2
+import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from doom_a3c.envs.pixels import Frame, rgb
+from doom_a3c.scenarios import ATARI, AtariGame, Observation, Scenario
+from doom_a3c.settings import UserError, nearest
+
+TICS_PER_SECOND = 60
+_HEIGHT, _WIDTH = 210, 160  # of the console's screen
+
+ALEInterface.setLoggerMode(LoggerMode.Error)
+
+
+def rom(game: AtariGame) -> str:
+    """Returns the name that the emulator knows a game's ROM by: 'ms_pacman' for 'ALE/MsPacman-v5'.
+
+    Raises:
+        UserError: if there is no such game.
+    """
+    match = re.fullmatch(ATARI + r"(\w+)-v5", game.id)
+    known = {"".join(part.capitalize() for part in name.split("_")): name for name in roms.get_all_rom_ids()}
+    if not match or match[1] not in known:
+        ids = [f"{ATARI}{name}-v5" for name in known]
+        raise UserError(f"there is no Atari game {game.id!r}{nearest(game.id, ids)}; ids look like ALE/Pong-v5")
+    return known[match[1]]
+
+
+def actions(game: AtariGame) -> list[str]:
+    """Returns the names of the actions, in their order."""
+    console = ALEInterface()
+    path = roms.get_rom_path(rom(game))
+    assert path is not None
+    console.loadROM(path)
+    chosen = console.getLegalActionSet() if game.full_actions else console.getMinimalActionSet()
+    return [action.name for action in chosen]
+
+
+def _games(scenario: Scenario, frame_skip: int, count: int, view: Observation) -> AtariVectorEnv:
+    game = scenario.game
+    assert isinstance(game, AtariGame)
+    return AtariVectorEnv(
+        rom(game),
+        count,
+        num_threads=1 if count < 4 else 0,
+        max_num_frames_per_episode=game.max_frames,
+        repeat_action_probability=game.sticky_actions,
+        full_action_space=game.full_actions,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        img_height=view.size[0],
+        img_width=view.size[1],
+        grayscale=not view.color,
+        stack_num=view.stack,
+        frameskip=frame_skip,
+        maxpool=game.max_pool,
+        noop_max=game.noop_max,
+        use_fire_reset=game.fire_on_reset,
+        reward_clipping=False,
+    )
+
+
+class AtariGames(VectorWrapper[Any, Any, Any]):
+    """Games of one kind, stepped together. Owns the lives left and the newest frame of the first game.
+
+    Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. Where a lost
+    life counts as a termination for learning, `infos["life_lost"]` says in which games the step lost one that was not the
+    last; the episode goes on.
+    """
+
+    def __init__(self, scenario: Scenario, frame_skip: int, games: int) -> None:
+        super().__init__(_games(scenario, frame_skip, games, scenario.observation))
+        assert isinstance(scenario.game, AtariGame)
+        self._spec, self._life_loss = scenario.observation, scenario.game.life_loss_terminates
+        self._shape = (*self._spec.size, self._spec.stack * (3 if self._spec.color else 1))
+        self.single_observation_space = Box(0, 255, self._shape, np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, games)
+        self._lives = np.zeros(games, np.int32)
+        self._newest = self._final = np.zeros(self._shape, np.uint8)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all games; `seed` is an array of one per game, or an int."""
+        seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
+        observations, infos = self.env.reset(seed=seeds, options=options)
+        self._lives = infos["lives"].copy()
+        seen = self._seen(observations)
+        self._newest = seen[0]
+        return seen, infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all games; see the class for `infos`."""
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        over = terminated | truncated
+        if self._life_loss:
+            infos["life_lost"] = (infos["lives"] < self._lives) & ~over
+        self._lives = infos["lives"].copy()
+        if over.any():
+            infos["final_obs"] = self._seen(infos["final_obs"])
+            self._final = infos["final_obs"][0]
+        seen = self._seen(observations)
+        self._newest = seen[0]
+        return seen, rewards.astype(np.float64), terminated, truncated, infos
+
+    def _seen(self, frames: Frame) -> Frame:
+        """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C]."""
+        if frames.ndim == 5:
+            return np.moveaxis(frames, 1, 3).reshape(len(frames), *self._shape)
+        seen = np.empty((len(frames), *self._shape), np.uint8)
+        for planes, image in zip(frames, seen, strict=True):
+            cv2.merge(tuple(planes), image)  # seven times as fast as NumPy's transposition
+        return seen
+
+    def picture(self, final: bool = False) -> Frame:
+        """Returns what the network sees of the first game, or saw at the end of its last episode, twice as large."""
+        seen = self._final if final else self._newest
+        frame = rgb(seen[..., -3:] if self._spec.color else seen[..., -1])
+        return cv2.resize(frame, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
+
+
+class AtariCamera:
+    """Films episodes in the console's colours, whatever the network sees. Owns a second game.
+
+    Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
+    """
+
+    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
+        view = Observation(size=(_HEIGHT, _WIDTH), color=True)
+        self._env: VectorEnv[Any, Any, Any] = _games(scenario, frame_skip, 1, view)
+        self.frames_per_second = TICS_PER_SECOND / frame_skip
+        self._total = 0.0
+
+    def reset(self, seed: int) -> list[Frame]:
+        """Starts the episode of that seed; returns its first frame, [210, 160, 3]."""
+        self._total, seeds = 0.0, np.array([seed])
+        return [self._env.reset(seed=cast(Any, seeds))[0][0, -1]]
+
+    def step(self, action: int, ended: bool) -> list[Frame]:
+        """Plays one decision; returns its frame."""
+        observations, rewards, _, _, infos = self._env.step(np.array([action]))
+        self._total += float(rewards[0])
+        return [infos["final_obs"][0, -1] if ended else observations[0, -1]]
+
+    @property
+    def score(self) -> float:
+        """The filmed episode's score so far."""
+        return self._total
+
+    def close(self) -> None:
+        """Closes the game."""
+        self._env.close()

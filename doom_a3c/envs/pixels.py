@@ -1,0 +1,54 @@
+"""From a game's screen to what the network sees and what people see."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from doom_a3c.scenarios import Observation
+
+Frame = NDArray[np.uint8]
+
+cv2.setNumThreads(1)  # games are stepped by many threads already
+
+
+def preprocess(screen: Frame, spec: Observation) -> Frame:
+    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C]."""
+    top, bottom, left, right = spec.crop
+    cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
+    height, width = spec.size
+    if cropped.shape[:2] != (height, width):
+        halves = 2 * height <= cropped.shape[0] or 2 * width <= cropped.shape[1]
+        method = cv2.INTER_AREA if halves else cv2.INTER_LINEAR  # linear skips pixels from half size on, but costs a fifth
+        cropped = cv2.resize(cropped, (width, height), interpolation=method).astype(np.uint8, copy=False)
+    return cropped if cropped.ndim == 3 else cropped[..., None]
+
+
+def rgb(screen: Frame) -> Frame:
+    """Returns a grey or colour screen as [h, w, 3]."""
+    return screen if screen.ndim == 3 else np.repeat(screen[..., None], 3, axis=2)
+
+
+class History:
+    """The newest frames of an episode, as the network sees them. Owns the frames."""
+
+    def __init__(self, spec: Observation) -> None:
+        self._spec = spec
+        self._frames: deque[Frame] = deque(maxlen=spec.stack)
+
+    def clear(self) -> None:
+        """Forgets the episode."""
+        self._frames.clear()
+
+    def add(self, screen: Frame) -> None:
+        """Adds a screen; a fresh episode's history is its first frame, repeated."""
+        self._frames.append(preprocess(screen, self._spec))
+        while len(self._frames) < self._spec.stack:
+            self._frames.append(self._frames[0])
+
+    def pixels(self) -> Frame:
+        """Returns the frames as channels, oldest first, [H, W, C]."""
+        return self._frames[0] if len(self._frames) == 1 else np.concatenate(self._frames, axis=-1)

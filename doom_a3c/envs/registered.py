@@ -1,0 +1,155 @@
+"""Any registered Gymnasium environment with discrete actions that shows pixels or a vector of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from doom_a3c.envs.pixels import Frame, History
+from doom_a3c.scenarios import GymnasiumGame, Observation, Scenario
+from doom_a3c.settings import UserError
+
+MAX_DECISIONS = 5000  # of an episode, in environments that set no limit of their own
+
+
+def make(scenario: Scenario, frame_skip: int) -> gymnasium.Env[Any, Any]:
+    """Returns one game as the agent plays it.
+
+    Raises:
+        UserError: if there is no such environment, it cannot be made, or its spaces are not those of an agent.
+    """
+    game = scenario.game
+    assert isinstance(game, GymnasiumGame)
+    try:
+        env: gymnasium.Env[Any, Any] = gymnasium.make(
+            game.id, render_mode="rgb_array", disable_env_checker=True, **dict(game.settings)
+        )
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
+        raise UserError(f"{game.id}: {str(error).splitlines()[0]}") from None
+    if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
+        raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
+    if env.spec is None or env.spec.max_episode_steps is None:
+        env = gymnasium.wrappers.TimeLimit(env, MAX_DECISIONS * frame_skip)
+    actions = env.action_space
+    if not isinstance(actions, Discrete):
+        raise UserError(f"{game.id}: its actions are {actions}; the agent takes Discrete ones")
+    return Seen(Pictured(env), scenario.observation, frame_skip)
+
+
+class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps the picture of an episode's end, which the reset in the same step would wipe, while pictures are taken."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._filmed = False
+        self.final: Frame | None = None
+
+    def step(self, action: Any) -> Any:
+        """Steps the game."""
+        result = self.env.step(action)
+        if self._filmed and (result[2] or result[3]):
+            self.final, self._filmed = self.render(), False
+        return result
+
+    def render(self) -> Any:
+        """Returns a picture, [height, width, 3]."""
+        self._filmed = True
+        return self.env.render()
+
+
+class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` tics. Owns the newest frames."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
+        super().__init__(env)
+        self._frame_skip, self._color = frame_skip, spec.color
+        space = env.observation_space
+        shape = space.shape or ()
+        if isinstance(space, Box) and len(shape) == 1:
+            self._history = None
+            self.observation_space = Box(-np.inf, np.inf, shape, np.float32)
+        elif isinstance(space, Box) and space.dtype == np.uint8 and (len(shape) == 2 or shape[2:] in ((1,), (3,))):
+            self._history = History(spec)
+            channels = spec.stack * (3 if spec.color and shape[2:] == (3,) else 1)
+            self.observation_space = Box(0, 255, (*spec.size, channels), np.uint8)
+        else:
+            raise UserError(
+                f"{env.spec.id if env.spec else env}: its observations are {space}; the agent takes pixels (a uint8 Box of "
+                "2 or 3 dimensions) or numbers (a Box of 1 dimension)"
+            )
+        # Discrete spaces may start at another number than 0.
+        actions = env.action_space
+        assert isinstance(actions, Discrete)
+        self._first = int(actions.start)
+        self.action_space = Discrete(int(actions.n))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        if self._history is not None:
+            self._history.clear()
+        return self._see(observation), info
+
+    def step(self, action: Any) -> Any:
+        """Takes an action for `frame_skip` tics, or until the episode ends; rewards are summed."""
+        total = 0.0
+        for _ in range(self._frame_skip):
+            observation, reward, terminated, truncated, info = self.env.step(int(action) + self._first)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return self._see(observation), total, terminated, truncated, info
+
+    def _see(self, observation: Any) -> Any:
+        if self._history is None:
+            return np.asarray(observation, np.float32)
+        if observation.ndim == 3 and not (self._color and observation.shape[2] == 3):
+            observation = observation.mean(axis=2).astype(np.uint8)
+        self._history.add(observation)
+        return self._history.pixels()
+
+
+class RegisteredGames(SyncVectorEnv):
+    """Games of one kind, stepped together in the calling thread."""
+
+    def __init__(self, scenario: Scenario, frame_skip: int, games: int) -> None:
+        makers: list[Callable[[], gymnasium.Env[Any, Any]]] = [lambda: make(scenario, frame_skip)] * games
+        super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all games; `seed` is one per game, or an int that gives game i the seed `seed + i`."""
+        seeds: Any = seed if seed is None or isinstance(seed, int) else [int(one) for one in seed]
+        return super().reset(seed=seeds, options=options)
+
+    def picture(self, final: bool = False) -> Frame:
+        """Returns the newest picture of the first game, or that of the end of its last episode."""
+        if final:
+            picture: Frame = self.envs[0].get_wrapper_attr("final")
+            return picture
+        return np.asarray(self.envs[0].render(), np.uint8)
+
+
+class OwnCamera:
+    """Films episodes by the pictures that the game itself makes of them. Owns nothing."""
+
+    score: float | None = None  # it films the played game itself
+
+    def __init__(self, env: RegisteredGames, frame_skip: int) -> None:
+        self._env = env
+        self.frames_per_second = env.metadata.get("render_fps", 30) / frame_skip
+
+    def reset(self, seed: int) -> list[Frame]:
+        """Returns the picture of an episode that has just begun."""
+        return [self._env.picture()]
+
+    def step(self, action: int, ended: bool) -> list[Frame]:
+        """Returns the picture after a decision that has just been played."""
+        return [self._env.picture(final=ended)]
+
+    def close(self) -> None:
+        """Does nothing; the game is its player's."""
