@@ -124,19 +124,33 @@ def consistent(config: Config) -> Config:
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
             "use --advantage gae, or --no-vtrace to learn uncorrected"
         )
-    if config.epsilon and not config.vtrace:
+    if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
-    if config.engine == "queue" and config.max_batch < config.min_batch:
-        raise UserError(f"--max-batch {config.max_batch} is below --min-batch {config.min_batch}")
-    if config.engine == "queue" and config.min_batch > config.queue_size * config.games * config.rollout_length:
-        fitting = -(-config.min_batch // (config.games * config.rollout_length))
-        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {fitting} or more holds it")
+    low, high = batch_limits(config)
+    if config.engine == "queue" and low > high:
+        decisions = config.games * config.rollout_length
+        raise UserError(
+            f"--min-batch {config.min_batch} is {low} rollouts of {decisions} decisions, more than --max-batch "
+            f"{config.max_batch} allows: make that {low * decisions} or more"
+        )
+    if config.engine == "queue" and low > config.queue_size:
+        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
     return config
+
+
+def batch_limits(config: Config) -> tuple[int, int]:
+    """Returns how many rollouts an update of the queue engine takes at least and at most, one or more."""
+    decisions = config.games * config.rollout_length
+    return -(-config.min_batch // decisions), max(1, config.max_batch // decisions)
 
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return config.engine == "queue" or config.epsilon > 0
+    return config.engine == "queue" or _explores(config)
+
+
+def _explores(config: Config) -> bool:
+    return max(config.epsilon, config.final_epsilon or 0.0) > 0
 
 
 def cpu_count() -> int:

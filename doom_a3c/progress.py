@@ -30,7 +30,7 @@ class Progress:
         self.updates = 0  # applied gradients
         self.episodes = 0  # finished
         self.entropy = float("nan")  # of the newest update, nats
-        self.lag = 0  # updates by others between the newest update's pull and its apply
+        self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points

@@ -40,13 +40,13 @@ class AtariGame:
     """An Atari game of the Arcade Learning Environment. docs/atari.md says which settings published numbers assume."""
 
     id: str = ""  # 'ALE/Pong-v5'
-    noop_max: int = 30  # no-ops at the start of an episode, a random number up to this
+    noop_max: int = 30  # no-ops at the start of an episode, a random number below this
     fire_on_reset: bool = True  # presses FIRE once, in games that wait for it
     life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
     sticky_actions: float = 0.0  # probability that the game repeats the last action instead
     full_actions: bool = False  # all 18 actions instead of those that the game uses
     max_pool: bool = True  # the brighter of the last two tics, against flicker
-    max_frames: int = 108_000  # tics of an episode, no-ops included: half an hour of play
+    max_frames: int = 108_000  # tics of an episode: half an hour of play
 
     @property
     def title(self) -> str:

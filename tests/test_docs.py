@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = [path for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md") if path.is_file()]
 LINK = re.compile(r"\[(?P<text>`[^`\n]+`|[^\]\n]*)\]\((?P<file>[^)\s#]*)(?:#(?P<anchor>[^)\s]*))?\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-TAG = re.compile(r"""["']((?:Perf|Losses|Faults|Evaluation)/[^"'{]*)""")  # of an f-string the part before its first field
+# Of an f-string the part before its first field.
+TAG = re.compile(r"""["']((?:Perf|Losses|Schedules|Queue|Faults|Evaluation)/[^"'{]*)""")
 
 
 def links(text):
@@ -111,7 +112,7 @@ def test_every_logged_tag_is_documented(algorithm):
 
 
 def test_every_documented_tag_is_logged(algorithm):
-    documented = set(re.findall(r"`((?:Perf|Losses|Evaluation)/[^`]+)`", section(algorithm, "Metrics")))
+    documented = set(re.findall(r"`((?:Perf|Losses|Schedules|Queue|Evaluation)/[^`]+)`", section(algorithm, "Metrics")))
     assert documented - logged_tags() == set()
 
 

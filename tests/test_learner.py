@@ -11,7 +11,8 @@ from doom_a3c.config import Config
 from doom_a3c.learner import GlobalModel, Learner
 from doom_a3c.networks import variable_name
 from doom_a3c.optimizers import Adam, RMSProp
-from doom_a3c.rollouts import Rollout
+from doom_a3c.returns import n_step_returns
+from doom_a3c.rollouts import Rollout, concatenated
 
 T, B, A = 6, 3, 3
 SETTINGS = {
@@ -43,7 +44,7 @@ def random_rollout(network, seed=0):
         ends=ends,
         values=values,
         next_values=random.normal(size=(T, B)).astype(np.float32),
-        log_probs=-random.random(size=(T, B)).astype(np.float32),
+        log_probs=-2 * random.random(size=(T, B)).astype(np.float32),
     )
 
 
@@ -58,6 +59,11 @@ def by_hand(network, rollout, normalize=False):
     returns = advantages + rollout.values
     if normalize:
         advantages = (advantages - advantages.mean()) / advantages.std()
+    return loss_by_hand(network, rollout, advantages, returns)
+
+
+def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS["entropy_cost"]):
+    """Returns the terms of the loss with these targets and its gradients, one decision at a time."""
     policy = value = nats = 0.0
     with tf.GradientTape() as tape:
         core_state = rollout.core_state
@@ -68,8 +74,67 @@ def by_hand(network, rollout, normalize=False):
                 policy -= advantages[t, b] * tf.math.log(probabilities[b, rollout.actions[t, b]]) / (T * B)
                 value += 0.5 * (returns[t, b] - output.values[b]) ** 2 / (T * B)
                 nats -= tf.reduce_sum(probabilities[b] * tf.math.log(probabilities[b])) / (T * B)
-        total = policy + SETTINGS["value_cost"] * value - SETTINGS["entropy_cost"] * nats
+        total = policy + SETTINGS["value_cost"] * value - entropy_cost * nats
     return (policy, value, nats), tape.gradient(total, network.parameters)
+
+
+def played_by(network, rollout):
+    """Returns log-probabilities [T, B] of the rollout's actions and values [T+1, B], one decision at a time."""
+    log_probs, values, core_state = [], [], rollout.core_state
+    for t in range(T + 1):
+        output, core_state = network.step(rollout.observations[t], tf.constant(rollout.resets[t]), core_state)
+        values.append(output.values.numpy())
+        if t < T:
+            log_probs.append(np.log(tf.nn.softmax(output.logits).numpy()[np.arange(B), rollout.actions[t]]))
+    return np.stack(log_probs), np.stack(values)
+
+
+def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
+    """Returns the terms of the loss and its gradients with the targets of V-trace, a sum for every decision."""
+    log_probs, values = played_by(network, rollout)
+    ratios = np.exp(log_probs - rollout.log_probs)
+    next_values = np.where(rollout.ends, rollout.next_values, values[1:])
+    deltas = np.minimum(rho_clip, ratios) * (rollout.rewards + rollout.discounts * next_values - values[:T])
+    traces = SETTINGS["gae_lambda"] * np.minimum(c_clip, ratios)
+    corrections = np.zeros((T + 1, B))
+    for b in range(B):
+        for s in range(T):
+            weight = 1.0
+            for t in range(s, T):
+                corrections[s, b] += weight * deltas[t, b]
+                if rollout.ends[t, b]:
+                    break
+                weight *= rollout.discounts[t, b] * traces[t, b]
+    later = SETTINGS["gae_lambda"] * np.where(rollout.ends, 0, corrections[1:])
+    targets = rollout.rewards + rollout.discounts * (next_values + later)
+    advantages = np.minimum(rho_clip, ratios) * (targets - values[:T])
+    if normalize:
+        advantages = (advantages - advantages.mean()) / advantages.std()
+    return loss_by_hand(network, rollout, advantages, values[:T] + corrections[:T])
+
+
+def decided(network, size=100):
+    """Returns the network with a policy far from uniform: its ratios and its entropy's gradient are not trivial."""
+    policy = next(p for p in network.parameters if variable_name(p) == "policy/kernel")
+    policy.assign(size * policy)
+    return network
+
+
+def some_games(rollout, games):
+    """Returns the part of a rollout that some of its games played."""
+    columns = tf.nest.map_structure(lambda array: array[:, games], rollout._replace(core_state=()))
+    return columns._replace(core_state=tuple(part[games] for part in rollout.core_state))
+
+
+def assert_close(gradients, expected, rtol=1e-3):
+    """Compares gradients with a tolerance that goes with the size of each."""
+    for gradient, other in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, other, rtol=rtol, atol=rtol * np.abs(other).max())
+
+
+def differ(gradients, others):
+    """Tells whether gradients are further apart than rounding explains."""
+    return norm([a - b for a, b in zip(gradients, others, strict=True)]) > 0.01 * norm(others)
 
 
 def norm(arrays):
@@ -103,6 +168,134 @@ def test_gradients_equal_those_by_hand(make_network, core, normalize):
     assert metrics["Losses/Var Norm"] == pytest.approx(norm(network.parameters), rel=1e-4)
     assert finite
     assert version == 17
+
+
+@pytest.mark.parametrize("tail", ["bootstrap", "zero"])
+@pytest.mark.parametrize("n", [2, 50])
+def test_gradients_of_n_step_returns_equal_those_by_hand(make_network, n, tail):
+    network = make_network()
+    rollout = random_rollout(network)
+    played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
+    targets = n_step_returns(*played, n, tail)
+    terms, expected = loss_by_hand(network, rollout, targets.advantages, targets.returns)
+    gradients, metrics, _, _ = learn(network, rollout, advantage="n_step", n_step=n, n_step_tail=tail)
+    assert_close(gradients, expected)
+    assert metrics["Losses/Value Loss"] == pytest.approx(float(terms[1]), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("core", "changes"),
+    [
+        ("lstm", {"epsilon": 0.1}),
+        ("none", {"engine": "queue"}),
+        ("lstm", {"engine": "queue", "rho_clip": 1.4, "c_clip": 0.7}),
+        ("lstm", {"engine": "queue", "rho_clip": 0.6, "normalize_advantages": True}),
+    ],
+)
+def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, core, changes):
+    network = decided(make_network(core=core))
+    rollout = random_rollout(network)
+    ratios = np.exp(played_by(network, rollout)[0] - rollout.log_probs)
+    clips = changes.get("rho_clip", 1.0), changes.get("c_clip", 1.0)
+    assert ratios.min() < min(clips) <= max(clips) < ratios.max()
+    terms, expected = vtrace_by_hand(network, rollout, *clips, changes.get("normalize_advantages", False))
+    gradients, metrics, finite, _ = learn(network, rollout, **changes)
+    assert_close(gradients, expected)
+    tags = ("Losses/Policy Loss", "Losses/Value Loss", "Losses/Entropy")
+    np.testing.assert_allclose([metrics[tag] for tag in tags], terms, rtol=1e-4, atol=1e-6)
+    assert finite
+    # The values of the network that played do not count, except behind an end.
+    changed = rollout._replace(
+        values=rollout.values + 1, next_values=np.where(rollout.ends, rollout.next_values, rollout.next_values + 1)
+    )
+    assert_close(learn(network, changed, **changes).gradients, gradients, rtol=1e-6)
+
+
+def test_without_vtrace_a_rollout_of_another_policy_is_taken_as_played(make_network):
+    network = decided(make_network())
+    rollout = random_rollout(network)
+    taken = learn(network, rollout, engine="queue", vtrace=False).gradients
+    assert_close(taken, by_hand(network, rollout)[1])
+    assert differ(learn(network, rollout, engine="queue").gradients, taken)
+    assert_close(learn(network, rollout).gradients, taken, rtol=1e-6)  # the threads engine alone is on-policy
+
+
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
+    network = decided(make_network(core=core))
+    rollout = random_rollout(network)
+    log_probs, values = played_by(network, rollout)
+    next_values = np.where(rollout.ends, rollout.next_values, values[1:])
+    own = rollout._replace(log_probs=log_probs, values=values[:T], next_values=next_values)
+    expected = learn(network, own)
+    for changes in ({"epsilon": 0.1}, {"engine": "queue", "rho_clip": 1e9, "c_clip": 1e9}):
+        corrected = learn(network, own, **changes)
+        assert_close(corrected.gradients, expected.gradients)
+        for tag, number in expected.metrics.items():
+            assert corrected.metrics[tag] == pytest.approx(number, rel=1e-4)
+    assert differ(learn(network, rollout, engine="queue").gradients, learn(network, rollout).gradients)
+
+
+# Several rollouts for one update
+
+
+@pytest.mark.parametrize("max_grad_norm", [1e6, 0.05])
+@pytest.mark.parametrize("engine", ["threads", "queue"])
+def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, engine, max_grad_norm):
+    network = decided(make_network())
+    learner = Learner(network, Config(**{**SETTINGS, "engine": engine, "max_grad_norm": max_grad_norm}))
+    rollouts = [random_rollout(network, seed) for seed in range(3)]
+    in_turn, at_once = learner.gradients(rollouts, 5, 0), learner.gradients([concatenated(rollouts)], 5, 0)
+    assert_close(in_turn.gradients, at_once.gradients)
+    assert in_turn.version == 5
+    for tag, number in at_once.metrics.items():
+        assert in_turn.metrics[tag] == pytest.approx(number, rel=1e-4, abs=1e-6)
+    assert in_turn.metrics["Losses/Grad Norm"] > 0.06
+    if max_grad_norm < 1:  # the mean is clipped, not each part
+        assert norm(in_turn.gradients) == pytest.approx(max_grad_norm, rel=1e-4)
+    assert differ(learner.gradients(rollouts[:2], 5, 0).gradients, in_turn.gradients)
+
+
+@pytest.mark.parametrize("engine", ["threads", "queue"])
+def test_rollouts_of_more_games_weigh_more(make_network, engine):
+    network = decided(make_network())
+    learner = Learner(network, Config(**{**SETTINGS, "engine": engine, "max_grad_norm": 0.05}))
+    rollout = random_rollout(network)
+    whole = learner.gradients([rollout], 0, 0)
+    for parts in ([slice(0, 1), slice(1, 3)], [slice(0, 1), slice(1, 2), slice(2, 3)]):
+        in_parts = learner.gradients([some_games(rollout, games) for games in parts], 0, 0)
+        assert_close(in_parts.gradients, whole.gradients)
+        for tag, number in whole.metrics.items():
+            assert in_parts.metrics[tag] == pytest.approx(number, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["threads", "queue"])
+def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
+    network = make_network()
+    rollouts = [random_rollout(network, seed) for seed in range(3)]
+    learner = Learner(network, Config(**{**SETTINGS, "engine": engine}))
+    assert learner.gradients(rollouts, 0, 0).finite
+    rollouts[1].rewards[0, 0] = np.nan
+    assert not learner.gradients(rollouts, 0, 0).finite
+
+
+# Schedules
+
+
+@pytest.mark.parametrize("changes", [{}, {"engine": "queue"}])
+def test_the_entropy_cost_follows_its_schedule(make_network, changes):
+    network = decided(make_network())
+    rollout = random_rollout(network)
+    schedule = {"entropy_cost": 3.0, "final_entropy_cost": 1.0, "entropy_cost_frames": 1000}
+    learner = Learner(network, Config(**{**SETTINGS, **changes, **schedule}))
+    nothing = np.zeros((T, B), np.float32)
+    with_bonus, without = (loss_by_hand(network, rollout, nothing, nothing, cost)[1] for cost in (1.0, 0.0))
+    bonus = [a - b for a, b in zip(with_bonus, without, strict=True)]  # the gradient of -H
+    free = learn(network, rollout, entropy_cost=0.0, **changes).gradients
+    for frames, cost in ((0, 3.0), (250, 2.5), (1000, 1.0), (9000, 1.0), (500, 2.0)):
+        gradients = learner.gradients([rollout], 0, frames).gradients
+        assert_close(gradients, [a + cost * b for a, b in zip(free, bonus, strict=True)])
+        assert differ(gradients, [a + (cost + 0.4) * b for a, b in zip(free, bonus, strict=True)])
 
 
 def test_every_parameter_learns(make_network):

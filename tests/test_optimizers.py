@@ -79,6 +79,19 @@ def test_rmsprop_follows_its_formula(updates):
     assert_close(shared, weights)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0])
+def test_rmsprops_epsilon_is_under_the_root(epsilon):
+    shared = [tf.Variable(5.0), tf.Variable(5.0)]
+    optimizer = RMSProp(shared, epsilon)
+    steps = 400  # after which the mean square of a gradient of 0 is 0.99^400, about 0.02, no more 1
+    for _ in range(steps):
+        apply(optimizer, np.float32([0, 0]), 0.1)
+    apply(optimizer, np.float32([0.1, -2]), 0.1)
+    mean_squares = 0.99 ** (steps + 1) + 0.01 * np.square([0.1, -2])
+    expected = 5 - 0.1 * np.array([0.1, -2]) / np.sqrt(mean_squares + epsilon)
+    np.testing.assert_allclose([variable.numpy() for variable in shared], expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("kind", "starts"), [("adam", [0, 0]), ("rmsprop", [1, 0])])
 def test_slots_exist_before_the_first_apply(kind, starts):
     shared = variables()

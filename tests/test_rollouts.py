@@ -10,7 +10,7 @@ import tensorflow as tf
 from scipy.special import log_softmax
 
 from doom_a3c.envs.threaded import MAX_THREADS, ThreadedVectorEnv
-from doom_a3c.rollouts import Actor, Policy, sample
+from doom_a3c.rollouts import Actor, Policy, Rollout, concatenated, explore, greedy, sample
 
 GAMMA = 0.9
 NO_ACTION = 255
@@ -24,13 +24,16 @@ def picture(game, episode, time, action):
 
 
 class CountingEnv(gymnasium.Env):
-    """Episodes of `length` decisions that end in turn as `endings` say; the n-th decision ever is rewarded with n."""
+    """Episodes of `length` decisions that end in turn as `endings` say; the n-th decision ever is rewarded with n.
+
+    The decisions of an episode whose numbers are in `losses` cost a life.
+    """
 
     observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
-    def __init__(self, game=0, length=4, endings=("terminated",), variables=False, fault=None, fails_at=None):
-        self.game, self.length, self.endings = game, length, endings
+    def __init__(self, game=0, length=4, endings=("terminated",), variables=False, fault=None, fails_at=None, losses=()):
+        self.game, self.length, self.endings, self.losses = game, length, endings, losses
         self.variables, self.fault, self.fails_at = variables, fault, fails_at
         self.episode, self.time, self.steps, self.seeds, self.closed = -1, 0, 0, [], 0
         if variables:
@@ -54,6 +57,8 @@ class CountingEnv(gymnasium.Env):
             raise RuntimeError(f"game {self.game} broke")
         ending = self.endings[self.episode % len(self.endings)] if self.time == self.length else ""
         info = {"engine_fault": self.fault} if ending and self.fault else {}
+        if self.time in self.losses:
+            info["life_lost"] = True
         terminated, truncated = ending in ("terminated", "both"), ending in ("truncated", "both")
         return self.observe(action), float(self.steps), terminated, truncated, info
 
@@ -81,7 +86,18 @@ def play(make_network):
     """Plays rollouts; returns the actor, its network and the rollouts. Closes what it opened."""
     actors = []
 
-    def make(lengths=(3, 4, 5), *, rollouts=1, rollout_length=7, scale=0.5, core="lstm", seed=0, **options):
+    def make(
+        lengths=(3, 4, 5),
+        *,
+        rollouts=1,
+        rollout_length=7,
+        scale=0.5,
+        core="lstm",
+        seed=0,
+        clip=None,
+        epsilons=None,
+        **options,
+    ):
         network = make_network(core=core, variables=2 if options.get("variables") else 0)
         games = [CountingEnv(i, length, **options) for i, length in enumerate(lengths)]
         env = ThreadedVectorEnv([lambda game=game: game for game in games])
@@ -92,6 +108,8 @@ def play(make_network):
             discount=GAMMA,
             reward_scale=scale,
             seed=np.random.SeedSequence(seed),
+            reward_clip=clip,
+            epsilons=epsilons,
         )
         actors.append(actor)
         return actor, network, [actor.rollout() for _ in range(rollouts)]
@@ -131,6 +149,107 @@ def test_each_row_samples_its_own_logits():
     np.testing.assert_array_equal(sample(logits, np.random.default_rng(0)), chosen)
 
 
+# Exploration
+
+EPSILONS = np.float32([0, 0.01, 0.1, 0.5, 0.9, 1])  # a game each
+
+
+def mixture(logits, epsilons):
+    """Returns (1 - epsilon) softmax(logits) + epsilon / A in float64, [B, A]."""
+    powers = np.exp(np.float64(logits) - logits.max(axis=1, keepdims=True))
+    return (1 - epsilons[:, None]) * powers / powers.sum(axis=1, keepdims=True) + epsilons[:, None] / logits.shape[1]
+
+
+def some_logits(actions=4, size=2.0):
+    return np.random.default_rng(5).normal(scale=size, size=(len(EPSILONS), actions)).astype(np.float32)
+
+
+def chosen_of(array, actions):
+    return np.take_along_axis(array, actions[..., None], axis=-1)[..., 0]
+
+
+def draws(logits, count, seed=0):
+    """Returns `count` actions and log-probabilities for every game, each [count, B], from one call."""
+    repeated = np.tile(logits, (count, 1)), np.tile(EPSILONS, count)
+    actions, log_probs = explore(*repeated, np.random.default_rng(seed))
+    assert actions.dtype == np.int32
+    assert log_probs.dtype == np.float32
+    return actions.reshape(count, -1), log_probs.reshape(count, -1)
+
+
+@pytest.mark.parametrize("size", [0.1, 2.0, 30.0])
+def test_explored_log_probs_are_those_of_the_mixture(size):
+    logits = some_logits(size=size)
+    actions, log_probs = draws(logits, 500)
+    probabilities = np.tile(mixture(logits, EPSILONS), (500, 1, 1))
+    np.testing.assert_allclose(log_probs, np.log(chosen_of(probabilities, actions)), rtol=1e-4, atol=1e-6)
+    assert len(np.unique(actions[:, 2])) == 4  # with epsilon 0.1 the unlikely actions were among them
+    assert explore(logits, EPSILONS.astype(np.float64), np.random.default_rng(0))[1].dtype == np.float32
+
+
+@pytest.mark.parametrize("sure", [False, True])
+def test_explored_actions_follow_the_mixture(sure):
+    count, logits = 40_000, some_logits()
+    probabilities = mixture(1e3 * logits if sure else logits, EPSILONS)
+    actions, _ = draws(greedy(logits) if sure else logits, count)
+    frequencies = np.stack([np.bincount(column, minlength=4) for column in actions.T]) / count
+    deviations = np.sqrt(probabilities * (1 - probabilities) / count)
+    assert (np.abs(frequencies - probabilities) <= 5 * deviations + 1e-12).all()
+
+
+def test_games_explore_apart_from_each_other_and_from_their_policy():
+    # A game that explores where its neighbour does, or that redraws the policy's own choice, would show here.
+    logits = np.float32([[50, 0], [50, 0]])
+    actions, _ = explore(np.tile(logits, (40_000, 1)), np.full(80_000, 0.5, np.float32), np.random.default_rng(0))
+    others = actions.reshape(-1, 2) == 1  # with probability 1/4 each, independently
+    assert np.mean(others.all(axis=1)) == pytest.approx(1 / 16, abs=5 * np.sqrt(15 / 256 / 40_000))
+
+
+def test_epsilon_0_is_the_policy_and_draws_as_sample_does():
+    logits = np.tile(some_logits(), (50, 1))
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    for _ in range(3):  # the streams stay in step
+        actions, log_probs = explore(logits, np.zeros(len(logits), np.float32), one)
+        np.testing.assert_array_equal(actions, sample(logits, other))
+        np.testing.assert_array_equal(log_probs, chosen_of(log_softmax(logits, axis=1), actions))
+
+
+def test_greedy_logits_surely_take_the_likeliest_action():
+    logits = some_logits()
+    best = logits.argmax(axis=1)
+    sure = greedy(logits)
+    for seed in range(100):
+        actions, log_probs = explore(sure, np.zeros(len(sure), np.float32), np.random.default_rng(seed))
+        np.testing.assert_array_equal(actions, best)
+        np.testing.assert_array_equal(log_probs, 0)
+    actions, log_probs = draws(sure, 500)
+    expected = np.where(actions == best, np.log(1 - EPSILONS + EPSILONS / 4), np.log(np.maximum(EPSILONS, 1e-9) / 4))
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(logits, some_logits())
+
+
+def test_greedy_takes_one_of_equal_actions():
+    np.testing.assert_array_equal(greedy(np.float32([[3, 3, 1], [0, 0, 0]])), [[0, -np.inf, -np.inf]] * 2)
+
+
+def test_an_actor_records_the_probabilities_it_explores_with(play):
+    asked = iter(np.float32([[0, 0.3, 1], [0.6, 0, 0.05]]))  # one answer for each rollout
+    actor, network, _ = play(rollouts=0, epsilons=lambda: next(asked), rollout_length=20)
+    policy = next(p for p in network.parameters if "policy" in p.name)
+    policy.assign(300 * policy)  # a policy far from uniform: exploring changes its probabilities
+    for epsilons in np.float32([[0, 0.3, 1], [0.6, 0, 0.05]]):
+        rollout = actor.rollout()
+        logits, _ = unroll(network, rollout, 20)
+        probabilities = mixture(logits.reshape(60, 3), np.tile(epsilons, 20)).reshape(20, 3, 3)
+        np.testing.assert_allclose(
+            np.exp(rollout.log_probs), chosen_of(probabilities, rollout.actions), rtol=1e-4, atol=1e-6
+        )
+        unexplored = chosen_of(log_softmax(logits, axis=2), rollout.actions)
+        apart = np.abs(rollout.log_probs - unexplored).max(axis=0)
+        assert (apart[epsilons > 0.04] > 0.04).all()
+        assert (apart[epsilons == 0] < 1e-4).all()
+
+
 # Alignment
 
 
@@ -156,6 +275,16 @@ def test_rewards_belong_to_their_actions_and_are_scaled(play):
     for index, rollout in enumerate(rollouts):
         numbers = np.arange(1, 8)[:, None] + 7 * index
         np.testing.assert_allclose(rollout.rewards, np.tile(0.5 * numbers, (1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(0.5, [0.5, 1, 1.5, 2, 2.2, 2.2, 2.2]), (-0.5, [-0.5, -1, -1.5, -2, -2.2, -2.2, -2.2])]
+)
+def test_rewards_are_clipped_after_scaling_and_scores_are_not(play, scale, expected):
+    actor, _, (rollout,) = play((3, 7), scale=scale, clip=2.2)
+    np.testing.assert_allclose(rollout.rewards, np.tile(expected, (2, 1)).T, rtol=1e-6)
+    episodes, _ = actor.take()
+    assert [(e.game, e.score) for e in episodes] == [(0, 1 + 2 + 3), (0, 4 + 5 + 6), (1, 28)]
 
 
 def test_ends_resets_and_discounts_agree(play):
@@ -259,6 +388,70 @@ def test_scores_are_unscaled_and_complete(play):
 def test_an_episode_cut_by_a_fault_has_no_score(play):
     actor, _, _ = play((3, 4), endings=("truncated",), fault="engine died", rollout_length=6)
     assert actor.take() == ([], ["engine died"] * 3)
+
+
+# Lives
+
+
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_a_lost_life_ends_the_return_and_nothing_else(play, core):
+    actor, network, rollouts = play((4, 5, 7), rollouts=4, core=core, losses=(2, 3), endings=("terminated", "truncated"))
+    for rollout in rollouts:
+        _, episode, time, _ = codes(rollout)
+        lost, over = np.isin(time[:-1], [1, 2]), time[:-1] == np.array([4, 5, 7]) - 1
+        assert lost.any(axis=0).all()
+        np.testing.assert_array_equal(rollout.ends, lost | over)
+        np.testing.assert_array_equal(rollout.resets[1:], over)
+        died = over & (episode[:-1] % 2 == 0)
+        np.testing.assert_array_equal(rollout.discounts, np.where(lost | died, 0, np.float32(GAMMA)))
+        # The core remembers across a lost life: what was played is what an unroll without a reset there gives.
+        values = unroll(network, rollout, 8)[1]
+        np.testing.assert_allclose(rollout.values, values[:-1], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(rollout.next_values[~over], values[1:][~over], rtol=1e-4, atol=1e-6)
+        if core == "lstm":
+            reset = rollout._replace(resets=np.concatenate([rollout.resets[:1], rollout.ends.astype(np.float32)]))
+            assert np.abs(unroll(network, reset, 7)[1] - values[:-1]).max() > 1e-3
+    episodes, faults = actor.take()
+    assert faults == []
+    for game, length in enumerate((4, 5, 7)):
+        firsts = np.arange(0, 28 - length + 1, length)
+        played = [(e.score, e.length) for e in episodes if e.game == game]
+        assert played == [(sum(range(first + 1, first + length + 1)), length) for first in firsts]
+
+
+# Joining
+
+
+def some_games(rollout, games):
+    """Returns the part of a rollout that some of its games played."""
+    columns = tf.nest.map_structure(lambda array: array[:, games], rollout._replace(core_state=()))
+    return columns._replace(core_state=tuple(part[games] for part in rollout.core_state))
+
+
+@pytest.mark.parametrize("variables", [False, True])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("seams", [(1,), (3,), (1, 2)])
+def test_rollouts_of_some_games_each_join_to_that_of_all(play, core, variables, seams):
+    _, _, rollouts = play((3, 4, 5, 6), rollouts=2, core=core, variables=variables)
+    whole = rollouts[1]  # its core state is not zero
+    bounds = itertools.pairwise((0, *seams, 4))
+    joined = concatenated([some_games(whole, slice(*bound)) for bound in bounds])
+    assert isinstance(joined, Rollout)
+    tf.nest.assert_same_structure(joined, whole)
+    for array, expected in zip(tf.nest.flatten(joined), tf.nest.flatten(whole), strict=True):
+        assert array.dtype == expected.dtype
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_a_single_rollout_joins_to_itself(play):
+    _, _, (rollout,) = play()
+    assert concatenated([rollout]) is rollout
+
+
+def test_rollouts_of_different_lengths_do_not_join(play):
+    (one,), (other,) = play()[2], play(rollout_length=6)[2]
+    with pytest.raises(ValueError, match="dimension"):
+        concatenated([one, other])
 
 
 # Seeds

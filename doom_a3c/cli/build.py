@@ -143,12 +143,7 @@ class Builder:
 
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         self.scenario = scenario
-        kinds: dict[type, Callable[[Scenario, int], Games]] = {
-            DoomGame: _Doom,
-            AtariGame: _Atari,
-            GymnasiumGame: _Registered,
-        }
-        self._games = kinds[type(scenario.game)](scenario, frame_skip)
+        self._games = _KINDS[type(scenario.game)](scenario, frame_skip)
         self.decisions_per_second, self.unblock = self._games.decisions_per_second, self._games.unblock
         env = self.evaluation_env(1)
         self.inputs: Inputs = observation_inputs(env.single_observation_space)

@@ -33,7 +33,7 @@ class Options:
     record: int = setting(10, "how many of them, the first ones, are filmed as gif and mp4", unit="episodes", low=0)
     policy: str = setting("greedy", "take the likeliest action, or draw from the policy", choices=("greedy", "sample"))
     epsilon: float | None = setting(
-        None, "probability of a random action; unset is that of the run's evaluations", low=0, high=1
+        None, "probability of a random action; unset is that of the run's evaluations if greedy, else 0", low=0, high=1
     )
     seed: int = setting(1_000_000, "seed of the first episode, the next one's is one more", low=0, high=2**31 - 1)
     window: bool = setting(False, "show the game in a window, in real time")
@@ -64,7 +64,8 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError(f"there is no checkpoint {options.model}; train.py writes models/last.ckpt and models/best.ckpt")
     command.import_tensorflow(cpu_count(), options.verbose, options.device)
     builder, network, config = restored(options.model)
-    epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
+    usual = config.evaluation_epsilon if options.policy == "greedy" else 0.0
+    epsilon = usual if options.epsilon is None else options.epsilon
     folder = command.output_folder(options.out, "--out")
 
     def say(line: str) -> None:
@@ -80,7 +81,7 @@ def _play(arguments: list[str] | None) -> int:
             if episode.frames:
                 _write_films(folder / f"episode_{index:03d}", episode.frames, player.frames_per_second)
             say(f"{index:7d} {episode.score:7.1f} {episode.length:10d}")
-    statistics = _write_scores(folder, options, builder.scenario.name, scores)
+    statistics = _write_scores(folder, options, epsilon, builder.scenario.name, scores)
     say(
         f"mean {statistics.mean:.2f}  std {statistics.std:.2f}  min {statistics.min:.1f}  max {statistics.max:.1f}\n"
         f"films, scores.csv, scores.png and summary.json are in {folder}"
@@ -180,7 +181,9 @@ def _write_films(stem: Path, frames: Sequence[Frame], frames_per_second: float) 
     write_mp4(stem.with_name(stem.name + ".mp4"), frames, frames_per_second)
 
 
-def _write_scores(folder: Path, options: Options, scenario: str, rows: Sequence[tuple[float, int]]) -> Scores:
+def _write_scores(
+    folder: Path, options: Options, epsilon: float, scenario: str, rows: Sequence[tuple[float, int]]
+) -> Scores:
     from doom_a3c.curves import write_curve
     from doom_a3c.evaluation import scores
 
@@ -193,6 +196,7 @@ def _write_scores(folder: Path, options: Options, scenario: str, rows: Sequence[
         "model": options.model,
         "scenario": scenario,
         "policy": options.policy,
+        "epsilon": epsilon,
         "seed": options.seed,
         **statistics._asdict(),
         "lengths": [length for _, length in rows],

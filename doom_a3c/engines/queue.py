@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from doom_a3c.config import Config
+from doom_a3c.config import Config, batch_limits
 from doom_a3c.engines.crew import Crew
 from doom_a3c.engines.updates import Updater
 from doom_a3c.learner import GlobalModel, Learner
@@ -206,12 +206,11 @@ class QueueEngine(Crew):
     def _train(self, network: ACNetwork, updater: Updater) -> None:
         """A trainer thread: learns from whole rollouts, as many as wait, within the limits of a batch."""
         config, learner = self._config, Learner(network, self._config)
-        decisions = config.games * config.rollout_length  # of a rollout
-        low, high = max(1, -(-config.min_batch // decisions)), max(1, config.max_batch // decisions)
+        low, high = batch_limits(config)
         while self._progress.frames < config.frames:
             batches, versions = [], []
             for _ in range(config.accumulate):
-                played = self._rollouts.take(low, max(low, high))
+                played = self._rollouts.take(low, high)
                 for rollout in played:
                     updater.count(rollout.rollout.actions.size, rollout.episodes, rollout.faults)
                 batches.append(concatenated([one.rollout for one in played]))

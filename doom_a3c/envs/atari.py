@@ -86,6 +86,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
         self._lives = np.zeros(games, np.int32)
+        self._ages = np.zeros(games, np.int32)  # decisions since the episode began
         self._newest = self._final = np.zeros(self._shape, np.uint8)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -93,6 +94,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
         observations, infos = self.env.reset(seed=seeds, options=options)
         self._lives = infos["lives"].copy()
+        self._ages[:] = 0
         seen = self._seen(observations)
         self._newest = seen[0]
         return seen, infos
@@ -104,15 +106,20 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         if self._life_loss:
             infos["life_lost"] = (infos["lives"] < self._lives) & ~over
         self._lives = infos["lives"].copy()
+        self._ages += 1
         if over.any():
             infos["final_obs"] = self._seen(infos["final_obs"])
             self._final = infos["final_obs"][0]
+            self._ages[over] = 0
         seen = self._seen(observations)
         self._newest = seen[0]
         return seen, rewards.astype(np.float64), terminated, truncated, infos
 
     def _seen(self, frames: Frame) -> Frame:
-        """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C]."""
+        """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C], the first frame in place of those before it."""
+        for game in np.flatnonzero(self._ages < self._spec.stack - 1):  # the library leaves zeros there
+            first = self._spec.stack - 1 - self._ages[game]
+            frames[game, :first] = frames[game, first]
         if frames.ndim == 5:
             return np.moveaxis(frames, 1, 3).reshape(len(frames), *self._shape)
         seen = np.empty((len(frames), *self._shape), np.uint8)

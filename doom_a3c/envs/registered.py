@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -14,6 +16,12 @@ from doom_a3c.envs.pixels import Frame, History
 from doom_a3c.scenarios import GymnasiumGame, Observation, Scenario
 from doom_a3c.settings import UserError
 
+gymnasium.logger.min_level = gymnasium.logger.ERROR  # its advice (newer versions, wrappers) is for who writes environments
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
+
+FILM_HEIGHT = 240
 MAX_DECISIONS = 5000  # of an episode, in environments that set no limit of their own
 
 
@@ -129,9 +137,17 @@ class RegisteredGames(SyncVectorEnv):
     def picture(self, final: bool = False) -> Frame:
         """Returns the newest picture of the first game, or that of the end of its last episode."""
         if final:
-            picture: Frame = self.envs[0].get_wrapper_attr("final")
-            return picture
-        return np.asarray(self.envs[0].render(), np.uint8)
+            return _small(self.envs[0].get_wrapper_attr("final"))
+        return _small(np.asarray(self.envs[0].render(), np.uint8))
+
+
+def _small(picture: Frame) -> Frame:
+    """Returns a picture scaled down to the size of a film, where it is larger."""
+    height, width, _ = picture.shape
+    if height <= FILM_HEIGHT:
+        return picture
+    size = (width * FILM_HEIGHT // height // 2 * 2, FILM_HEIGHT)  # videos want even sides
+    return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
 
 
 class OwnCamera:

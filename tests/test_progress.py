@@ -1,0 +1,160 @@
+"""The score curve: which points it has, what they say, and the picture of it."""
+
+import json
+import os
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from doom_a3c.curves import write_curve
+from doom_a3c.progress import MAX_POINTS, WINDOW, Point, Progress
+
+SIZE = (495, 880)  # height and width in pixels
+
+
+def scores(count):
+    return np.random.default_rng(0).normal(10, 30, count).round(2).tolist()
+
+
+def play(progress, played, each=1):
+    """Adds finished episodes, `each` of them with every rollout of 30 decisions and 120 tics."""
+    for start in range(0, len(played), each):
+        progress.add_steps(30, 120, played[start : start + each], [])
+
+
+def means(played):
+    """Returns the mean of the last 100 scores, or of all so far, after every episode."""
+    return [np.mean(played[max(0, end - 100) : end]) for end in range(1, len(played) + 1)]
+
+
+def test_the_window_is_100_episodes():
+    assert WINDOW == 100
+
+
+def test_few_episodes_are_all_on_the_curve():
+    progress = Progress()
+    progress.add_steps(30, 120, [1.0, 3.0], [])
+    progress.add_steps(30, 120, [], [])
+    progress.add_steps(30, 120, [-1.0], ["engine died"])
+    assert progress.curve == [Point(1, 120, 1.0, 1.0), Point(2, 120, 3.0, 2.0), Point(3, 360, -1.0, 1.0)]
+
+
+@pytest.mark.parametrize("each", [1, 7])
+def test_the_running_mean_is_that_of_the_last_100(each):
+    played = scores(350)
+    progress = Progress()
+    play(progress, played, each)
+    assert [point.episode for point in progress.curve] == list(range(1, 351))
+    assert [point.score for point in progress.curve] == played
+    assert [point.frames for point in progress.curve] == [120 * (i // each + 1) for i in range(350)]
+    np.testing.assert_allclose([point.mean for point in progress.curve], means(played), atol=1e-9)
+    assert progress.mean_score == pytest.approx(means(played)[-1])
+
+
+def test_the_curve_is_full_before_it_is_thinned():
+    progress = Progress()
+    play(progress, [0.0] * MAX_POINTS)
+    assert [point.episode for point in progress.curve] == list(range(1, MAX_POINTS + 1))
+    play(progress, [0.0])
+    assert [point.episode for point in progress.curve] == list(range(2, MAX_POINTS + 1, 2))
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_a_long_curve_is_thinned_evenly(each):
+    count = 3 * MAX_POINTS + 6
+    played = scores(count)
+    progress = Progress()
+    for start in range(0, count, 60):
+        play(progress, played[start : start + 60], each)
+        assert len(progress.curve) <= MAX_POINTS
+    # Halved on the way past 4000 and past 8000 episodes: every fourth is left.
+    assert [point.episode for point in progress.curve] == list(range(4, count + 1, 4))
+    assert [point.score for point in progress.curve] == played[3::4]
+    np.testing.assert_allclose([point.mean for point in progress.curve], means(played)[3::4], atol=1e-9)
+    assert progress.episodes == count
+
+
+@pytest.mark.parametrize("seam", [50, MAX_POINTS - 1, MAX_POINTS + 5, 2 * MAX_POINTS + 7])
+def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
+    played = scores(2 * MAX_POINTS + 100)
+    whole, before, after = Progress(), Progress(), Progress()
+    play(whole, played)
+    play(before, played[:seam])
+    after.restore(json.loads(json.dumps(before.record())))
+    assert after.curve == before.curve
+    assert all(isinstance(point, Point) for point in after.curve)
+    play(after, played[seam:])
+    assert after.record() == whole.record()
+    assert [point.episode for point in after.curve] == list(range(4, len(played) + 1, 4))
+
+
+def test_a_record_is_not_changed_by_what_follows():
+    progress = Progress()
+    play(progress, [1.0, 2.0])
+    record = progress.record()
+    copy = json.loads(json.dumps(record))
+    play(progress, [3.0])
+    assert record == copy
+
+
+# The picture
+
+
+@pytest.mark.parametrize("count", [0, 1, 250])
+def test_the_curve_is_a_png(tmp_path, count):
+    path = tmp_path / "new" / "folder" / "scores.png"
+    played = scores(count)
+    write_curve(path, "basic, 1,000 frames", range(1, count + 1), played, means(played))
+    picture = imageio.imread(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert picture.shape[:2] == SIZE
+    assert picture.dtype == np.uint8
+    assert [entry.name for entry in path.parent.iterdir()] == ["scores.png"]
+
+
+def test_the_picture_shows_scores_and_means(tmp_path):
+    def drawn(**changes):
+        lines = {"episodes": range(1, 51), "scores": scores(50), "means": means(scores(50)), **changes}
+        write_curve(tmp_path / "scores.png", "title", **lines)
+        return imageio.imread(tmp_path / "scores.png")
+
+    base = drawn()
+    assert (base == drawn()).all()
+    higher = np.add(scores(50), np.linspace(0, 9, 50)).tolist()
+    others = [drawn(scores=higher), drawn(means=higher), drawn(episodes=range(101, 151))]
+    assert all((other != base).any() for other in others)
+    assert len(np.unique(base.reshape(-1, base.shape[-1]), axis=0)) > 10  # not a blank
+
+
+def test_the_picture_is_replaced_as_a_whole(tmp_path):
+    path, kept = tmp_path / "scores.png", tmp_path / "kept"
+    write_curve(path, "old", [1, 2], [1.0, 2.0], [1.0, 1.5])
+    old = path.read_bytes()
+    os.link(path, kept)  # who has the old picture open goes on seeing it: the new one is another file
+    (tmp_path / "scores.part").write_bytes(b"left behind by a run that was killed")
+    write_curve(path, "new", [1, 2, 3], [1.0, 2.0, 9.0], [1.0, 1.5, 4.0])
+    assert kept.read_bytes() == old
+    assert path.read_bytes() != old
+    assert imageio.imread(path).shape[:2] == SIZE
+    assert {entry.name for entry in tmp_path.iterdir()} == {"scores.png", "kept"}
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    path = tmp_path / "scores.png"
+    write_curve(path, "old", [1, 2], [1.0, 2.0], [1.0, 1.5])
+    old = path.read_bytes()
+    (tmp_path / "scores.part").mkdir()  # in the way
+    with pytest.raises(OSError, match=r"scores\.part"):
+        write_curve(path, "new", [1, 2, 3], [1.0, 2.0, 9.0], [1.0, 1.5, 4.0])
+    assert path.read_bytes() == old
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_the_old_one(tmp_path):
+    path = tmp_path / "scores.png"
+    write_curve(path, "old", [1, 2], [1.0, 2.0], [1.0, 1.5])
+    old = path.read_bytes()
+    with pytest.raises(ValueError, match="shape"):
+        write_curve(path, "new", [1, 2, 3], [1.0, 2.0], [1.0, 1.5])
+    assert path.read_bytes() == old
+    assert [entry.name for entry in tmp_path.iterdir()] == ["scores.png"]

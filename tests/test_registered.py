@@ -1,0 +1,358 @@
+"""Registered Gymnasium environments as the agent sees them: Gymnasium's classics, and toys whose every frame is known."""
+
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode
+
+from doom_a3c import catalog
+from doom_a3c.cli.build import Builder
+from doom_a3c.envs import registered
+from doom_a3c.envs.registered import OwnCamera, RegisteredGames
+from doom_a3c.scenarios import GymnasiumGame, Observation
+from doom_a3c.settings import UserError
+
+GREY = Observation()
+LENGTH = 10  # of a toy's episode, tics
+
+
+class Toy(gymnasium.Env):
+    """Paints itself in the colour (10 t, 20 t, 0) at tic t, pays t, and ends after 10 tics. Notes the actions it gets."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # Gymnasium's interface
+
+    def __init__(self, render_mode=None, shape=(30, 40, 3), actions=3, start=0, space=None, actions_space=None, ends=True):
+        self.render_mode, self.shape, self.ends = render_mode, shape, ends
+        self.observation_space = space or Box(0, 255, shape, np.uint8)
+        self.action_space = actions_space or Discrete(actions, start=start)
+        self.taken = []
+
+    def see(self):
+        frame = np.zeros((*self.shape[:2], 3), np.uint8)
+        frame[...] = 10 * min(self.time, LENGTH), 20 * min(self.time, LENGTH), 0
+        return frame if self.shape[2:] == (3,) else frame[..., 1].reshape(self.shape)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.see(), {}
+
+    def step(self, action):
+        self.time += 1
+        self.taken.append(action)
+        return self.see(), self.time, self.ends and self.time >= LENGTH, False, {}
+
+    def render(self):
+        return np.full((12, 16, 3), self.time, np.uint8)
+
+
+class Numbers(Toy):
+    """Shows the time as numbers in double precision."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode, space=Box(-9, 9, (5,), np.float64))
+
+    def see(self):
+        return np.arange(5) + self.time / 3
+
+
+class Reusing(Toy):
+    """Paints every frame into the same array."""
+
+    def __init__(self, render_mode=None, shape=(84, 84, 3)):
+        super().__init__(render_mode, shape)
+        self.canvas = np.zeros(shape, np.uint8)
+
+    def see(self):
+        np.copyto(self.canvas, super().see())
+        return self.canvas
+
+
+class Unseen(Toy):
+    """Draws no pictures."""
+
+    def render(self):
+        return None
+
+
+class Failing(Toy):
+    """Cannot be made, and does not say why."""
+
+    def __init__(self, render_mode=None):
+        raise ValueError
+
+
+for toy in (Toy, Numbers, Reusing, Unseen, Failing):
+    gymnasium.register(f"tests/{toy.__name__}-v0", toy)
+
+
+def scenario(game_id, observation=GREY, **settings):
+    base = catalog.find("tests/Toy-v0")
+    return replace(base, game=GymnasiumGame(id=game_id, settings=settings), observation=observation)
+
+
+@pytest.fixture
+def play():
+    """Makes games; closes them."""
+    made = []
+
+    def make(game_id="tests/Toy-v0", games=1, frame_skip=1, observation=GREY, **settings):
+        made.append(RegisteredGames(scenario(game_id, observation, **settings), frame_skip, games))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+# Numbers
+
+
+def balanced(observations):
+    """Pushes the carts so that the poles stay up."""
+    position, speed, angle, turn = observations.T
+    return (angle + 0.3 * turn + 0.02 * position + 0.05 * speed > 0).astype(int)
+
+
+def test_a_balanced_pole_times_out_after_500_decisions(play):
+    env = play("CartPole-v1", games=2)
+    seen, _ = env.reset(seed=1)
+    assert (seen.dtype, seen.shape, env.single_observation_space.shape) == (np.float32, (2, 4), (4,))
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    total = np.zeros(2)
+    for _ in range(499):
+        seen, rewards, terminated, truncated, infos = env.step(balanced(seen))
+        assert not (terminated | truncated).any()
+        assert "final_obs" not in infos
+        total += rewards
+    before = seen
+    seen, rewards, terminated, truncated, infos = env.step(balanced(seen))
+    assert (total + rewards).tolist() == [500, 500]
+    assert (terminated.tolist(), truncated.tolist()) == ([False, False], [True, True])
+    final = np.stack(infos["final_obs"])
+    assert final.dtype == np.float32
+    np.testing.assert_allclose(final[:, [0, 2]], (before + 0.02 * before[:, [1, 1, 3, 3]])[:, [0, 2]], rtol=1e-4)
+    assert (np.abs(seen) <= 0.05).all()  # where every episode starts
+    assert (np.abs(final) > 0.05).any()
+
+
+def test_a_fallen_pole_is_a_termination_and_only_that_game_begins_anew(play):
+    env = play("CartPole-v1", games=2)
+    seen, _ = env.reset(seed=1)
+    while True:
+        before, actions = seen, np.array([0, balanced(seen)[1]])
+        seen, _, terminated, truncated, infos = env.step(actions)
+        if terminated.any():
+            break
+    assert (terminated.tolist(), truncated.tolist()) == ([True, False], [False, False])
+    assert abs(infos["final_obs"][0][2]) > 0.2
+    assert infos["final_obs"][1] is None
+    assert np.abs(seen[0]).max() <= 0.05
+    np.testing.assert_allclose(seen[1, 0], before[1, 0] + 0.02 * before[1, 1], rtol=1e-4)
+
+
+def test_seeds_decide_the_games(play):
+    env = play("CartPole-v1", games=3)
+    consecutive, _ = env.reset(seed=5)
+    listed, _ = env.reset(seed=np.array([7, 5, 6], np.uint32))
+    np.testing.assert_array_equal(listed, consecutive[[2, 0, 1]])
+    assert len(np.unique(consecutive[:, 0])) == 3
+    assert (env.reset()[0] != listed).any()
+
+
+def test_acrobot_shows_six_numbers_and_times_out(play):
+    env = play("Acrobot-v1", max_episode_steps=30)
+    seen, _ = env.reset(seed=1)
+    assert (seen.dtype, seen.shape, env.single_action_space) == (np.float32, (1, 6), Discrete(3))
+    for _ in range(30):
+        seen, rewards, terminated, truncated, infos = env.step(np.array([1]))
+        assert rewards.tolist() == [-1]
+    assert (terminated[0], truncated[0]) == (False, True)
+    assert infos["final_obs"][0].shape == (6,)
+
+
+def test_numbers_become_single_precision(play):
+    env = play("tests/Numbers-v0")
+    env.reset(seed=1)
+    seen, *_ = env.step(np.array([0]))
+    assert seen.dtype == env.single_observation_space.dtype == np.float32
+    np.testing.assert_allclose(seen[0], np.arange(5) + 1 / 3, rtol=1e-6)
+    assert Builder(scenario("tests/Numbers-v0"), 1).inputs == (None, 5)
+
+
+# Pixels
+
+
+def channels(observation, at=(40, 40)):
+    """Returns what all pixels of an observation are."""
+    assert (observation == observation[at]).all()
+    return observation[at].tolist()
+
+
+@pytest.mark.parametrize(
+    ("observation", "shape", "frame"),
+    [
+        (Observation(stack=3), (30, 40, 3), [10]),  # grey is the mean of the colours
+        (Observation(stack=3, color=True), (30, 40, 3), [10, 20, 0]),
+        (Observation(stack=1, color=True, size=(50, 60)), (200, 100, 3), [10, 20, 0]),
+        (Observation(stack=2), (84, 84), [20]),
+        (Observation(stack=2), (84, 84, 1), [20]),
+        (Observation(stack=2, color=True), (120, 84, 1), [20]),  # it has no colours to show
+    ],
+)
+def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
+    env = play(games=2, observation=observation, shape=shape)
+    stack = observation.stack
+    assert env.single_observation_space.shape == (*observation.size, stack * len(frame))
+    assert env.single_observation_space.dtype == np.uint8
+
+    def newest(time):
+        """Returns the channels at a time: the frames up to it, the first one repeated."""
+        return [max(0, time - back) * value for back in reversed(range(stack)) for value in frame]
+
+    seen, _ = env.reset(seed=1)
+    for time in range(LENGTH):
+        assert (seen.dtype, seen.shape) == (np.uint8, (2, *observation.size, stack * len(frame)))
+        assert channels(seen[1]) == newest(time)
+        seen, _, terminated, truncated, infos = env.step(np.array([0, 1]))
+    assert (terminated.all(), truncated.any()) == (True, False)
+    assert channels(infos["final_obs"][1]) == newest(LENGTH)
+    assert channels(seen[1]) == newest(0)  # nothing of the last episode
+    assert Builder(scenario("tests/Toy-v0", observation, shape=shape), 1).inputs == ((*observation.size, len(newest(0))), 0)
+
+
+@pytest.mark.xfail(strict=True, reason="pixels.preprocess returns the game's own array where it has nothing to resize")
+@pytest.mark.parametrize("stack", [1, 2])
+def test_a_game_may_reuse_its_array(play, stack):
+    env = play("tests/Reusing-v0", observation=Observation(stack=stack, color=True))
+    env.reset(seed=1)
+    for time in range(1, LENGTH + 1):
+        seen, *_, infos = env.step(np.array([0]))
+        newest = [step * color for step in (time - 1, time)[-stack:] for color in (10, 20, 0)]
+        assert channels((infos["final_obs"] if time == LENGTH else seen)[0]) == newest
+
+
+def test_frame_skip_sums_rewards_and_stops_at_the_end(play):
+    env = play(frame_skip=4)
+    env.reset(seed=1)
+    for reward, time, over in ((1 + 2 + 3 + 4, 4, False), (5 + 6 + 7 + 8, 8, False), (9 + 10, 10, True), (10, 4, False)):
+        seen, rewards, terminated, truncated, infos = env.step(np.array([1]))
+        assert (rewards[0], terminated[0], truncated[0]) == (reward, over, False)
+        assert channels(infos["final_obs"][0] if over else seen[0]) == [10 * time]
+    assert len(env.envs[0].unwrapped.taken) == 14
+
+
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_an_environment_without_a_limit_gets_one_of_decisions(play, monkeypatch, frame_skip):
+    monkeypatch.setattr(registered, "MAX_DECISIONS", 7)
+    env = play(frame_skip=frame_skip, ends=False)
+    env.reset(seed=1)
+    ends = []
+    for _ in range(21):
+        *_, terminated, truncated, _ = env.step(np.array([0]))
+        ends.append((bool(terminated[0]), bool(truncated[0])))
+    assert ends == ([(False, False)] * 6 + [(False, True)]) * 3
+
+
+@pytest.mark.parametrize("start", [0, 1, -1])
+def test_actions_count_from_the_environments_own_start(play, start):
+    env = play(start=start)
+    assert env.single_action_space == Discrete(3)
+    env.reset(seed=1)
+    for action in range(3):
+        env.step(np.array([action]))
+    assert env.envs[0].unwrapped.taken == [start, start + 1, start + 2]
+
+
+# Pictures
+
+
+def test_the_final_picture_is_the_episodes_last(play):
+    env = play(frame_skip=4)
+    env.reset(seed=1)
+    assert env.picture(final=True) is None  # there has been no end
+    for _ in range(2):  # of two episodes
+        assert channels(env.picture(), (0, 0)) == [0, 0, 0]
+        for time in (4, 8):
+            env.step(np.array([0]))
+            assert channels(env.picture(), (0, 0)) == [time] * 3
+        env.step(np.array([0]))
+        assert channels(env.picture(final=True), (0, 0)) == [LENGTH] * 3
+    assert env.picture().shape == (12, 16, 3)
+
+
+@pytest.mark.xfail(strict=True, reason="RegisteredGames.picture makes an array of None")
+def test_a_game_that_draws_nothing_has_no_picture(play):
+    env = play("tests/Unseen-v0")
+    env.reset(seed=1)
+    assert env.picture() is None
+
+
+def test_cartpole_is_drawn(play):
+    env = play("CartPole-v1")
+    env.reset(seed=1)
+    start = env.picture()
+    assert (start.dtype, start.shape) == (np.uint8, (400, 600, 3))
+    while not env.step(np.array([0]))[2][0]:
+        last = env.picture()
+    final = env.picture(final=True)
+    assert final.shape == start.shape
+    assert (final != start).any()
+    assert (final != last).any()
+    assert (final != env.picture()).any()
+
+
+def test_the_camera_shows_the_game_that_is_played(play):
+    env = play(frame_skip=4)
+    camera = OwnCamera(env, 4)
+    assert camera.frames_per_second == 5
+    assert camera.score is None
+    env.reset(seed=1)
+    frames = camera.reset(1)
+    for ended in (False, False, True):
+        env.step(np.array([0]))
+        frames += camera.step(0, ended)
+    assert [channels(frame, (0, 0))[0] for frame in frames] == [0, 4, 8, 10]
+    camera.close()
+
+
+# Mistakes
+
+TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a Box of 1 dimension)"
+
+
+@pytest.mark.parametrize(
+    ("game_id", "settings", "message"),
+    [
+        ("Pendulum-v1", {}, "the agent takes Discrete ones"),
+        ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 2])}, "the agent takes Discrete ones"),
+        ("Taxi-v4", {}, TAKES),
+        ("FrozenLake-v1", {}, TAKES),
+        ("tests/Toy-v0", {"space": Dict(pixels=Box(0, 255, (8, 8, 3), np.uint8))}, TAKES),
+        ("tests/Toy-v0", {"space": Box(0.0, 1.0, (8, 8, 3), np.float32)}, TAKES),
+        ("tests/Toy-v0", {"space": Box(0, 255, (8, 8, 4), np.uint8)}, TAKES),
+        ("CratPole-v1", {}, "Did you mean: `CartPole`?"),
+        ("CartPole-v9", {}, "[ `v0`, `v1` ]"),
+        ("Nonsense-v0", {}, "doesn't exist"),
+        ("no_such_module:Toy-v0", {}, "No module named 'no_such_module'"),
+        ("CartPole-v1", {"gravity": 3}, "unexpected keyword argument 'gravity'"),
+        ("ale_py:ALE/Pong-v5", {}, "ids such as ALE/Pong-v5"),
+        pytest.param(
+            *("tests/Failing-v0", {}, "ValueError"),
+            marks=pytest.mark.xfail(strict=True, reason="registered.make takes the first line of an empty message"),
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
+    for call in (
+        lambda: RegisteredGames(scenario(game_id, **settings), 1, 2),
+        lambda: Builder(scenario(game_id, **settings), 1),
+    ):
+        with pytest.raises(UserError) as raised:
+            call()
+        assert str(raised.value).startswith(f"{game_id}: ")
+        assert message in str(raised.value)
+        assert len(str(raised.value).splitlines()) == 1
