@@ -58,11 +58,16 @@ class Progress:
             self.updates += 1
             self.entropy, self.lag = entropy, lag
 
+    def newest_scores(self) -> list[float]:
+        """Returns the scores of the last 100 episodes, or of all where there are fewer."""
+        with self._lock:
+            return list(self.scores)
+
     @property
     def mean_score(self) -> float | None:
         """Mean score of the last 100 episodes, None before there are as many."""
-        with self._lock:
-            return sum(self.scores) / WINDOW if len(self.scores) == WINDOW else None
+        scores = self.newest_scores()
+        return sum(scores) / WINDOW if len(scores) == WINDOW else None
 
     def record(self) -> dict[str, Any]:
         """Returns everything that a resumed run goes on from, as plain data."""

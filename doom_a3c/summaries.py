@@ -29,7 +29,7 @@ class Summaries:
         return True
 
     def scalars(self, values: Mapping[str, float], frames: int) -> None:
-        """Writes a point of each tag, with frames on the x-axis; ask `due` first."""
+        """Writes a point of each tag, with frames (or what the caller counts by) on the x-axis; ask `due` first."""
         with self._writer.as_default():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step=frames)

@@ -17,7 +17,7 @@ from doom_a3c.checkpoint import CheckpointFolder
 from doom_a3c.config import Config, scheduled
 from doom_a3c.evaluation import Evaluation, Evaluator
 from doom_a3c.learner import GlobalModel, Snapshot
-from doom_a3c.progress import Progress
+from doom_a3c.progress import WINDOW, Progress
 from doom_a3c.summaries import Summaries
 
 TICK_SECONDS = 0.1
@@ -239,8 +239,12 @@ class Training:
             "Perf/Policy Lag": float(progress.lag),
             "Losses/Entropy": progress.entropy,
         }
-        if progress.mean_score is not None:
-            values["Perf/Reward"] = progress.mean_score
+        scores = progress.newest_scores()
+        if len(scores) == WINDOW:
+            mean, best = sum(scores) / WINDOW, max(scores)
+            values |= {"Perf/Reward": mean, "Perf/Maximum Reward": best}
+            by_episode = {"By Episode/Reward": mean, "By Episode/Maximum Reward": best}
+            self._summaries.scalars(by_episode, progress.episodes)
         values |= engine.metrics()
         values |= {f"Faults/{kind}": float(count) for kind, count in progress.faults.items()}
         self._summaries.scalars(values, progress.frames)

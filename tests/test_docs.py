@@ -14,7 +14,7 @@ DOCS = [path for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.
 LINK = re.compile(r"\[(?P<text>`[^`\n]+`|[^\]\n]*)\]\((?P<file>[^)\s#]*)(?:#(?P<anchor>[^)\s]*))?\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Of an f-string the part before its first field.
-TAG = re.compile(r"""["']((?:Perf|Losses|Schedules|Queue|Faults|Evaluation)/[^"'{]*)""")
+TAG = re.compile(r"""["']((?:Perf|By Episode|Losses|Schedules|Queue|Faults|Evaluation)/[^"'{]*)""")
 
 
 def links(text):
@@ -112,7 +112,9 @@ def test_every_logged_tag_is_documented(algorithm):
 
 
 def test_every_documented_tag_is_logged(algorithm):
-    documented = set(re.findall(r"`((?:Perf|Losses|Schedules|Queue|Evaluation)/[^`]+)`", section(algorithm, "Metrics")))
+    documented = set(
+        re.findall(r"`((?:Perf|By Episode|Losses|Schedules|Queue|Evaluation)/[^`]+)`", section(algorithm, "Metrics"))
+    )
     assert documented - logged_tags() == set()
 
 
