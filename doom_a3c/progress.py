@@ -47,7 +47,7 @@ class Progress:
                 if self.episodes % self._stride == 0:
                     mean = sum(self.scores) / len(self.scores)
                     self.curve.append(Point(self.episodes, self.frames, score, mean))
-            if len(self.curve) > MAX_POINTS:
+            while len(self.curve) > MAX_POINTS:
                 self._stride *= 2
                 self.curve = [point for point in self.curve if point.episode % self._stride == 0]
             self.faults.update(faults)

@@ -41,7 +41,7 @@ class AtariGame:
 
     id: str = ""  # 'ALE/Pong-v5'
     noop_max: int = 30  # no-ops at the start of an episode, a random number below this
-    fire_on_reset: bool = True  # presses FIRE once, in games that wait for it
+    fire_on_reset: bool = True  # FIRE begins an episode and the life after a lost one, in games that have it
     life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
     sticky_actions: float = 0.0  # probability that the game repeats the last action instead
     full_actions: bool = False  # all 18 actions instead of those that the game uses

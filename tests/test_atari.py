@@ -77,8 +77,9 @@ def to_the_end(env, decide=lambda: 0, limit=2000):
     ],
 )
 def test_observations_are_the_emulators_with_the_frames_as_channels(play, observation):
-    env = play(count=2, observation=observation, max_frames=120)
-    raw = _games(scenario("Breakout", observation, max_frames=120), 4, 2, observation)
+    game = {"max_frames": 120, "fire_on_reset": False}  # which changes actions
+    env = play(count=2, observation=observation, **game)
+    raw = _games(scenario("Breakout", observation, **game), 4, 2)
     colors = 3 if observation.color else 1
     shape = (*observation.size, observation.stack * colors)
     assert env.single_observation_space.shape == shape
@@ -179,19 +180,34 @@ def test_sticky_actions_change_the_course(play):
     np.testing.assert_array_equal(course(stuck, 1, left)[0], course(stuck, 1, right)[0])  # the last action, for ever
 
 
-def test_no_ops_move_the_start_and_fire_starts_the_ball(play):
+def test_no_ops_move_the_start(play):
     def starts(noop_max):
         return set(play(count=6, noop_max=noop_max).reset(seed=0)[1]["episode_frame_number"].tolist())
-
-    def lives(fire):
-        env = play(fire_on_reset=fire)
-        env.reset(seed=1)
-        return [env.step(np.array([0]))[4]["lives"][0] for _ in range(40)][-1]
 
     assert starts(0) == {1}
     assert 3 < len(moved := starts(30)) <= 6
     assert max(moved) <= 30
-    assert [lives(fire=False), lives(fire=True)] == [5, 4]  # without it nothing happens until the player fires
+
+
+@pytest.mark.parametrize("life_loss", [False, True])
+def test_fire_starts_the_ball_of_every_life(play, life_loss):
+    lives = []
+    for fire in (False, True):
+        env = play(count=2, fire_on_reset=fire, life_loss_terminates=life_loss)
+        env.reset(seed=1)
+        lives.append([env.step(np.array([0, 2]))[4]["lives"] for _ in range(130)])
+    assert (np.array(lives[0]) == 5).all()  # nothing happens until the player fires
+    assert sorted(set(np.ravel(lives[1]).tolist())) == [1, 2, 3, 4, 5]
+    assert (np.diff(np.array(lives[1])[:, 0]) > 0).sum() == 1  # it has lost all five, and begun anew
+
+
+def test_a_reset_forgets_the_life_that_was_lost(play):
+    env = play(life_loss_terminates=True)
+    env.reset(seed=1)
+    while not env.step(np.array([0]))[4]["life_lost"][0]:
+        pass
+    decisions = np.full(10, 3)
+    np.testing.assert_array_equal(course(env, 1, decisions)[0], course(play(), 1, decisions)[0])
 
 
 @pytest.mark.parametrize(("full", "names"), [(False, 4), (True, 18)])
@@ -342,7 +358,6 @@ def test_the_camera_films_the_same_episode_in_colour(play):
     camera.close()
 
 
-@pytest.mark.xfail(strict=True, reason="AtariGames wraps large seeds around, AtariCamera does not")
 def test_the_camera_takes_every_seed_that_the_games_take(play):
     env, camera = (
         play(observation=Observation(size=(210, 160), color=True), noop_max=30),

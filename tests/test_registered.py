@@ -142,7 +142,7 @@ def test_a_balanced_pole_times_out_after_500_decisions(play):
 def test_a_fallen_pole_is_a_termination_and_only_that_game_begins_anew(play):
     env = play("CartPole-v1", games=2)
     seen, _ = env.reset(seed=1)
-    while True:
+    for _ in range(50):
         before, actions = seen, np.array([0, balanced(seen)[1]])
         seen, _, terminated, truncated, infos = env.step(actions)
         if terminated.any():
@@ -295,7 +295,9 @@ def test_cartpole_is_drawn(play):
     env.reset(seed=1)
     start = env.picture()
     assert (start.dtype, start.shape) == (np.uint8, (240, 360, 3))  # of 400 x 600
-    while not env.step(np.array([0]))[2][0]:
+    for _ in range(50):
+        if env.step(np.array([0]))[2][0]:
+            break
         last = env.picture()
     final = env.picture(final=True)
     assert final.shape == start.shape

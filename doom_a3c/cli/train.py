@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c import catalog, scenarios
 from doom_a3c.cli import command
-from doom_a3c.config import Config, consistent, cpu_count, scheduled, worker_count
+from doom_a3c.config import Config, consistent, cpu_count, worker_count
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.checkpoint import Checkpoint, CheckpointFolder
-    from doom_a3c.rollouts import Actor, Decide
-    from doom_a3c.training import Engine, Result, Training
+    from doom_a3c.training import Result, Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +113,7 @@ class _Run:
 
     def run(self) -> int:
         """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""
+        from doom_a3c.cli.outputs import Outputs, Run
         from doom_a3c.cli.panel import Panel
         from doom_a3c.engines.updates import DivergedError
 
@@ -125,7 +122,20 @@ class _Run:
             f"{'resuming' if self.checkpoint else 'training'} {self.scenario.name}: {worker_count(self.config)} workers x "
             f"{self.config.games} games, {self.config.frames:,} frames; logs in {self.logs}"
         )
-        with _Outputs(self, panel) as outputs:
+        run = Run(
+            self.name,
+            self.restarts,
+            self.scenario,
+            self.config,
+            self.builder,
+            self.model,
+            self.progress,
+            self.files,
+            self.gifs,
+            self.logs,
+            self.record.get("best_evaluation"),
+        )
+        with Outputs(run, panel) as outputs:
             self.seconds_to_training = command.seconds_since_start()
             with _Signals(outputs.training) as received:
                 try:
@@ -191,115 +201,6 @@ def _settings(typed: Mapping[str, Any], checkpoint: Checkpoint | None) -> tuple[
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
     kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
     return scenario, consistent(validated(Config, {**kept, **typed}, "the checkpoint's settings"))
-
-
-class _Outputs:
-    """The running parts of a run: engine, evaluator, gif writer and logs; a context that ends all of them."""
-
-    def __init__(self, run: _Run, panel: Any) -> None:
-        import numpy as np
-
-        from doom_a3c.evaluation import Evaluator, games_for
-        from doom_a3c.recording import Film, Gate, GifWriter
-        from doom_a3c.summaries import Summaries
-        from doom_a3c.training import Training
-
-        config, builder, progress = run.config, run.builder, run.progress
-        self._run, self._gate = run, Gate()
-        self._summaries = Summaries(run.logs / "global")
-        learners = config.trainers if config.engine == "queue" else worker_count(config)
-        self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
-        settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
-        self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
-
-        def gif_written(path: Path, film: Film) -> None:
-            height, width, _ = film.frames[0].shape
-            self._summaries.gif("game", path.read_bytes(), height, width, progress.frames)
-
-        self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
-        self.engine = self._queue_engine() if config.engine == "queue" else self._threads_engine()
-        self._evaluator = Evaluator(
-            builder.evaluation_env(games_for(config.evaluation_episodes)),
-            builder.network("evaluator", config.seed),
-            np.random.SeedSequence([config.seed, run.restarts, 2**31]),
-            config.evaluation_epsilon,
-        )
-        self.training = Training(
-            config,
-            model=run.model,
-            progress=progress,
-            evaluator=self._evaluator,
-            summaries=self._summaries,
-            folder=run.files,
-            record={"run": run.name, "restarts": run.restarts, "scenario": scenarios.record(run.scenario)},
-            show=panel.show,
-            say=panel.say,
-            best_evaluation=run.record.get("best_evaluation"),
-        )
-
-    def _threads_engine(self) -> Engine:
-        from doom_a3c.engines.threads import ThreadsEngine, Worker
-
-        run, stop = self._run, threading.Event()
-        workers = [
-            Worker(
-                index,
-                config=run.config,
-                model=run.model,
-                network=run.builder.network(f"worker_{index}", run.config.seed),
-                make_actor=self._actor,
-                progress=run.progress,
-                summaries=summaries,
-                stop=stop,
-            )
-            for index, summaries in enumerate(self._learner_summaries)
-        ]
-        return ThreadsEngine(workers, stop, run.builder.unblock)
-
-    def _queue_engine(self) -> Engine:
-        from doom_a3c.engines.queue import QueueEngine
-
-        run = self._run
-        return QueueEngine(
-            config=run.config,
-            model=run.model,
-            games=[partial(self._actor, index) for index in range(worker_count(run.config))],
-            make_network=partial(run.builder.network, seed=run.config.seed),
-            progress=run.progress,
-            summaries=self._learner_summaries,
-            unblock=run.builder.unblock,
-        )
-
-    def _actor(self, index: int, policy: Decide) -> Actor:
-        """Returns the actor of worker `index`, with its own games, filmed."""
-        import numpy as np
-
-        from doom_a3c.recording import FilmedVectorEnv
-        from doom_a3c.rollouts import Actor
-
-        run, config, games = self._run, self._run.config, self._run.config.games
-        env = FilmedVectorEnv(run.builder.training_env(games), index, config.gif_every, self._gate, self._gifs.add)
-        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
-        powers = 1.0 + config.epsilon_spread * places
-        return Actor(
-            env,
-            policy,
-            rollout_length=config.rollout_length,
-            discount=config.discount,
-            reward_scale=config.reward_scale,
-            reward_clip=config.reward_clip,
-            epsilons=lambda: (scheduled(config, "epsilon", run.progress.frames) ** powers).astype(np.float32),
-            seed=np.random.SeedSequence([config.seed, run.restarts, index]),
-        )
-
-    def __enter__(self) -> _Outputs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._evaluator.close()
-        self._gifs.close()
-        for summaries in (self._summaries, *self._learner_summaries):
-            summaries.close()
 
 
 class _Signals:

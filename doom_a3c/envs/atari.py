@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from typing import Any, cast
+from typing import Any
 
 import cv2
 import numpy as np
 from ale_py import ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.pixels import Frame, rgb
@@ -47,8 +48,8 @@ def actions(game: AtariGame) -> list[str]:
     return [action.name for action in chosen]
 
 
-def _games(scenario: Scenario, frame_skip: int, count: int, view: Observation) -> AtariVectorEnv:
-    game = scenario.game
+def _games(scenario: Scenario, frame_skip: int, count: int) -> AtariVectorEnv:
+    game, view = scenario.game, scenario.observation
     assert isinstance(game, AtariGame)
     return AtariVectorEnv(
         rom(game),
@@ -71,20 +72,24 @@ def _games(scenario: Scenario, frame_skip: int, count: int, view: Observation) -
 
 
 class AtariGames(VectorWrapper[Any, Any, Any]):
-    """Games of one kind, stepped together. Owns the lives left and the newest frame of the first game.
+    """Games of one kind, stepped together. Owns what is known of the running episodes: lives, ages, the newest frame.
 
     Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. Where a lost
     life counts as a termination for learning, `infos["life_lost"]` says in which games the step lost one that was not the
-    last; the episode goes on.
+    last; the episode goes on. With `fire_on_reset` the first action of a new life is FIRE, whatever the agent chooses: some
+    games wait for it, and an agent that fears to lose a life learns to wait for ever.
     """
 
     def __init__(self, scenario: Scenario, frame_skip: int, games: int) -> None:
-        super().__init__(_games(scenario, frame_skip, games, scenario.observation))
+        super().__init__(_games(scenario, frame_skip, games))
         assert isinstance(scenario.game, AtariGame)
         self._spec, self._life_loss = scenario.observation, scenario.game.life_loss_terminates
         self._shape = (*self._spec.size, self._spec.stack * (3 if self._spec.color else 1))
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
+        names = actions(scenario.game)
+        self._fire = names.index("FIRE") if scenario.game.fire_on_reset and "FIRE" in names else None
+        self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)
         self._ages = np.zeros(games, np.int32)  # decisions since the episode began
         self._newest = self._final = np.zeros(self._shape, np.uint8)
@@ -94,17 +99,20 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
         observations, infos = self.env.reset(seed=seeds, options=options)
         self._lives = infos["lives"].copy()
-        self._ages[:] = 0
+        self._ages[:], self._lost[:] = 0, False
         seen = self._seen(observations)
         self._newest = seen[0]
         return seen, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all games; see the class for `infos`."""
+        if self._fire is not None:
+            actions = np.where(self._lost, self._fire, actions)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = terminated | truncated
+        self._lost = (infos["lives"] < self._lives) & ~over
         if self._life_loss:
-            infos["life_lost"] = (infos["lives"] < self._lives) & ~over
+            infos["life_lost"] = self._lost
         self._lives = infos["lives"].copy()
         self._ages += 1
         if over.any():
@@ -142,20 +150,20 @@ class AtariCamera:
 
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         view = Observation(size=(_HEIGHT, _WIDTH), color=True)
-        self._env: VectorEnv[Any, Any, Any] = _games(scenario, frame_skip, 1, view)
+        self._env = AtariGames(dataclasses.replace(scenario, observation=view), frame_skip, 1)
         self.frames_per_second = TICS_PER_SECOND / frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Frame]:
         """Starts the episode of that seed; returns its first frame, [210, 160, 3]."""
-        self._total, seeds = 0.0, np.array([seed])
-        return [self._env.reset(seed=cast(Any, seeds))[0][0, -1]]
+        self._total = 0.0
+        return [self._env.reset(seed=np.array([seed]))[0][0]]
 
     def step(self, action: int, ended: bool) -> list[Frame]:
         """Plays one decision; returns its frame."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
-        return [infos["final_obs"][0, -1] if ended else observations[0, -1]]
+        return [infos["final_obs"][0] if ended else observations[0]]
 
     @property
     def score(self) -> float:

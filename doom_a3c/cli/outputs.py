@@ -1,0 +1,137 @@
+"""The parts of a training run, put together: engine, evaluator, films, logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from doom_a3c import scenarios
+from doom_a3c.checkpoint import CheckpointFolder
+from doom_a3c.cli.build import Builder
+from doom_a3c.cli.panel import Panel
+from doom_a3c.config import Config, scheduled, worker_count
+from doom_a3c.engines.queue import QueueEngine
+from doom_a3c.engines.threads import ThreadsEngine, Worker
+from doom_a3c.evaluation import Evaluator, games_for
+from doom_a3c.learner import GlobalModel
+from doom_a3c.progress import Progress
+from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
+from doom_a3c.rollouts import Actor, Decide
+from doom_a3c.scenarios import Scenario
+from doom_a3c.summaries import Summaries
+from doom_a3c.training import Engine, Training
+
+
+class Run(NamedTuple):
+    """What a run starts from."""
+
+    name: str
+    restarts: int  # how often it has been resumed
+    scenario: Scenario
+    config: Config
+    builder: Builder
+    model: GlobalModel
+    progress: Progress
+    files: CheckpointFolder
+    gifs: Path
+    logs: Path
+    best_evaluation: float | None  # of its earlier sessions
+
+
+class Outputs:
+    """The running parts of a run: engine, evaluator, gif writer and logs; a context that ends all of them."""
+
+    def __init__(self, run: Run, panel: Panel) -> None:
+        config, builder, progress = run.config, run.builder, run.progress
+        self._run, self._gate = run, Gate()
+        self._summaries = Summaries(run.logs / "global")
+        learners = config.trainers if config.engine == "queue" else worker_count(config)
+        self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
+        settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
+        self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
+
+        def gif_written(path: Path, film: Film) -> None:
+            height, width, _ = film.frames[0].shape
+            self._summaries.gif("game", path.read_bytes(), height, width, progress.frames)
+
+        self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
+        self.engine = self._queue_engine() if config.engine == "queue" else self._threads_engine()
+        self._evaluator = Evaluator(
+            builder.evaluation_env(games_for(config.evaluation_episodes)),
+            builder.network("evaluator", config.seed),
+            np.random.SeedSequence([config.seed, run.restarts, 2**31]),
+            config.evaluation_epsilon,
+        )
+        self.training = Training(
+            config,
+            model=run.model,
+            progress=progress,
+            evaluator=self._evaluator,
+            summaries=self._summaries,
+            folder=run.files,
+            record={"run": run.name, "restarts": run.restarts, "scenario": scenarios.record(run.scenario)},
+            show=panel.show,
+            say=panel.say,
+            best_evaluation=run.best_evaluation,
+        )
+
+    def _threads_engine(self) -> Engine:
+        run, stop = self._run, threading.Event()
+        workers = [
+            Worker(
+                index,
+                config=run.config,
+                model=run.model,
+                network=run.builder.network(f"worker_{index}", run.config.seed),
+                make_actor=self._actor,
+                progress=run.progress,
+                summaries=summaries,
+                stop=stop,
+            )
+            for index, summaries in enumerate(self._learner_summaries)
+        ]
+        return ThreadsEngine(workers, stop, run.builder.unblock)
+
+    def _queue_engine(self) -> Engine:
+        run = self._run
+        return QueueEngine(
+            config=run.config,
+            model=run.model,
+            games=[partial(self._actor, index) for index in range(worker_count(run.config))],
+            make_network=partial(run.builder.network, seed=run.config.seed),
+            progress=run.progress,
+            summaries=self._learner_summaries,
+            unblock=run.builder.unblock,
+        )
+
+    def _actor(self, index: int, policy: Decide) -> Actor:
+        """Returns the actor of worker `index`, with its own games, filmed."""
+        run, config, games = self._run, self._run.config, self._run.config.games
+        env = FilmedVectorEnv(run.builder.training_env(games), index, config.gif_every, self._gate, self._gifs.add)
+        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
+        powers = 1.0 + config.epsilon_spread * places
+        return Actor(
+            env,
+            policy,
+            rollout_length=config.rollout_length,
+            discount=config.discount,
+            reward_scale=config.reward_scale,
+            reward_clip=config.reward_clip,
+            epsilons=lambda: (scheduled(config, "epsilon", run.progress.frames) ** powers).astype(np.float32),
+            seed=np.random.SeedSequence([config.seed, run.restarts, index]),
+        )
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._evaluator.close()
+        self._gifs.close()
+        for summaries in (self._summaries, *self._learner_summaries):
+            summaries.close()
