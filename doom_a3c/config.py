@@ -49,7 +49,9 @@ class Config:
     )
     learning_rate_frames: int | None = setting(None, "end of that schedule; unset is the budget", unit="frames", low=1)
     optimizer: str = setting("adam", "rmsprop is the one of the A3C paper, shared statistics", choices=("adam", "rmsprop"))
-    rmsprop_epsilon: float = setting(0.1, "term under the root of RMSProp's divisor", above=0, high=1)
+    optimizer_epsilon: float | None = setting(
+        None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
+    )
     entropy_cost: float = setting(0.01, "weight of the entropy bonus in the loss at frame 0", low=0)
     final_entropy_cost: float | None = setting(
         None, "weight at --entropy-cost-frames, reached linearly; unset keeps --entropy-cost", low=0

@@ -19,12 +19,13 @@ def _slots(variables: Sequence[tf.Variable], name: str, value: float) -> list[tf
 
 
 class Adam(tf.Module):
-    """Adam (Kingma & Ba 2015, arXiv:1412.6980, end of section 2, epsilon-hat 1e-8). Owns both moments and their powers."""
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980, end of section 2, epsilon-hat). Owns both moments and their powers."""
 
-    beta_1, beta_2, epsilon = 0.9, 0.999, 1e-8
+    beta_1, beta_2 = 0.9, 0.999
 
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+    def __init__(self, variables: Sequence[tf.Variable], epsilon: float = 1e-8) -> None:
         super().__init__(name="adam")
+        self.epsilon = epsilon
         self._variables = list(variables)
         self._first = _slots(variables, "adam_m", 0.0)
         self._second = _slots(variables, "adam_v", 0.0)
@@ -85,3 +86,10 @@ class RMSProp(tf.Module):
 
 
 Optimizer = Adam | RMSProp
+
+
+def make_optimizer(kind: str, variables: Sequence[tf.Variable], epsilon: float | None) -> Optimizer:
+    """Returns an 'adam' or 'rmsprop' of those variables; None is the usual epsilon of its kind."""
+    kinds: dict[str, type[Adam] | type[RMSProp]] = {"adam": Adam, "rmsprop": RMSProp}
+    make = kinds[kind]
+    return make(variables) if epsilon is None else make(variables, epsilon)

@@ -79,15 +79,13 @@ class _Run:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
         from doom_a3c.cli.build import Builder
         from doom_a3c.learner import GlobalModel
-        from doom_a3c.optimizers import Adam, RMSProp
+        from doom_a3c.optimizers import make_optimizer
         from doom_a3c.progress import Progress
 
         config = self.config
         self.builder = Builder(self.scenario, config.frame_skip)
         network = self.builder.network("global", config.seed)
-        adam = config.optimizer == "adam"
-        optimizer = Adam(network.parameters) if adam else RMSProp(network.parameters, config.rmsprop_epsilon)
-        self.model = GlobalModel(network, optimizer)
+        self.model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
         self.progress = Progress()
         if self.checkpoint is None:
             return
