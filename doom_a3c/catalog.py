@@ -34,7 +34,7 @@ def _own_files() -> dict[str, Path]:
 
 
 def available() -> dict[str, Path]:
-    """Returns the scenario files by name, tuned ones first, then the cfg files that ViZDoom ships."""
+    """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
     tuned = {name: path for name, path in _own_files().items() if not name.startswith("base/")}
     shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
     return {**shipped, **tuned}
@@ -89,7 +89,7 @@ def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario
     return from_record(_merged(_table_of(_own_files()[base]), own), title)
 
 
-def _table_of(path: Path) -> dict[str, Any]:
+def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
     try:
         data = tomllib.loads(path.read_text())
@@ -104,9 +104,11 @@ def _table_of(path: Path) -> dict[str, Any]:
     if "base" not in data:
         return {**data, "name": path.stem}
     files, base = _own_files(), data.pop("base")
-    if base not in files or files[base] == path:
+    if not isinstance(base, str) or base not in files:
         raise UserError(f"{path}: base {base!r} is none of {', '.join(files)}")
-    return {**_merged(_table_of(files[base]), data), "name": path.stem}
+    if files[base] in (path, *above):
+        raise UserError(f"{path}: base {base!r} is in the end based on this file itself")
+    return {**_merged(_table_of(files[base], (path, *above)), data), "name": path.stem}
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class FilmedVectorEnv(VectorWrapper[Any, Any, Any]):
         _, rewards, terminated, truncated, _ = result
         self._score += float(rewards[0])
         if terminated[0] or truncated[0]:  # the game shows its next episode already
-            if self._frames is not None:
+            if self._frames:
                 frames = [*self._frames, *self._picture(final=True)]
                 self._finished(Film(frames, self._score, self._episode, self._worker))
             self._episode += 1

@@ -374,7 +374,6 @@ def test_the_camera_takes_every_seed_that_the_games_take(play):
     camera.close()
 
 
-@pytest.mark.xfail(strict=True, reason="AtariGames._final is taken from the first game whichever game ended")
 def test_the_final_picture_stays_when_another_game_ends(play):
     env = play(count=2)
     env.reset(seed=1)

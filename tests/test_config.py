@@ -207,8 +207,9 @@ def test_a_schedule_may_reach_zero_or_rise_or_stay():
         ({"engine": "queue", "advantage": "n_step"}, "--no-vtrace"),
         ({"epsilon": 0.1, "advantage": "n_step"}, "--advantage gae"),
         ({"epsilon": 0.1, "vtrace": False}, "--vtrace"),
+        ({"final_epsilon": 0.1, "vtrace": False}, "--vtrace"),
         ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
-        ({"engine": "queue", "min_batch": 4000, "max_batch": 4000}, "--queue-size 9"),
+        ({"engine": "queue", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
     ],
 )
 def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):

@@ -224,7 +224,6 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert Builder(scenario("tests/Toy-v0", observation, shape=shape), 1).inputs == ((*observation.size, len(newest(0))), 0)
 
 
-@pytest.mark.xfail(strict=True, reason="pixels.preprocess returns the game's own array where it has nothing to resize")
 @pytest.mark.parametrize("stack", [1, 2])
 def test_a_game_may_reuse_its_array(play, stack):
     env = play("tests/Reusing-v0", observation=Observation(stack=stack, color=True))
@@ -283,7 +282,6 @@ def test_the_final_picture_is_the_episodes_last(play):
     assert env.picture().shape == (12, 16, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="RegisteredGames.picture makes an array of None")
 def test_a_game_that_draws_nothing_has_no_picture(play):
     env = play("tests/Unseen-v0")
     env.reset(seed=1)
@@ -343,7 +341,6 @@ TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a
         ("ale_py:ALE/Pong-v5", {}, "ids such as ALE/Pong-v5"),
         pytest.param(
             *("tests/Failing-v0", {}, "ValueError"),
-            marks=pytest.mark.xfail(strict=True, reason="registered.make takes the first line of an empty message"),
         ),
     ],
 )

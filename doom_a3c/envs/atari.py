@@ -112,12 +112,13 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         over = terminated | truncated
         self._lost = (infos["lives"] < self._lives) & ~over
         if self._life_loss:
-            infos["life_lost"] = self._lost
+            infos["life_lost"] = self._lost.copy()
         self._lives = infos["lives"].copy()
         self._ages += 1
         if over.any():
             infos["final_obs"] = self._seen(infos["final_obs"])
-            self._final = infos["final_obs"][0]
+            if over[0]:
+                self._final = infos["final_obs"][0]
             self._ages[over] = 0
         seen = self._seen(observations)
         self._newest = seen[0]

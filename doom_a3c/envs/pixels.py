@@ -16,7 +16,7 @@ cv2.setNumThreads(1)  # games are stepped by many threads already
 
 
 def preprocess(screen: Frame, spec: Observation) -> Frame:
-    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C]."""
+    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C], an array of its own."""
     top, bottom, left, right = spec.crop
     cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
     height, width = spec.size
@@ -24,6 +24,8 @@ def preprocess(screen: Frame, spec: Observation) -> Frame:
         halves = 2 * height <= cropped.shape[0] or 2 * width <= cropped.shape[1]
         method = cv2.INTER_AREA if halves else cv2.INTER_LINEAR  # linear skips pixels from half size on, but costs a fifth
         cropped = cv2.resize(cropped, (width, height), interpolation=method).astype(np.uint8, copy=False)
+    else:
+        cropped = cropped.copy()  # a game may draw its next frame into the same memory
     return cropped if cropped.ndim == 3 else cropped[..., None]
 
 

@@ -37,8 +37,8 @@ def make(scenario: Scenario, frame_skip: int) -> gymnasium.Env[Any, Any]:
         env: gymnasium.Env[Any, Any] = gymnasium.make(
             game.id, render_mode="rgb_array", disable_env_checker=True, **dict(game.settings)
         )
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        raise UserError(f"{game.id}: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # whatever the constructor of somebody's environment raises
+        raise UserError(f"{game.id}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
         raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
     if env.spec is None or env.spec.max_episode_steps is None:
@@ -115,7 +115,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _see(self, observation: Any) -> Any:
         if self._history is None:
-            return np.asarray(observation, np.float32)
+            return np.array(observation, np.float32)  # a copy: a game may change its own
         if observation.ndim == 3 and not (self._color and observation.shape[2] == 3):
             observation = observation.mean(axis=2).astype(np.uint8)
         self._history.add(observation)
@@ -134,11 +134,10 @@ class RegisteredGames(SyncVectorEnv):
         seeds: Any = seed if seed is None or isinstance(seed, int) else [int(one) for one in seed]
         return super().reset(seed=seeds, options=options)
 
-    def picture(self, final: bool = False) -> Frame:
-        """Returns the newest picture of the first game, or that of the end of its last episode."""
-        if final:
-            return _small(self.envs[0].get_wrapper_attr("final"))
-        return _small(np.asarray(self.envs[0].render(), np.uint8))
+    def picture(self, final: bool = False) -> Frame | None:
+        """Returns the newest picture of the first game, or of the end of its last episode; None where there is none."""
+        picture: Any = self.envs[0].get_wrapper_attr("final") if final else self.envs[0].render()
+        return _small(picture) if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
 
 
 def _small(picture: Frame) -> Frame:
@@ -148,6 +147,10 @@ def _small(picture: Frame) -> Frame:
         return picture
     size = (width * FILM_HEIGHT // height // 2 * 2, FILM_HEIGHT)  # videos want even sides
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
+
+
+def _frames(picture: Frame | None) -> list[Frame]:
+    return [] if picture is None else [picture]
 
 
 class OwnCamera:
@@ -161,11 +164,11 @@ class OwnCamera:
 
     def reset(self, seed: int) -> list[Frame]:
         """Returns the picture of an episode that has just begun."""
-        return [self._env.picture()]
+        return _frames(self._env.picture())
 
     def step(self, action: int, ended: bool) -> list[Frame]:
         """Returns the picture after a decision that has just been played."""
-        return [self._env.picture(final=ended)]
+        return _frames(self._env.picture(final=ended))
 
     def close(self) -> None:
         """Does nothing; the game is its player's."""
