@@ -85,6 +85,12 @@ class Policy:
         output, core_state = self._network.step(observations, resets, core_state)
         return tf.concat([output.logits, output.values[:, None]], axis=1), core_state
 
+    def graph(self, observations: Any) -> Any:
+        """Returns the graph of a decision about `observations`."""
+        batch = len(tf.nest.flatten(observations)[0])
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, observations)
+        return self._compiled.get_concrete_function(tensors, tf.ones(batch), self.initial_state(batch)).graph
+
     def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
         """Returns logits [B, A], values [B] and the next core state."""
         tensors = tf.nest.map_structure(tf.convert_to_tensor, observations)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -38,6 +39,12 @@ class Summaries:
         """Writes a text panel."""
         with self._writer.as_default():
             tf.summary.text(tag, markdown, step=0)
+        self._writer.flush()
+
+    def graph(self, graph: Any) -> None:
+        """Writes a graph (of a concrete function), for the graph view."""
+        with self._writer.as_default():
+            tf.summary.graph(graph)
         self._writer.flush()
 
     def gif(self, tag: str, gif: bytes, height: int, width: int, frames: int) -> None:

@@ -149,6 +149,7 @@ class Builder:
         self.inputs: Inputs = observation_inputs(env.single_observation_space)
         assert isinstance(env.single_action_space, Discrete)
         self.actions = int(env.single_action_space.n)
+        self.example: Any = env.observation_space.sample()  # observations of one game
         env.close()
 
     def training_env(self, games: int) -> VectorEnv[Any, Any, Any]:

@@ -22,7 +22,7 @@ from doom_a3c.evaluation import Evaluator, games_for
 from doom_a3c.learner import GlobalModel
 from doom_a3c.progress import Progress
 from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
-from doom_a3c.rollouts import Actor, Decide
+from doom_a3c.rollouts import Actor, Decide, Policy
 from doom_a3c.scenarios import Scenario
 from doom_a3c.summaries import Summaries
 from doom_a3c.training import Engine, Training
@@ -55,6 +55,8 @@ class Outputs:
         self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
         settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
+
+        self._summaries.graph(Policy(run.model.network).graph(builder.example))
 
         def gif_written(path: Path, film: Film) -> None:
             height, width, _ = film.frames[0].shape
