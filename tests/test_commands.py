@@ -313,3 +313,65 @@ def test_help_states_default_unit_and_range():
     text = " ".join(result.stdout.split())
     assert "[default 0.99; 0 to 1]" in text
     assert "[default 4; tics; 1 to 64]" in text
+
+
+@pytest.mark.parametrize(
+    ("scenario", "flags", "score"),
+    [
+        ("CartPole-v1", ("--engine", "threads"), 1),
+        ("CartPole-v1", ("--engine", "queue", "--predictors", "2", "--trainers", "2", "--epsilon", "0.2"), 1),
+        ("CartPole-v1", ("--advantage", "n_step", "--n-step-tail", "zero", "--accumulate", "2"), 1),
+        ("ALE/Pong-v5", ("--engine", "threads"), -21),
+        ("basic", ("--engine", "queue"), -500),
+    ],
+)
+def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario, flags, score):
+    small = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--frames", "2000")
+    quick = ("--evaluate-every", "0", "--evaluation-episodes", "1")
+    trained = call("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stderr == ""
+    (curve,) = tmp_path.glob("frames/*/scores.png")
+    assert imageio.imread(curve).shape[2] >= 3
+    resumed = call("train", "--resume", "--frames", "3000", *quick, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    played = call("play", "--episodes", "1", "--record", "1", "--policy", "sample", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    summary = json.loads((tmp_path / "result" / "summary.json").read_text())
+    assert summary["mean"] >= score
+    film = imageio.imread(tmp_path / "result" / "episode_000.gif")
+    assert film.ndim == 4
+    assert imageio.imread(tmp_path / "result" / "scores.png").ndim == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--scenario", "ALE/Pogn-v5"), "ALE/Pong-v5"),
+        (("--scenario", "CartPol-v1"), "CartPole"),
+        (("--scenario", "Pendulum-v1"), "Discrete"),
+        (("--device", "gpus"), "auto, cpu, gpu"),
+        (("--device", "gpu:99"), "TensorFlow sees"),
+        (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
+    ],
+)
+def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):
+    result = call("train", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert remedy in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_path):
+    result = call("train", "--list-scenarios", cwd=tmp_path)
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["scenario", "game", "buttons", "input", "frames", "score", "to", "expect"]
+    (basic,) = (line for line in lines if line.startswith("basic "))
+    for fact in ("basic.cfg", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, LSTM", "4,000,000", "75 within a minute"):
+        assert fact in basic
+    (pong,) = (line for line in lines if line.startswith("pong "))
+    for fact in ("ALE/Pong-v5", "NOOP FIRE RIGHT LEFT", "84x84x4, no LSTM"):
+        assert fact in pong
+    assert [line for line in lines if line.startswith("reference/r4_queue")]

@@ -44,13 +44,13 @@ def import_tensorflow(threads: int, verbose: bool, device: str) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.config.threading.set_intra_op_parallelism_threads(1)
         gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
-        if kind == "gpu" and int(number or 0) >= len(gpus):
-            raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
         chosen = gpus[int(number or 0) : int(number or 0) + 1]
         tf.config.set_visible_devices(chosen, "GPU")
         for gpu in chosen:
             tf.config.experimental.set_memory_growth(gpu, True)  # others may want some of it
         tf.constant(0)  # starts the runtime, which prints too
+    if kind == "gpu" and not chosen:
+        raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
 
 
 def seconds_since_start() -> float:
