@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.settings import UserError
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 5
 _JSON = "checkpoint.json"
 _SAVING = ".saving-"

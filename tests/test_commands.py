@@ -271,7 +271,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     models = folder / "models"
     result = call("train", "--resume", "--models-dir", models, "--scenario", "deadly_corridor", cwd=tmp_path)
     assert result.returncode == 2
-    assert "knows 3 actions, scenario deadly_corridor has 7" in result.stderr
+    assert "knows 3 actions, scenario deadly_corridor has 11" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -333,8 +333,6 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario,
     assert trained.stderr == ""
     (curve,) = tmp_path.glob("frames/*/scores.png")
     assert imageio.imread(curve).shape[2] >= 3
-    resumed = call("train", "--resume", "--frames", "3000", *quick, cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
     played = call("play", "--episodes", "1", "--record", "1", "--policy", "sample", cwd=tmp_path)
     assert played.returncode == 0, played.stderr
     summary = json.loads((tmp_path / "result" / "summary.json").read_text())
@@ -361,6 +359,16 @@ def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy
     assert len(result.stderr.splitlines()) == 1
     assert remedy in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_the_queue_engine_is_resumed(tmp_path):
+    small = ("--workers", "2", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
+    first = call("train", "--scenario", "CartPole-v1", "--engine", "queue", "--frames", "2000", *small, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    resumed = call("train", "--resume", "--frames", "3000", "--summary", "summary.json", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads((tmp_path / "summary.json").read_text())["frames"] >= 3000
+    assert load(tmp_path / "models" / "last.ckpt").record["config"]["engine"] == "queue"
 
 
 def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_path):
