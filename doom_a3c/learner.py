@@ -15,7 +15,7 @@ from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
 from doom_a3c.networks import ACNetwork, CoreState, Output, variable_name
 from doom_a3c.optimizers import Optimizer
 from doom_a3c.returns import generalized_advantages, n_step_returns
-from doom_a3c.rollouts import Rollout
+from doom_a3c.rollouts import Rollout, tensors
 from doom_a3c.vtrace import vtrace
 
 Snapshot = dict[str, NDArray[Any]]
@@ -120,9 +120,9 @@ class Learner:
         length = len(rollout.actions)
         observations = tf.nest.map_structure(lambda array: array[:length], rollout.observations)
         result: tuple[list[tf.Tensor], tf.Tensor] = self._on_policy(
-            *_tensors((observations, rollout.resets[:length])),
+            *tensors((observations, rollout.resets[:length])),
             rollout.core_state,
-            *_tensors((rollout.actions, targets.advantages, targets.returns)),
+            *tensors((rollout.actions, targets.advantages, targets.returns)),
             entropy_cost,
         )
         return result
@@ -131,7 +131,7 @@ class Learner:
         """Targets by V-trace, from values and probabilities of the local weights; the last observation is unrolled too."""
         played = (rollout.actions, rollout.log_probs, rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
         result: tuple[list[tf.Tensor], tf.Tensor] = self._off_policy(
-            *_tensors((rollout.observations, rollout.resets)), rollout.core_state, *_tensors(played), entropy_cost
+            *tensors((rollout.observations, rollout.resets)), rollout.core_state, *tensors(played), entropy_cost
         )
         return result
 
@@ -207,7 +207,3 @@ class Learner:
         clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)
         loss = tf.add_n([part * share for part, share in zip(losses, shares, strict=True)])
         return clipped, tf.concat([loss, tf.stack([norm, tf.linalg.global_norm(self._network.parameters)])], axis=0)
-
-
-def _tensors(arrays: Any) -> Any:
-    return tf.nest.map_structure(tf.convert_to_tensor, arrays)

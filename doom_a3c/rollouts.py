@@ -40,11 +40,21 @@ class Rollout(NamedTuple):
     log_probs: Array  # [T, B], of the actions as they were drawn, random exploration included
 
 
+def tensors(arrays: Any) -> Any:
+    """Returns nested arrays as tensors."""
+    return tf.nest.map_structure(tf.convert_to_tensor, arrays)
+
+
+def joined_states(states: Sequence[CoreState]) -> CoreState:
+    """Returns the recurrent states of several groups of games as one of all games."""
+    return states[0] if len(states) == 1 else tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
+
+
 def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
     """Returns rollouts of equal length as one of all their games."""
     if len(rollouts) == 1:
         return rollouts[0]
-    core_state = tuple(tf.concat(states, axis=0) for states in zip(*(r.core_state for r in rollouts), strict=True))
+    core_state = joined_states([rollout.core_state for rollout in rollouts])
     arrays = tf.nest.map_structure(
         lambda *parts: np.concatenate(parts, axis=1), *(r._replace(core_state=()) for r in rollouts)
     )
@@ -88,13 +98,12 @@ class Policy:
     def graph(self, observations: Any) -> Any:
         """Returns the graph of a decision about `observations`."""
         batch = len(tf.nest.flatten(observations)[0])
-        tensors = tf.nest.map_structure(tf.convert_to_tensor, observations)
-        return self._compiled.get_concrete_function(tensors, tf.ones(batch), self.initial_state(batch)).graph
+        inputs = (tensors(observations), tf.ones(batch), self.initial_state(batch))
+        return self._compiled.get_concrete_function(*inputs).graph
 
     def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
         """Returns logits [B, A], values [B] and the next core state."""
-        tensors = tf.nest.map_structure(tf.convert_to_tensor, observations)
-        packed, core_state = self._compiled(tensors, tf.convert_to_tensor(resets), core_state)
+        packed, core_state = self._compiled(*tensors((observations, resets)), core_state)
         outputs = packed.numpy()
         return outputs[:, :-1], outputs[:, -1], core_state
 

@@ -14,7 +14,7 @@ def listing() -> str:
     rows = [("scenario", "game", "buttons", "input", "frames", "score to expect")]
     for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
         scenario = catalog.find(name)
-        buttons, seen = _buttons(scenario), _input(scenario)
+        buttons, seen = _facts(scenario)
         short = buttons if len(buttons) <= _WIDTH else buttons[: _WIDTH - 4].rpartition(" ")[0] + " ..."
         frames = f"{scenario.training.get('frames', Config.frames):,}"
         rows.append((name, scenario.game.title, short, seen, frames, scenario.expected_score))
@@ -30,29 +30,24 @@ def listing() -> str:
     )
 
 
-def _buttons(scenario: Scenario) -> str:
-    game = scenario.game
+def _facts(scenario: Scenario) -> tuple[str, str]:
+    """Returns the buttons and the input of a scenario."""
+    game, observation = scenario.game, scenario.observation
+    shape: tuple[int, ...] = (*observation.size, observation.stack * (3 if observation.color else 1))
     if isinstance(game, DoomGame):
         from doom_a3c.envs.doom import action_names, check
 
         check(scenario)
-        return " ".join(action_names(scenario))
-    if isinstance(game, AtariGame):
+        buttons = " ".join(action_names(scenario))
+    elif isinstance(game, AtariGame):
         from doom_a3c.envs.atari import actions
 
-        return " ".join(actions(game))
-    from doom_a3c.envs.registered import make
-
-    return f"{make(scenario, 1).action_space.n} actions"  # type: ignore[attr-defined]  # Discrete
-
-
-def _input(scenario: Scenario) -> str:
-    observation = scenario.observation
-    if isinstance(scenario.game, DoomGame | AtariGame):
-        shape = (*observation.size, observation.stack * (3 if observation.color else 1))
+        buttons = " ".join(actions(game))
     else:
         from doom_a3c.envs.registered import make
 
-        shape = make(scenario, 1).observation_space.shape or ()
+        env = make(scenario, 1)
+        buttons, shape = f"{env.action_space.n} actions", env.observation_space.shape or ()  # type: ignore[attr-defined]  # Discrete
+        env.close()
     core = "LSTM" if scenario.network.core == "lstm" else "no LSTM"
-    return f"{'x'.join(map(str, shape))}, {core}"
+    return buttons, f"{'x'.join(map(str, shape))}, {core}"

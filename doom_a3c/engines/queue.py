@@ -25,7 +25,7 @@ from doom_a3c.engines.updates import Updater
 from doom_a3c.learner import GlobalModel, Learner
 from doom_a3c.networks import ACNetwork, CoreState
 from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Array, Decide, Episode, Policy, Rollout, concatenated
+from doom_a3c.rollouts import Actor, Array, Decide, Episode, Policy, Rollout, concatenated, joined_states
 from doom_a3c.summaries import Summaries
 
 Item = TypeVar("Item")
@@ -192,7 +192,7 @@ class QueueEngine(Crew):
             if version != self._model.version:
                 version = self._model.pull(network)
             observations = _joined([request.observations for request in requests])
-            core_state = _joined_tensors([request.core_state for request in requests])
+            core_state = joined_states([request.core_state for request in requests])
             resets = np.concatenate([request.resets for request in requests])
             logits, values, core_state = policy(observations, resets, core_state)
             self._prediction_batch = len(resets)
@@ -224,7 +224,3 @@ def _joined(observations: Sequence[Any]) -> Any:
     if len(observations) == 1:
         return observations[0]
     return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *observations)
-
-
-def _joined_tensors(states: Sequence[CoreState]) -> CoreState:
-    return states[0] if len(states) == 1 else tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
