@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from doom_a3c.progress import Point
 
-def write_curve(path: Path, title: str, episodes: Sequence[int], scores: Sequence[float], means: Sequence[float]) -> None:
+
+def write_curve(path: Path, title: str, points: Sequence[Point]) -> None:
     """Writes a png with a dot for every episode and a line for the running mean, whole or not at all."""
     # Imported late: it takes half a second, and a run needs it once. Figures without pyplot need no display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,11 +17,12 @@ def write_curve(path: Path, title: str, episodes: Sequence[int], scores: Sequenc
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot(episodes, scores, ".", markersize=3, alpha=0.35, color="tab:blue", label="episode")
-    axes.plot(episodes, means, color="tab:orange", linewidth=2, label="mean of the last 100")
+    episodes = [point.episode for point in points]
+    axes.plot(episodes, [point.score for point in points], ".", markersize=3, alpha=0.35, color="tab:blue", label="episode")
+    axes.plot(episodes, [point.mean for point in points], color="tab:orange", linewidth=2, label="mean of the last 100")
     axes.set(title=title, xlabel="episode", ylabel="score")
     axes.grid(alpha=0.3)
-    if episodes:
+    if points:
         axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")

@@ -15,7 +15,7 @@ RANKS = {
     "returns": 1,
     "losses": 1,
     "vtrace": 1,
-    "curves": 1,
+    "curves": 1.2,
     "optimizers": 1,
     "progress": 1,
     "summaries": 1,

@@ -186,12 +186,14 @@ def _write_scores(
 ) -> Scores:
     from doom_a3c.curves import write_curve
     from doom_a3c.evaluation import scores
+    from doom_a3c.progress import Progress
 
+    played = [score for score, _ in rows]
     with (folder / "scores.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("episode", "seed", "score", "decisions"))
         writer.writerows((i, options.seed + i, score, length) for i, (score, length) in enumerate(rows))
-    statistics = scores([score for score, _ in rows])
+    statistics = scores(played)
     summary = {
         "model": options.model,
         "scenario": scenario,
@@ -200,10 +202,10 @@ def _write_scores(
         "seed": options.seed,
         **statistics._asdict(),
         "lengths": [length for _, length in rows],
-        "scores": [score for score, _ in rows],
+        "scores": played,
     }
-    played = [score for score, _ in rows]
-    means = [sum(played[max(0, i - 99) : i + 1]) / min(i + 1, 100) for i in range(len(played))]
-    write_curve(folder / "scores.png", f"{scenario}, {options.policy} policy", range(len(played)), played, means)
+    progress = Progress()
+    progress.add_steps(0, 0, played, ())
+    write_curve(folder / "scores.png", f"{scenario}, {options.policy} policy", progress.curve)
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return statistics

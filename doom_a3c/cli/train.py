@@ -164,13 +164,7 @@ class _Run:
         }
         if self.options.summary:
             Path(self.options.summary).write_text(json.dumps(outcome, indent=1) + "\n")
-        write_curve(
-            self.gifs / "scores.png",
-            f"{self.name}, {progress.frames:,} frames",
-            [point.episode for point in progress.curve],
-            [point.score for point in progress.curve],
-            [point.mean for point in progress.curve],
-        )
+        write_curve(self.gifs / "scores.png", f"{self.name}, {progress.frames:,} frames", progress.curve)
         mean = "-" if progress.mean_score is None else f"{progress.mean_score:.1f}"
         best = "-" if result.best_evaluation is None else f"{result.best_evaluation:.1f}"
         panel.say(
