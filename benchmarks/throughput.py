@@ -121,7 +121,8 @@ class Parts:
     """What a worker consists of, taken apart. Owns the games of all workers."""
 
     def __init__(self, builder: Any, config: Config, workers: int, games: int) -> None:
-        from doom_a3c.learner import GlobalModel, Learner
+        from doom_a3c.learner import Learner
+        from doom_a3c.model import GlobalModel
         from doom_a3c.optimizers import Adam
         from doom_a3c.rollouts import Actor, Policy
 

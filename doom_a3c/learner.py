@@ -1,24 +1,19 @@
-"""Learning: the shared `GlobalModel`, and a `Learner` per learning thread that turns rollouts into gradients for it."""
+"""Learning: a `Learner` per learning thread turns rollouts into gradients for the global model."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from doom_a3c.config import Config, off_policy, scheduled
 from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
-from doom_a3c.networks import ACNetwork, CoreState, Output, variable_name
-from doom_a3c.optimizers import Optimizer
+from doom_a3c.networks import ACNetwork, CoreState, Output
 from doom_a3c.returns import generalized_advantages, n_step_returns
 from doom_a3c.rollouts import Rollout, tensors
 from doom_a3c.vtrace import vtrace
-
-Snapshot = dict[str, NDArray[Any]]
 
 
 class Gradients(NamedTuple):
@@ -28,58 +23,6 @@ class Gradients(NamedTuple):
     metrics: Mapping[str, float]  # by TensorBoard tag; the norm is the one before clipping
     finite: bool  # whether loss and gradients are all finite; if not they must not be applied
     version: int  # of the global weights they were computed with
-
-
-class GlobalModel:
-    """The network `global` and its optimizer, shared by all workers. Owns the lock that orders their access.
-
-    Applies are serialised: one worker's update (weights and optimizer slots) is complete before the next begins, and a
-    pull never sees half of one. Hogwild updates without a lock would save a wait of some milliseconds a rollout and cost
-    torn weights, lost slot updates and runs that cannot be repeated even with one worker.
-    """
-
-    def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
-        """`optimizer` is one of the network's parameters."""
-        self.network, self._optimizer = network, optimizer
-        self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self._lock = threading.Lock()
-        self._compiled_apply = tf.function(self._optimizer.apply, autograph=False)
-        self.version = 0  # applied updates
-
-    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
-        """Applies one update; returns the number of updates before it."""
-        with self._lock:
-            self._compiled_apply(list(gradients), tf.constant(learning_rate, tf.float32))
-            self.version += 1
-            return self.version - 1
-
-    def pull(self, network: ACNetwork) -> int:
-        """Copies the global weights into `network`; returns their version."""
-        with self._lock:
-            for local, shared in zip(network.parameters, self.network.parameters, strict=True):
-                local.assign(shared)
-            return self.version
-
-    def snapshot(self) -> Snapshot:
-        """Returns a consistent copy of weights and optimizer slots by name."""
-        with self._lock:
-            return {name: variable.numpy().copy() for name, variable in self._variables.items()}
-
-    def restore(self, snapshot: Snapshot, version: int) -> None:
-        """Takes over a snapshot.
-
-        Raises:
-            ValueError: if a name or a shape is not this model's.
-        """
-        if snapshot.keys() != self._variables.keys():
-            raise ValueError(f"variables differ: {sorted(snapshot.keys() ^ self._variables.keys())}")
-        for name, value in snapshot.items():
-            if tuple(self._variables[name].shape) != value.shape:
-                raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
-        with self._lock:
-            for name, value in snapshot.items():
-                self._variables[name].assign(value)
-            self.version = version
 
 
 class Learner:

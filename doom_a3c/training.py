@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from doom_a3c.checkpoint import CheckpointFolder
 from doom_a3c.config import Config, scheduled
 from doom_a3c.evaluation import Evaluation, Evaluator
-from doom_a3c.learner import GlobalModel, Snapshot
+from doom_a3c.model import GlobalModel, Snapshot
 from doom_a3c.progress import WINDOW, Progress
 from doom_a3c.summaries import Summaries
 

@@ -25,6 +25,7 @@ RANKS = {
     "envs": 2.5,
     "rollouts": 3,
     "checkpoint": 3,
+    "model": 3,
     "learner": 4,
     "engines": 5,
     "evaluation": 5,

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from doom_a3c.config import Config
-from doom_a3c.learner import GlobalModel, Learner
+from doom_a3c.learner import Learner
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import variable_name
 from doom_a3c.optimizers import Adam, RMSProp
 from doom_a3c.returns import n_step_returns

@@ -6,7 +6,8 @@ import pytest
 
 from doom_a3c.config import Config
 from doom_a3c.envs.threaded import ThreadedVectorEnv
-from doom_a3c.learner import GlobalModel, Learner
+from doom_a3c.learner import Learner
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, observation_inputs
 from doom_a3c.optimizers import Adam
 from doom_a3c.rollouts import Actor, Policy

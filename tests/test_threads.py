@@ -12,7 +12,7 @@ from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.evaluation import Evaluator
-from doom_a3c.learner import GlobalModel
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress

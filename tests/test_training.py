@@ -8,7 +8,7 @@ from doom_a3c import recording, summaries
 from doom_a3c.checkpoint import CheckpointFolder, load
 from doom_a3c.config import Config
 from doom_a3c.evaluation import Evaluation, scores
-from doom_a3c.learner import GlobalModel
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress

@@ -19,7 +19,7 @@ from doom_a3c.config import Config, scheduled, worker_count
 from doom_a3c.engines.queue import QueueEngine
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.evaluation import Evaluator, games_for
-from doom_a3c.learner import GlobalModel
+from doom_a3c.model import GlobalModel
 from doom_a3c.progress import Progress
 from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
 from doom_a3c.rollouts import Actor, Decide, Policy

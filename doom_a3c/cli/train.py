@@ -78,7 +78,7 @@ class _Run:
     def _check_builds(self) -> None:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
         from doom_a3c.cli.build import Builder
-        from doom_a3c.learner import GlobalModel
+        from doom_a3c.model import GlobalModel
         from doom_a3c.optimizers import make_optimizer
         from doom_a3c.progress import Progress
 

@@ -22,7 +22,8 @@ import tensorflow as tf
 from doom_a3c.config import Config, batch_limits
 from doom_a3c.engines.crew import Crew
 from doom_a3c.engines.updates import Updater
-from doom_a3c.learner import GlobalModel, Learner
+from doom_a3c.learner import Learner
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, CoreState
 from doom_a3c.progress import Progress
 from doom_a3c.rollouts import Actor, Array, Decide, Episode, Policy, Rollout, concatenated, joined_states

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from doom_a3c.config import Config
 from doom_a3c.engines.crew import Crew
 from doom_a3c.engines.updates import Updater
-from doom_a3c.learner import GlobalModel, Learner
+from doom_a3c.learner import Learner
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork
 from doom_a3c.progress import Progress
 from doom_a3c.rollouts import Actor, Decide, Policy, Rollout

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from doom_a3c.config import Config, scheduled
-from doom_a3c.learner import GlobalModel, Gradients
+from doom_a3c.learner import Gradients
+from doom_a3c.model import GlobalModel
 from doom_a3c.progress import Progress
 from doom_a3c.rollouts import Episode
 from doom_a3c.summaries import Summaries

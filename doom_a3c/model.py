@@ -1,0 +1,108 @@
+"""The network `global`, shared by all who learn, and what travels of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from doom_a3c.networks import ACNetwork, variable_name
+from doom_a3c.optimizers import Optimizer
+
+Snapshot = dict[str, NDArray[Any]]
+Vector = NDArray[np.float32]
+
+
+class SharedNetwork:
+    """A network that learning threads copy their own from. Owns the lock that orders their access."""
+
+    def __init__(self, network: ACNetwork) -> None:
+        self.network = network
+        self._lock = threading.Lock()
+        self.version = 0  # updates that have made these weights
+
+    def pull(self, network: ACNetwork) -> int:
+        """Copies the shared weights into `network`; returns their version."""
+        with self._lock:
+            for local, shared in zip(network.parameters, self.network.parameters, strict=True):
+                local.assign(shared)
+            return self.version
+
+    def weights(self) -> tuple[Vector, int]:
+        """Returns all weights as one vector, and their version."""
+        with self._lock:
+            return flat(self.network.parameters), self.version
+
+    def replace(self, weights: Vector, version: int) -> None:
+        """Takes over weights that `weights` of another network of this shape returned."""
+        with self._lock:
+            for variable, part in zip(self.network.parameters, split(weights, self.network.parameters), strict=True):
+                variable.assign(part)
+            self.version = version
+
+
+class GlobalModel(SharedNetwork):
+    """The network `global` and its optimizer, shared by all workers.
+
+    Applies are serialised: one worker's update (weights and optimizer slots) is complete before the next begins, and a
+    pull never sees half of one. Hogwild updates without a lock would save a wait of some milliseconds a rollout and cost
+    torn weights, lost slot updates and runs that cannot be repeated even with one worker.
+    """
+
+    def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
+        """`optimizer` is one of the network's parameters."""
+        super().__init__(network)
+        self._optimizer = optimizer
+        self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
+        self._compiled_apply = tf.function(self._optimizer.apply, autograph=False)
+
+    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
+        """Applies one update; returns the number of updates before it."""
+        with self._lock:
+            self._compiled_apply(list(gradients), tf.constant(learning_rate, tf.float32))
+            self.version += 1
+            return self.version - 1
+
+    def snapshot(self) -> Snapshot:
+        """Returns a consistent copy of weights and optimizer slots by name."""
+        with self._lock:
+            return {name: variable.numpy().copy() for name, variable in self._variables.items()}
+
+    def restore(self, snapshot: Snapshot, version: int) -> None:
+        """Takes over a snapshot.
+
+        Raises:
+            ValueError: if a name or a shape is not this model's.
+        """
+        if snapshot.keys() != self._variables.keys():
+            raise ValueError(f"variables differ: {sorted(snapshot.keys() ^ self._variables.keys())}")
+        for name, value in snapshot.items():
+            if tuple(self._variables[name].shape) != value.shape:
+                raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
+        with self._lock:
+            for name, value in snapshot.items():
+                self._variables[name].assign(value)
+            self.version = version
+
+
+def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> Vector:
+    """Returns tensors as one vector, in their order."""
+    vector: Vector = np.concatenate([tensor.numpy().reshape(-1) for tensor in tensors])
+    return vector
+
+
+def split(vector: Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[Vector]:
+    """Returns the parts of a vector with the shapes of `like`.
+
+    Raises:
+        ValueError: if the vector has another length.
+    """
+    sizes = [int(np.prod(tensor.shape)) for tensor in like]
+    if vector.shape != (sum(sizes),):
+        raise ValueError(f"a vector of shape {vector.shape} is none of {sum(sizes)} numbers")
+    parts = np.split(vector, np.cumsum(sizes)[:-1])
+    return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
