@@ -90,6 +90,7 @@ class Config:
     frames: int = setting(
         10_000_000, "budget: the run ends after this many game tics, skipped ones counted", unit="frames", low=1
     )
+    episodes: int | None = setting(None, "the run ends after this many episodes of training", unit="episodes", low=1)
     minutes: float | None = setting(None, "the run ends after this long", unit="minutes", above=0)
     target_score: float | None = setting(
         None, "the run ends when the mean score of the last 100 training episodes reaches this"

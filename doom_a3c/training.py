@@ -55,7 +55,7 @@ class Status(NamedTuple):
 class Result(NamedTuple):
     """How a run ended."""
 
-    stopped_by: str  # 'frames', 'minutes', 'target_score' or the name of a signal
+    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score' or the name of a signal
     seconds: float  # this session's training time, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
@@ -68,23 +68,28 @@ class State(NamedTuple):
     progress: dict[str, Any]
 
 
+def captured(model: GlobalModel, progress: Progress) -> State:
+    """Returns the state of a run; counters are taken first, so they never run ahead of the weights."""
+    record = progress.record()
+    return State(model.snapshot(), record)
+
+
 class Evaluations:
     """Evaluates the global network again and again on a thread of its own. Owns the best score so far."""
 
     def __init__(
         self,
         config: Config,
-        model: GlobalModel,
         capture: Callable[[], State],
         evaluator: Evaluator,
         report: Callable[[Evaluation, State, bool], None],
     ) -> None:
         self.best: float | None = None
         self.error: BaseException | None = None
-        self._config, self._model, self._capture = config, model, capture
+        self._config, self._capture = config, capture
         self._evaluator, self._report = evaluator, report
         self._stop_event = threading.Event()
-        self._evaluated = -1  # version of the weights
+        self._evaluated = -1  # updates that had made the weights
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
 
     def start(self) -> None:
@@ -101,15 +106,14 @@ class Evaluations:
 
     def evaluate(self, stop: threading.Event | None = None) -> None:
         """Evaluates the weights as they are now, and reports scores, weights and whether they are the best."""
-        version = self._model.version
-        if version == self._evaluated:
-            return
         state = self._capture()
+        if state.progress["updates"] == self._evaluated:
+            return
         self._evaluator.network.load(state.variables)
         evaluation = self._evaluator.evaluate(self._config.evaluation_episodes, stop)
         if evaluation is None:
             return
-        self._evaluated = version
+        self._evaluated = state.progress["updates"]
         is_best = self.best is None or evaluation.greedy.mean >= self.best
         if is_best:
             self.best = evaluation.greedy.mean
@@ -129,7 +133,7 @@ class Training:
         self,
         config: Config,
         *,
-        model: GlobalModel,
+        capture: Callable[[], State],
         progress: Progress,
         evaluator: Evaluator,
         summaries: Summaries,
@@ -140,9 +144,9 @@ class Training:
         best_evaluation: float | None,
     ) -> None:
         """`record` is what checkpoints hold besides variables and progress; `show` gets a status several times a second."""
-        self._config, self._model, self._progress = config, model, progress
+        self._config, self._capture, self._progress = config, capture, progress
         self._summaries, self._folder, self._record, self._show, self._say = summaries, folder, record, show, say
-        self._evaluations = Evaluations(config, model, self._capture, evaluator, self._evaluated)
+        self._evaluations = Evaluations(config, capture, evaluator, self._evaluated)
         self._evaluations.best = best_evaluation
         self._interrupted: str | None = None
         self._start = self._last_save = time.monotonic()
@@ -197,6 +201,8 @@ class Training:
             return "target_score"
         if progress.frames >= config.frames:
             return "frames"
+        if config.episodes is not None and progress.episodes >= config.episodes:
+            return "episodes"
         if config.minutes is not None and time.monotonic() - self._start >= 60 * config.minutes:
             return "minutes"
         return None
@@ -265,11 +271,6 @@ class Training:
             f"sampled {sampled.mean:.1f} +- {sampled.std:.1f}, {greedy.episodes} episodes each"
             + (", the best so far" if is_best else "")
         )
-
-    def _capture(self) -> State:
-        """Returns the run's state; counters are taken first, so they never run ahead of the weights."""
-        progress = self._progress.record()
-        return State(self._model.snapshot(), progress)
 
     def _whole_record(self, state: State) -> dict[str, Any]:
         return {

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from doom_a3c.config import Config
-from doom_a3c.engines.queue import Answer, Channel, ClosedError, QueueEngine, RemotePolicy
+from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.queue import Answer, QueueEngine, RemotePolicy
 from doom_a3c.engines.threads import ThreadsEngine, Worker
-from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
+from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError, Updater
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
@@ -346,14 +347,15 @@ def test_the_first_update_is_that_of_the_threads_engine(build, vtrace):
     before = queue.model.snapshot()
     finish(queue)
     model, progress, stop = Ledger(), Progress(), threading.Event()
+    config = Config(**{**vars(config), "engine": "threads"})
     worker = Worker(
         0,
-        config=Config(**{**vars(config), "engine": "threads"}),
+        config=config,
         model=model,
         network=network("worker_0"),
         make_actor=actor,
         progress=progress,
-        summaries=None,
+        updates=Updater(config, model, progress, None),
         stop=stop,
     )
     finish(SimpleNamespace(engine=ThreadsEngine([worker], stop, lambda: None)))
@@ -478,7 +480,7 @@ def broken(role):
     [
         ({"make_actor": partial(actor, before_step=break_game)}, "the game broke", "break_game"),
         ({"make_actor": no_game}, "there is no game", "no_game"),
-        ({"make_network": broken("trainer")}, "the network broke", "_train"),
+        ({"make_network": broken("trainer")}, "the network broke", "gradients"),
         ({"make_network": broken("predictor")}, "the network broke", "_predict"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from doom_a3c.config import Config
 from doom_a3c.engines.threads import ThreadsEngine, Worker
-from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
+from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError, Updater
 from doom_a3c.envs.threaded import ThreadedVectorEnv
 from doom_a3c.evaluation import Evaluator
 from doom_a3c.model import GlobalModel
@@ -58,15 +58,16 @@ def model():
 
 def workers(count, make_actor, config=None):
     run = SimpleNamespace(stop=threading.Event(), progress=Progress(), model=model())
+    config = config or Config(frame_skip=1, frames=200 * count)
     run.workers = [
         Worker(
             index,
-            config=config or Config(frame_skip=1, frames=200 * count),
+            config=config,
             model=run.model,
             network=network(f"worker_{index}"),
             make_actor=make_actor,
             progress=run.progress,
-            summaries=None,
+            updates=Updater(config, run.model, run.progress, None),
             stop=run.stop,
         )
         for index in range(count)

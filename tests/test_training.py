@@ -1,5 +1,7 @@
 """The run around an engine: what ends it, which evaluation is the best, how often things are written."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
@@ -15,7 +17,7 @@ from doom_a3c.progress import Progress
 from doom_a3c.recording import FilmedVectorEnv, Gate
 from doom_a3c.scenarios import Network
 from doom_a3c.summaries import Summaries
-from doom_a3c.training import Training
+from doom_a3c.training import Training, captured
 
 
 class ScriptedEvaluator:
@@ -59,10 +61,11 @@ def network():
 def make_run(tmp_path):
     def make(config, means=(0.0,)):
         shared = network()
+        model, progress = GlobalModel(shared, Adam(shared.parameters)), Progress()
         run = Training(
             config,
-            model=GlobalModel(shared, Adam(shared.parameters)),
-            progress=Progress(),
+            capture=partial(captured, model, progress),
+            progress=progress,
             evaluator=ScriptedEvaluator(means, network()),
             summaries=Summaries(tmp_path / "logs"),
             folder=CheckpointFolder(tmp_path),
@@ -71,32 +74,35 @@ def make_run(tmp_path):
             say=lambda message: None,
             best_evaluation=None,
         )
-        return run, run._progress
+        return run, progress, model
 
     return make
 
 
 def test_the_target_score_ends_a_run(make_run):
-    run, progress = make_run(Config(target_score=50.0, evaluate_every=0))
+    run, progress, _ = make_run(Config(target_score=50.0, evaluate_every=0))
     engine = ScriptedEngine(progress, [10.0, 49.0, 60.0, 99.0])
     assert run.run(engine).stopped_by == "target_score"
     assert progress.mean_score == 60.0
     assert engine.stops
 
 
-def test_the_frame_budget_the_clock_and_a_signal_end_a_run(make_run):
-    run, progress = make_run(Config(frames=120, evaluate_every=0))
+def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):
+    run, progress, _ = make_run(Config(frames=120, evaluate_every=0))
     assert run.run(ScriptedEngine(progress)).stopped_by == "frames"
     assert progress.frames == 120
-    run, progress = make_run(Config(minutes=0.005, evaluate_every=0))
+    run, progress, _ = make_run(Config(episodes=250, evaluate_every=0))
+    assert run.run(ScriptedEngine(progress)).stopped_by == "episodes"
+    assert progress.episodes == 300  # the engine plays a hundred at a time
+    run, progress, _ = make_run(Config(minutes=0.005, evaluate_every=0))
     assert run.run(ScriptedEngine(progress)).stopped_by == "minutes"
-    run, progress = make_run(Config(evaluate_every=0))
+    run, progress, _ = make_run(Config(evaluate_every=0))
     run.interrupt("SIGTERM")
     assert run.run(ScriptedEngine(progress)).stopped_by == "SIGTERM"
 
 
 def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make_run, tmp_path):
-    run, progress = make_run(Config(evaluate_every=0))
+    run, progress, _ = make_run(Config(evaluate_every=0))
     engine = ScriptedEngine(progress, error=RuntimeError("worker 3 broke"))
     with pytest.raises(RuntimeError, match="worker 3 broke"):
         run.run(engine)
@@ -105,12 +111,13 @@ def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make
 
 
 def test_only_a_better_evaluation_replaces_the_best_checkpoint(make_run, tmp_path):
-    run, _ = make_run(Config(evaluate_every=0), means=[10.0, 70.0, -300.0, 70.0])
+    run, progress, model = make_run(Config(evaluate_every=0), means=[10.0, 70.0, -300.0, 70.0])
     kept = []
     for version in range(1, 5):
-        run._model.apply([np.full(p.shape, 0.1, np.float32) for p in run._model.network.parameters], 1e-2)
+        model.apply([np.full(p.shape, 0.1, np.float32) for p in model.network.parameters], 1e-2)
+        progress.add_update(1.0, 0)
         run._evaluations.evaluate()
-        assert run._model.version == version
+        assert model.version == version
         kept.append(load(tmp_path / "best.ckpt").variables["policy/kernel"])
     assert not np.array_equal(kept[0], kept[1])
     assert np.array_equal(kept[1], kept[2])  # a collapse leaves the best alone
@@ -119,7 +126,7 @@ def test_only_a_better_evaluation_replaces_the_best_checkpoint(make_run, tmp_pat
 
 
 def test_unchanged_weights_are_not_evaluated_twice(make_run):
-    run, _ = make_run(Config(evaluate_every=0), means=[10.0])
+    run, _, _ = make_run(Config(evaluate_every=0), means=[10.0])
     run._evaluations.evaluate()
     run._evaluations.evaluate()  # a second evaluation would find no score left
     assert run._evaluations.best == 10.0

@@ -18,6 +18,7 @@ from doom_a3c.cli.panel import Panel
 from doom_a3c.config import Config, scheduled, worker_count
 from doom_a3c.engines.queue import QueueEngine
 from doom_a3c.engines.threads import ThreadsEngine, Worker
+from doom_a3c.engines.updates import Updater
 from doom_a3c.evaluation import Evaluator, games_for
 from doom_a3c.model import GlobalModel
 from doom_a3c.progress import Progress
@@ -25,7 +26,7 @@ from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
 from doom_a3c.rollouts import Actor, Decide, Policy
 from doom_a3c.scenarios import Scenario
 from doom_a3c.summaries import Summaries
-from doom_a3c.training import Engine, Training
+from doom_a3c.training import Engine, Training, captured
 
 
 class Run(NamedTuple):
@@ -72,7 +73,7 @@ class Outputs:
         )
         self.training = Training(
             config,
-            model=run.model,
+            capture=partial(captured, run.model, progress),
             progress=progress,
             evaluator=self._evaluator,
             summaries=self._summaries,
@@ -93,7 +94,7 @@ class Outputs:
                 network=run.builder.network(f"worker_{index}", run.config.seed),
                 make_actor=self._actor,
                 progress=run.progress,
-                summaries=summaries,
+                updates=Updater(run.config, run.model, run.progress, summaries),
                 stop=stop,
             )
             for index, summaries in enumerate(self._learner_summaries)

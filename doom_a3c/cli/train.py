@@ -103,11 +103,12 @@ class _Run:
                 f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
             ) from None
         self.progress.restore(self.record["progress"])
-        if self.progress.frames >= config.frames:
-            raise UserError(
-                f"the run has used its budget of {config.frames:,} frames; give it more with --frames "
-                f"{2 * config.frames}, for example"
-            )
+        for name, used in (("frames", self.progress.frames), ("episodes", self.progress.episodes)):
+            budget = getattr(config, name)
+            if budget is not None and used >= budget:
+                raise UserError(
+                    f"the run has used its budget of {budget:,} {name}; give it more, with --{name} {2 * budget} say"
+                )
 
     def run(self) -> int:
         """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""

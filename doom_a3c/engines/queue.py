@@ -12,65 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from doom_a3c.config import Config, batch_limits
+from doom_a3c.config import Config
+from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.crew import Crew
+from doom_a3c.engines.trainer import Played, Trainer
 from doom_a3c.engines.updates import Updater
-from doom_a3c.learner import Learner
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, CoreState
 from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Array, Decide, Episode, Policy, Rollout, concatenated, joined_states
+from doom_a3c.rollouts import Actor, Array, Decide, Policy, joined_states
 from doom_a3c.summaries import Summaries
-
-Item = TypeVar("Item")
-
-
-class ClosedError(Exception):
-    """The channel has been closed: the engine stops."""
-
-
-class Channel(Generic[Item]):
-    """A bounded queue that can be closed, which wakes who waits on either side by `ClosedError`. Owns the waiting items."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity, self._closed = capacity, False
-        self._items: deque[Item] = deque()
-        self._changed = threading.Condition()
-
-    def put(self, item: Item) -> None:
-        """Adds an item, waiting while the channel is full."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity)
-            if self._closed:
-                raise ClosedError
-            self._items.append(item)
-            self._changed.notify_all()
-
-    def take(self, low: int, high: int) -> list[Item]:
-        """Removes the oldest items, `high` at most, waiting until there are `low`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._items) >= low)
-            if self._closed:
-                raise ClosedError
-            taken = [self._items.popleft() for _ in range(min(high, len(self._items)))]
-            self._changed.notify_all()
-            return taken
-
-    def close(self) -> None:
-        """Wakes everyone with `ClosedError`, now and in future."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def __len__(self) -> int:
-        return len(self._items)
 
 
 class Answer(NamedTuple):
@@ -89,15 +46,6 @@ class Request(NamedTuple):
     resets: Array  # [B]
     core_state: CoreState  # each [B, core_size]
     answer: Channel[Answer]
-
-
-class Played(NamedTuple):
-    """A whole rollout with the episodes that ended in it."""
-
-    rollout: Rollout
-    version: int  # of the oldest weights that played in it
-    episodes: list[Episode]
-    faults: list[str]
 
 
 class RemotePolicy:
@@ -142,15 +90,17 @@ class QueueEngine(Crew):
         self._policies = [RemotePolicy(self._requests, model.network.initial_state) for _ in games]
         self._channels: list[Channel[Any]] = [self._requests, self._rollouts, *(p.answers for p in self._policies)]
         self._stopping = threading.Event()
-        self._prediction_batch = self._training_batch = 0
+        self._prediction_batch = 0
+        self._trainers: list[Trainer] = []
         loops: dict[str, Callable[[], None]] = {}
         for index, (make_actor, policy) in enumerate(zip(games, self._policies, strict=True)):
             loops[f"games_{index}"] = self._until_closed(self._play, make_actor, policy)
         for index in range(config.predictors):
             loops[f"predictor_{index}"] = self._until_closed(self._predict, make_network(f"predictor_{index}"))
         for index, run in enumerate(summaries):
-            updater = Updater(config, model, progress, run)
-            loops[f"trainer_{index}"] = self._until_closed(self._train, make_network(f"trainer_{index}"), updater)
+            name, updater = f"trainer_{index}", Updater(config, model, progress, run)
+            self._trainers.append(Trainer(config, model, make_network(name), progress, updater, self._rollouts))
+            loops[name] = self._until_closed(self._trainers[-1].run)
         super().__init__(loops, self._close, unblock)
 
     def _close(self) -> None:
@@ -171,7 +121,7 @@ class QueueEngine(Crew):
             "Queue/Requests": float(len(self._requests)),
             "Queue/Rollouts": float(len(self._rollouts)),
             "Queue/Prediction Batch": float(self._prediction_batch),
-            "Queue/Training Batch": float(self._training_batch),
+            "Queue/Training Batch": float(max(trainer.batch for trainer in self._trainers)),
         }
 
     def _play(self, make_actor: Callable[[Decide], Actor], policy: RemotePolicy) -> None:
@@ -203,22 +153,6 @@ class QueueEngine(Crew):
                 share = core_state if len(requests) == 1 else tuple(state[rows] for state in core_state)
                 request.answer.put(Answer(logits[rows], values[rows], share, version))
                 start = rows.stop
-
-    def _train(self, network: ACNetwork, updater: Updater) -> None:
-        """A trainer thread: learns from whole rollouts, as many as wait, within the limits of a batch."""
-        config, learner = self._config, Learner(network, self._config)
-        low, high = batch_limits(config)
-        while self._progress.frames < config.frames:
-            batches, versions = [], []
-            for _ in range(config.accumulate):
-                played = self._rollouts.take(low, high)
-                for rollout in played:
-                    updater.count(rollout.rollout.actions.size, rollout.episodes, rollout.faults)
-                batches.append(concatenated([one.rollout for one in played]))
-                versions.append(min(one.version for one in played))
-            self._training_batch = sum(batch.actions.size for batch in batches)
-            self._model.pull(network)
-            updater.apply(learner.gradients(batches, min(versions), self._progress.frames))
 
 
 def _joined(observations: Sequence[Any]) -> Any:

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from doom_a3c.config import Config
 from doom_a3c.engines.crew import Crew
-from doom_a3c.engines.updates import Updater
-from doom_a3c.learner import Learner
-from doom_a3c.model import GlobalModel
+from doom_a3c.learner import Gradients, Learner
+from doom_a3c.model import SharedNetwork
 from doom_a3c.networks import ACNetwork
 from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Decide, Policy, Rollout
-from doom_a3c.summaries import Summaries
+from doom_a3c.rollouts import Actor, Decide, Episode, Policy, Rollout
+
+
+class Updates(Protocol):
+    """Where a worker's gradients go."""
+
+    def count(self, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
+        """Counts what has been played and is about to be learned from."""
+
+    def apply(self, gradients: Gradients) -> None:
+        """Applies gradients to the global model, or sees to it that they are."""
 
 
 class Worker:
-    """One worker: its own local network, games, recurrent state and TensorBoard run. It names them by its index."""
+    """One worker: its own local network, games and recurrent state. It names them by its index."""
 
     def __init__(
         self,
         index: int,
         *,
         config: Config,
-        model: GlobalModel,
+        model: SharedNetwork,
         network: ACNetwork,
         make_actor: Callable[[int, Decide], Actor],
         progress: Progress,
-        summaries: Summaries | None,
+        updates: Updates,
         stop: threading.Event,
     ) -> None:
         self.index = index
         self._config, self._model, self._network, self._make_actor = config, model, network, make_actor
-        self._progress, self._stop_event = progress, stop
-        self._updater = Updater(config, model, progress, summaries)
+        self._progress, self._updates, self._stop_event = progress, updates, stop
 
     def run(self) -> None:
         """Trains to the frame budget or until told to stop."""
@@ -54,8 +62,8 @@ class Worker:
             rollouts.append(actor.rollout())
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
-            self._updater.count(rollouts[-1].actions.size, *actor.take())
-        self._updater.apply(learner.gradients(rollouts, version, self._progress.frames))
+            self._updates.count(rollouts[-1].actions.size, *actor.take())
+        self._updates.apply(learner.gradients(rollouts, version, self._progress.frames))
 
 
 class ThreadsEngine(Crew):

@@ -1,0 +1,50 @@
+"""What threads hand to each other."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class ClosedError(Exception):
+    """The channel has been closed: the engine stops."""
+
+
+class Channel(Generic[Item]):
+    """A bounded queue that can be closed, which wakes who waits on either side by `ClosedError`. Owns the waiting items."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self._closed = capacity, False
+        self._items: deque[Item] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, item: Item) -> None:
+        """Adds an item, waiting while the channel is full."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity)
+            if self._closed:
+                raise ClosedError
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def take(self, low: int, high: int) -> list[Item]:
+        """Removes the oldest items, `high` at most, waiting until there are `low`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._items) >= low)
+            if self._closed:
+                raise ClosedError
+            taken = [self._items.popleft() for _ in range(min(high, len(self._items)))]
+            self._changed.notify_all()
+            return taken
+
+    def close(self) -> None:
+        """Wakes everyone with `ClosedError`, now and in future."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._items)
