@@ -13,17 +13,18 @@ import numpy as np
 
 from doom_a3c import scenarios
 from doom_a3c.checkpoint import CheckpointFolder
+from doom_a3c.cli.actors import ActorFactory
 from doom_a3c.cli.build import Builder
 from doom_a3c.cli.panel import Panel
-from doom_a3c.config import Config, scheduled, worker_count
+from doom_a3c.config import Config, worker_count
 from doom_a3c.engines.queue import QueueEngine
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import Updater
 from doom_a3c.evaluation import Evaluator, games_for
 from doom_a3c.model import GlobalModel
 from doom_a3c.progress import Progress
-from doom_a3c.recording import Film, FilmedVectorEnv, Gate, GifWriter
-from doom_a3c.rollouts import Actor, Decide, Policy
+from doom_a3c.recording import Film, GifWriter
+from doom_a3c.rollouts import Policy
 from doom_a3c.scenarios import Scenario
 from doom_a3c.summaries import Summaries
 from doom_a3c.training import Engine, Training, captured
@@ -50,7 +51,7 @@ class Outputs:
 
     def __init__(self, run: Run, panel: Panel) -> None:
         config, builder, progress = run.config, run.builder, run.progress
-        self._run, self._gate = run, Gate()
+        self._run = run
         self._summaries = Summaries(run.logs / "global")
         learners = config.trainers if config.engine == "queue" else worker_count(config)
         self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
@@ -64,6 +65,7 @@ class Outputs:
             self._summaries.gif("game", path.read_bytes(), height, width, progress.frames)
 
         self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
+        self._make_actor = ActorFactory(config, builder, progress, self._gifs.add, restarts=run.restarts)
         self.engine = self._queue_engine() if config.engine == "queue" else self._threads_engine()
         self._evaluator = Evaluator(
             builder.evaluation_env(games_for(config.evaluation_episodes)),
@@ -92,7 +94,7 @@ class Outputs:
                 config=run.config,
                 model=run.model,
                 network=run.builder.network(f"worker_{index}", run.config.seed),
-                make_actor=self._actor,
+                make_actor=self._make_actor,
                 progress=run.progress,
                 updates=Updater(run.config, run.model, run.progress, summaries),
                 stop=stop,
@@ -106,28 +108,11 @@ class Outputs:
         return QueueEngine(
             config=run.config,
             model=run.model,
-            games=[partial(self._actor, index) for index in range(worker_count(run.config))],
+            games=[partial(self._make_actor, index) for index in range(worker_count(run.config))],
             make_network=partial(run.builder.network, seed=run.config.seed),
             progress=run.progress,
             summaries=self._learner_summaries,
             unblock=run.builder.unblock,
-        )
-
-    def _actor(self, index: int, policy: Decide) -> Actor:
-        """Returns the actor of worker `index`, with its own games, filmed."""
-        run, config, games = self._run, self._run.config, self._run.config.games
-        env = FilmedVectorEnv(run.builder.training_env(games), index, config.gif_every, self._gate, self._gifs.add)
-        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
-        powers = 1.0 + config.epsilon_spread * places
-        return Actor(
-            env,
-            policy,
-            rollout_length=config.rollout_length,
-            discount=config.discount,
-            reward_scale=config.reward_scale,
-            reward_clip=config.reward_clip,
-            epsilons=lambda: (scheduled(config, "epsilon", run.progress.frames) ** powers).astype(np.float32),
-            seed=np.random.SeedSequence([config.seed, run.restarts, index]),
         )
 
     def __enter__(self) -> Outputs:
