@@ -17,8 +17,9 @@ class Config:
     )
     engine: str = setting(
         "threads",
-        "threads: every worker acts and learns (A3C); queue: workers play, others predict and train (GA3C)",
-        choices=("threads", "queue"),
+        "threads: every worker acts and learns (A3C); queue: workers play, others predict and train (GA3C); "
+        "cluster: as threads, in processes on one machine or many, with a parameter server",
+        choices=("threads", "queue", "cluster"),
     )
     workers: int = setting(0, "worker threads; 0 means one per CPU", unit="threads", low=0, high=1024)
     games: int = setting(16, "games that each worker plays at once", unit="games per worker", low=1, high=4096)
@@ -85,6 +86,26 @@ class Config:
     queue_size: int = setting(
         4, "queue engine: rollouts that may wait for a trainer before the games do", unit="rollouts", low=1, high=4096
     )
+    address: str | None = setting(
+        None, "cluster engine: HOST:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards"
+    )
+    hosts: int = setting(
+        1, "cluster engine: processes that play on each machine, each with its workers", unit="hosts", low=1, high=256
+    )
+    transport: str = setting(
+        "gradients",
+        "cluster engine: hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
+        choices=("gradients", "rollouts"),
+    )
+    push_rollouts: int = setting(
+        1, "cluster engine: rollouts whose gradients a host sums up before it sends them", unit="rollouts", low=1, high=4096
+    )
+    max_staleness: int = setting(
+        100,
+        "cluster engine: what was made with weights that are more updates old is not learned from",
+        unit="updates",
+        low=0,
+    )
     seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
     device: str = setting("auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     frames: int = setting(
@@ -129,6 +150,10 @@ def consistent(config: Config) -> Config:
         )
     if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
+    if config.address is not None and config.engine != "cluster":
+        raise UserError(
+            f"--address is for the cluster engine: add --engine cluster, or leave out --address {config.address}"
+        )
     low, high = batch_limits(config)
     if config.engine == "queue" and low > high:
         decisions = config.games * config.rollout_length
@@ -149,7 +174,8 @@ def batch_limits(config: Config) -> tuple[int, int]:
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return config.engine == "queue" or _explores(config)
+    learns_apart = config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
+    return learns_apart or _explores(config)
 
 
 def _explores(config: Config) -> bool:

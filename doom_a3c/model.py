@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.networks import ACNetwork, variable_name
 from doom_a3c.optimizers import Optimizer
+from doom_a3c.progress import Progress
 
 Snapshot = dict[str, NDArray[Any]]
 Vector = NDArray[np.float32]
@@ -106,3 +107,16 @@ def split(vector: Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[Vecto
         raise ValueError(f"a vector of shape {vector.shape} is none of {sum(sizes)} numbers")
     parts = np.split(vector, np.cumsum(sizes)[:-1])
     return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+class State(NamedTuple):
+    """Weights and optimizer slots with the counters of the same moment."""
+
+    variables: Snapshot
+    progress: dict[str, Any]
+
+
+def captured(model: GlobalModel, progress: Progress) -> State:
+    """Returns the state of a run; counters are taken first, so they never run ahead of the weights."""
+    record = progress.record()
+    return State(model.snapshot(), record)

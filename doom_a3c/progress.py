@@ -83,6 +83,11 @@ class Progress:
                 "stride": self._stride,
             }
 
+    def follow(self, record: Mapping[str, Any], entropy: float, lag: int) -> None:
+        """Shows what another progress has recorded, but for the curve."""
+        self.restore({**record, "curve": self.curve})
+        self.entropy, self.lag = entropy, lag
+
     def restore(self, record: Mapping[str, Any]) -> None:
         """Goes on from a record."""
         with self._lock:

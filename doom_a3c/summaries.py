@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ class Summaries:
         with self._writer.as_default():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step=frames)
+
+    def histogram(self, tag: str, values: Sequence[float], frames: int) -> None:
+        """Writes how often values occur; ask `due` first."""
+        with self._writer.as_default():
+            tf.summary.histogram(tag, tf.constant(values, tf.float32), step=frames)
 
     def text(self, tag: str, markdown: str) -> None:
         """Writes a text panel."""

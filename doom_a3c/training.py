@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from doom_a3c.checkpoint import CheckpointFolder
 from doom_a3c.config import Config, scheduled
 from doom_a3c.evaluation import Evaluation, Evaluator
-from doom_a3c.model import GlobalModel, Snapshot
+from doom_a3c.model import State
 from doom_a3c.progress import WINDOW, Progress
 from doom_a3c.summaries import Summaries
 
@@ -38,6 +38,9 @@ class Engine(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """Returns what TensorBoard shows of the engine itself, by tag."""
 
+    def describe(self) -> str:
+        """Returns what the live line shows of the engine itself."""
+
 
 class Status(NamedTuple):
     """What the live line shows."""
@@ -50,6 +53,7 @@ class Status(NamedTuple):
     best_evaluation: float | None
     entropy: float
     seconds_left: float
+    engine: str  # what it says of itself
 
 
 class Result(NamedTuple):
@@ -59,19 +63,6 @@ class Result(NamedTuple):
     seconds: float  # this session's training time, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
-
-
-class State(NamedTuple):
-    """Weights and optimizer slots with the counters of the same moment."""
-
-    variables: Snapshot
-    progress: dict[str, Any]
-
-
-def captured(model: GlobalModel, progress: Progress) -> State:
-    """Returns the state of a run; counters are taken first, so they never run ahead of the weights."""
-    record = progress.record()
-    return State(model.snapshot(), record)
 
 
 class Evaluations:
@@ -188,7 +179,7 @@ class Training:
                 self.save()
             self._measure_rate()
             self._write_point(engine)
-            self._show(self.status())
+            self._show(self.status(engine))
         return stopped_by
 
     def _limit(self) -> str | None:
@@ -214,7 +205,7 @@ class Training:
             self._rate = (self._progress.frames - frames) / (now - since)
             self._rate_since = (now, self._progress.frames)
 
-    def status(self) -> Status:
+    def status(self, engine: Engine) -> Status:
         """Returns what the live line shows."""
         progress, config = self._progress, self._config
         left = (config.frames - progress.frames) / self._rate if self._rate else float("inf")
@@ -229,6 +220,7 @@ class Training:
             self._evaluations.best,
             progress.entropy,
             max(0.0, left),
+            engine.describe(),
         )
 
     def _write_point(self, engine: Engine) -> None:

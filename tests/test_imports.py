@@ -29,7 +29,7 @@ RANKS = {
     "learner": 4,
     "engines": 5,
     "evaluation": 5,
-    "recording": 5,
+    "recording": 4,
     "training": 5.5,
     "cli": 6,
 }

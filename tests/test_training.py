@@ -10,14 +10,14 @@ from doom_a3c import recording, summaries
 from doom_a3c.checkpoint import CheckpointFolder, load
 from doom_a3c.config import Config
 from doom_a3c.evaluation import Evaluation, scores
-from doom_a3c.model import GlobalModel
+from doom_a3c.model import GlobalModel, captured
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
 from doom_a3c.recording import FilmedVectorEnv, Gate
 from doom_a3c.scenarios import Network
 from doom_a3c.summaries import Summaries
-from doom_a3c.training import Training, captured
+from doom_a3c.training import Training
 
 
 class ScriptedEvaluator:
@@ -51,6 +51,9 @@ class ScriptedEngine:
 
     def metrics(self):
         return {}
+
+    def describe(self):
+        return ""
 
 
 def network():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +22,13 @@ from doom_a3c.engines.queue import QueueEngine
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import Updater
 from doom_a3c.evaluation import Evaluator, games_for
-from doom_a3c.model import GlobalModel
+from doom_a3c.model import GlobalModel, State, captured
 from doom_a3c.progress import Progress
 from doom_a3c.recording import Film, GifWriter
 from doom_a3c.rollouts import Policy
 from doom_a3c.scenarios import Scenario
 from doom_a3c.summaries import Summaries
-from doom_a3c.training import Engine, Training, captured
+from doom_a3c.training import Engine, Training
 
 
 class Run(NamedTuple):
@@ -51,10 +52,9 @@ class Outputs:
 
     def __init__(self, run: Run, panel: Panel) -> None:
         config, builder, progress = run.config, run.builder, run.progress
-        self._run = run
-        self._summaries = Summaries(run.logs / "global")
-        learners = config.trainers if config.engine == "queue" else worker_count(config)
-        self._learner_summaries = [Summaries(run.logs / f"train_{index}") for index in range(learners)]
+        self._run, self._panel = run, panel
+        self._logs: list[Summaries] = []
+        self._summaries = self._log("global")
         settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
 
@@ -66,7 +66,9 @@ class Outputs:
 
         self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
         self._make_actor = ActorFactory(config, builder, progress, self._gifs.add, restarts=run.restarts)
-        self.engine = self._queue_engine() if config.engine == "queue" else self._threads_engine()
+        self._capture: Callable[[], State] = partial(captured, run.model, progress)
+        engines = {"threads": self._threads_engine, "queue": self._queue_engine, "cluster": self._cluster_engine}
+        self.engine = engines[config.engine]()
         self._evaluator = Evaluator(
             builder.evaluation_env(games_for(config.evaluation_episodes)),
             builder.network("evaluator", config.seed),
@@ -75,7 +77,7 @@ class Outputs:
         )
         self.training = Training(
             config,
-            capture=partial(captured, run.model, progress),
+            capture=self._capture,
             progress=progress,
             evaluator=self._evaluator,
             summaries=self._summaries,
@@ -85,6 +87,11 @@ class Outputs:
             say=panel.say,
             best_evaluation=run.best_evaluation,
         )
+
+    def _log(self, name: str) -> Summaries:
+        """Returns a new TensorBoard run."""
+        self._logs.append(Summaries(self._run.logs / name))
+        return self._logs[-1]
 
     def _threads_engine(self) -> Engine:
         run, stop = self._run, threading.Event()
@@ -96,10 +103,10 @@ class Outputs:
                 network=run.builder.network(f"worker_{index}", run.config.seed),
                 make_actor=self._make_actor,
                 progress=run.progress,
-                updates=Updater(run.config, run.model, run.progress, summaries),
+                updates=Updater(run.config, run.model, run.progress, self._log(f"train_{index}")),
                 stop=stop,
             )
-            for index, summaries in enumerate(self._learner_summaries)
+            for index in range(worker_count(run.config))
         ]
         return ThreadsEngine(workers, stop, run.builder.unblock)
 
@@ -111,9 +118,29 @@ class Outputs:
             games=[partial(self._make_actor, index) for index in range(worker_count(run.config))],
             make_network=partial(run.builder.network, seed=run.config.seed),
             progress=run.progress,
-            summaries=self._learner_summaries,
+            summaries=[self._log(f"train_{index}") for index in range(run.config.trainers)],
             unblock=run.builder.unblock,
         )
+
+    def _cluster_engine(self) -> Engine:
+        from doom_a3c.cli import remote
+        from doom_a3c.engines.cluster import ClusterEngine
+
+        run = self._run
+        engine = ClusterEngine(
+            hosts=run.config.hosts,
+            device=run.config.device,
+            settings=remote.settings(run.config, run.scenario, run.restarts),
+            make_server=remote.server,
+            make_host=remote.host,
+            state=self._capture(),
+            progress=run.progress,
+            make_summaries=self._log,
+            film=self._gifs.add,
+            say=self._panel.say,
+        )
+        self._capture = engine.capture  # the weights are on the server
+        return engine
 
     def __enter__(self) -> Outputs:
         return self
@@ -121,5 +148,5 @@ class Outputs:
     def __exit__(self, *error: object) -> None:
         self._evaluator.close()
         self._gifs.close()
-        for summaries in (self._summaries, *self._learner_summaries):
-            summaries.close()
+        for log in self._logs:
+            log.close()

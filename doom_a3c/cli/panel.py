@@ -56,4 +56,5 @@ def describe(status: Status) -> str:
         f"frames {status.frames:,}/{status.frame_budget:,} | {status.frames_per_second:,.0f} frames/s | "
         f"episodes {status.episodes:,} | mean of 100 {score(status.mean_score)} | "
         f"best evaluation {score(status.best_evaluation)} | entropy {status.entropy:.3f} | left {left}"
+        + (f" | {status.engine}" if status.engine else "")
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +85,10 @@ class _Run:
         from doom_a3c.progress import Progress
 
         config = self.config
+        if config.engine == "cluster":
+            from doom_a3c.engines import cluster
+
+            cluster.check(config.address)
         self.builder = Builder(self.scenario, config.frame_skip)
         network = self.builder.network("global", config.seed)
         self.model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
@@ -134,7 +140,7 @@ class _Run:
             self.logs,
             self.record.get("best_evaluation"),
         )
-        with Outputs(run, panel) as outputs:
+        with self._cluster(), Outputs(run, panel) as outputs:
             self.seconds_to_training = command.seconds_since_start()
             with _Signals(outputs.training) as received:
                 try:
@@ -145,6 +151,14 @@ class _Run:
             panel.end()
             self._finish(result, panel)
         return 128 + received[0] if received else 0
+
+    def _cluster(self) -> AbstractContextManager[None]:
+        """Returns what the run's engine needs to be connected to, a context."""
+        if self.config.engine != "cluster":
+            return nullcontext()
+        from doom_a3c.engines.cluster import connected
+
+        return connected(self.config.address, f"{self.name}-{os.getpid()}")
 
     def _finish(self, result: Result, panel: Any) -> None:
         from doom_a3c.curves import write_curve

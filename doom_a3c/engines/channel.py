@@ -30,6 +30,15 @@ class Channel(Generic[Item]):
             self._items.append(item)
             self._changed.notify_all()
 
+    def offer(self, item: Item) -> bool:
+        """Adds an item if there is room for it; tells whether there was."""
+        with self._changed:
+            if self._closed or len(self._items) >= self._capacity:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True
+
     def take(self, low: int, high: int) -> list[Item]:
         """Removes the oldest items, `high` at most, waiting until there are `low`."""
         with self._changed:

@@ -42,6 +42,14 @@ class Crew:
         if self._error is not None:
             raise self._error
 
+    def metrics(self) -> dict[str, float]:
+        """Returns what TensorBoard shows of the engine itself, by tag."""
+        return {}
+
+    def describe(self) -> str:
+        """Returns what the live line shows of the engine itself."""
+        return ""
+
     def stop(self, patience: float = 3.0) -> None:
         """Ends all threads; those that have not ended after `patience` seconds are unblocked. May be called twice."""
         self._stop()

@@ -71,7 +71,3 @@ class ThreadsEngine(Crew):
 
     def __init__(self, workers: Sequence[Worker], stop: threading.Event, unblock: Callable[[], None]) -> None:
         super().__init__({f"worker_{worker.index}": worker.run for worker in workers}, stop.set, unblock)
-
-    def metrics(self) -> dict[str, float]:
-        """Returns what TensorBoard shows of the engine: nothing here."""
-        return {}

@@ -61,10 +61,16 @@ class Updater:
             return
         if not self._summaries.due():
             return
-        values: dict[str, float] = dict(gradients.metrics)
-        if self._episodes:
-            values["Perf/Reward"] = float(np.mean([e.score for e in self._episodes]))
-            values["Perf/Length"] = float(np.mean([e.length for e in self._episodes]))
-            values["Perf/Value"] = float(np.mean([e.value for e in self._episodes]))
-        self._summaries.scalars(values, self._progress.frames)
+        self._summaries.scalars({**gradients.metrics, **played_scores(self._episodes)}, self._progress.frames)
         self._episodes.clear()
+
+
+def played_scores(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Returns the means of finished episodes by TensorBoard tag, nothing where there are none."""
+    if not episodes:
+        return {}
+    return {
+        "Perf/Reward": float(np.mean([episode.score for episode in episodes])),
+        "Perf/Length": float(np.mean([episode.length for episode in episodes])),
+        "Perf/Value": float(np.mean([episode.value for episode in episodes])),
+    }

@@ -1,0 +1,68 @@
+"""What a cluster's processes make of the settings that reach them as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from doom_a3c import scenarios
+from doom_a3c.cli import command
+from doom_a3c.config import Config, cpu_count
+from doom_a3c.settings import validated
+
+if TYPE_CHECKING:
+    from doom_a3c.engines.host import Host
+    from doom_a3c.engines.server import ParameterServer
+
+
+def settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> dict[str, Any]:
+    """Returns everything that `server` and `host` need."""
+    return {"config": dataclasses.asdict(config), "scenario": scenarios.record(scenario), "restarts": restarts}
+
+
+def server(settings: dict[str, Any]) -> ParameterServer:
+    """Returns the parameter server of a run; it waits for its state."""
+    config = validated(Config, settings["config"], "the run's settings")
+    command.import_tensorflow(cpu_count(), verbose=False, device=config.device)
+    from doom_a3c.cli.build import Builder
+    from doom_a3c.engines.server import ParameterServer
+    from doom_a3c.model import GlobalModel
+    from doom_a3c.optimizers import make_optimizer
+    from doom_a3c.progress import Progress
+
+    builder = Builder(_scenario(settings), config.frame_skip)
+    network = builder.network("global", config.seed)
+    model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
+    return ParameterServer(config, model, Progress(), builder.network("trainer", config.seed))
+
+
+def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., Any]) -> Host:
+    """Returns a host of a run; hosts of different numbers play different games."""
+    config = validated(Config, settings["config"], "the run's settings")
+    config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
+    command.import_tensorflow(config.workers, verbose=False, device="cpu")
+    from doom_a3c.cli.actors import ActorFactory
+    from doom_a3c.cli.build import Builder
+    from doom_a3c.engines.host import Host
+    from doom_a3c.progress import Progress
+    from doom_a3c.recording import Film
+
+    builder, progress = Builder(_scenario(settings), config.frame_skip), Progress()
+    films: deque[Film] = deque(maxlen=1)
+    return Host(
+        name,
+        call,
+        config=config,
+        network=builder.network("global", config.seed),
+        make_network=lambda network: builder.network(network, config.seed),
+        make_actor=ActorFactory(config, builder, progress, films.append, restarts=settings["restarts"], host=number),
+        progress=progress,
+        films=films,
+        unblock=builder.unblock,
+    )
+
+
+def _scenario(settings: dict[str, Any]) -> scenarios.Scenario:
+    return scenarios.from_record(settings["scenario"], "the run's scenario")

@@ -1,0 +1,196 @@
+"""A host of the cluster engine: workers that play, and the one thread that talks to the parameter server for all of them.
+
+Its weights are a copy of the server's, replaced whenever an answer brings newer ones; workers pull theirs from the copy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from doom_a3c.config import Config, worker_count
+from doom_a3c.engines.channel import ClosedError
+from doom_a3c.engines.crew import Crew
+from doom_a3c.engines.outbox import GradientSum, Message, Outbox, RolloutBox
+from doom_a3c.engines.threads import Worker
+from doom_a3c.model import SharedNetwork
+from doom_a3c.networks import ACNetwork
+from doom_a3c.progress import Progress
+from doom_a3c.recording import Film
+from doom_a3c.rollouts import Actor, Decide, Policy
+
+SECONDS_BETWEEN_TRIES = 0.1
+
+
+class UnreachableError(Exception):
+    """A call may or may not have reached the server; its answer has not come."""
+
+
+class FencedError(Exception):
+    """Another host has joined under this one's name."""
+
+
+class Link:
+    """Pushes what waits in an outbox, one push at a time, and takes over what the answers bring. A host's only voice."""
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Message],
+        outbox: Outbox,
+        model: SharedNetwork,
+        progress: Progress,
+        films: deque[Film],
+        stop: threading.Event,
+    ) -> None:
+        """`call` calls a method of the server, or raises UnreachableError; the newest of `films` goes with a push."""
+        self._name, self._call, self._outbox = name, call, outbox
+        self._model, self._progress, self._films, self._stop_event = model, progress, films, stop
+        self._generation = self._sequence = 0
+
+    def join(self) -> None:
+        """Joins the run: afterwards the host has the server's weights."""
+        answer = self._ask("join", self._name)
+        if answer["verdict"] == "joined":
+            self._generation, self._sequence = answer["generation"], 0
+            self._take_over(answer)
+
+    def run(self) -> None:
+        """Pushes until the run is over."""
+        try:
+            while not self._stop_event.is_set():
+                message = self._outbox.take()
+                films = [self._films.popleft()] if self._films else []
+                message["films"] = [{**film._asdict(), "frames": np.stack(film.frames)} for film in films]
+                self._deliver(message)
+        except ClosedError:
+            pass
+
+    def _deliver(self, message: Message) -> None:
+        self._sequence += 1
+        while not self._stop_event.is_set():
+            answer = self._ask("push", self._name, self._generation, self._sequence, message, self._model.version)
+            if answer["verdict"] == "fenced":
+                raise FencedError(f"another host has joined as {self._name}")
+            if answer["verdict"] != "rejoin":
+                self._take_over(answer)
+                return
+            self.join()
+            self._sequence += 1
+
+    def _ask(self, method: str, *arguments: Any) -> Message:
+        """Calls the server until an answer comes that is one; at the end of the run it is `done`."""
+        while not self._stop_event.is_set():
+            try:
+                answer = self._call(method, *arguments)
+            except UnreachableError:
+                answer = {"verdict": "wait"}
+            if answer["verdict"] == "done":
+                self._stop_event.set()
+                self._outbox.close()
+            elif answer["verdict"] not in ("wait", "full"):
+                return answer
+            self._stop_event.wait(SECONDS_BETWEEN_TRIES)
+        return {"verdict": "done"}
+
+    def _take_over(self, answer: Message) -> None:
+        if answer["verdict"] == "done":
+            return
+        self._progress.frames = answer["frames"]
+        if answer["weights"] is not None:
+            self._model.replace(answer["weights"], answer["version"])
+
+
+class Player:
+    """A worker that learns nothing itself: it plays rollouts and has them sent. Owns its network and games."""
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        model: SharedNetwork,
+        network: ACNetwork,
+        make_actor: Callable[[int, Decide], Actor],
+        rollouts: RolloutBox,
+        stop: threading.Event,
+    ) -> None:
+        self.index = index
+        self._model, self._network, self._make_actor = model, network, make_actor
+        self._rollouts, self._stop_event = rollouts, stop
+
+    def run(self) -> None:
+        """Plays until told to stop."""
+        actor = self._make_actor(self.index, Policy(self._network))
+        try:
+            while not self._stop_event.is_set():
+                version = self._model.pull(self._network)
+                rollout = actor.rollout()
+                self._rollouts.put(rollout, version, *actor.take())
+        except ClosedError:
+            pass
+        finally:
+            actor.close()
+
+
+class Host(Crew):
+    """Runs workers and their link, each on a thread of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Message],
+        *,
+        config: Config,
+        network: ACNetwork,
+        make_network: Callable[[str], ACNetwork],
+        make_actor: Callable[[int, Decide], Actor],
+        progress: Progress,
+        films: deque[Film],
+        unblock: Callable[[], None],
+    ) -> None:
+        workers, self._over = worker_count(config), threading.Event()
+        model = SharedNetwork(network)
+        sums = GradientSum(config.push_rollouts, workers * config.accumulate, config.accumulate)
+        rollouts = RolloutBox(workers)
+        self._outbox: Outbox = sums if config.transport == "gradients" else rollouts
+        self._link = Link(name, call, self._outbox, model, progress, films, self._over)
+        players: list[Worker | Player] = []
+        for index in range(workers):
+            own = make_network(f"worker_{index}")
+            if config.transport == "gradients":
+                players.append(
+                    Worker(
+                        index,
+                        config=config,
+                        model=model,
+                        network=own,
+                        make_actor=make_actor,
+                        progress=progress,
+                        updates=sums,
+                        stop=self._over,
+                    )
+                )
+            else:
+                players.append(
+                    Player(index, model=model, network=own, make_actor=make_actor, rollouts=rollouts, stop=self._over)
+                )
+        loops = {f"worker_{player.index}": player.run for player in players}
+        super().__init__({**loops, "link": self._link.run}, self._close, unblock)
+
+    def _close(self) -> None:
+        self._over.set()
+        self._outbox.close()
+
+    def run(self) -> None:
+        """Joins the run and plays until it is over; raises the first error of any thread."""
+        self._link.join()
+        try:
+            self.start()
+            self._over.wait()
+        finally:
+            self.stop()
+        self.check()

@@ -1,0 +1,135 @@
+"""What a host of the cluster engine sends to the parameter server, and where it waits until it is sent.
+
+A push is plain data, never an object of this package:
+
+| key          | holds                                                                                      |
+|--------------|--------------------------------------------------------------------------------------------|
+| `version`    | the oldest weights that had a part in it, as a number of updates                            |
+| `steps`      | decisions played                                                                           |
+| `episodes`   | the numbers of every finished `Episode`                                                    |
+| `faults`     | the kinds of the engine faults met                                                         |
+| `gradients`  | transport `gradients`: their sum as one vector, None where none were finite                |
+| `not_finite` | transport `gradients`: how many were left out of the sum                                   |
+| `metrics`    | the newest losses by TensorBoard tag                                                       |
+| `rollout`    | transport `rollouts`: the arrays of a `Rollout` by field, else None                        |
+| `films`      | finished films, one at most: frames [N, height, width, 3], score, episode and worker        |
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.learner import Gradients
+from doom_a3c.model import Vector, flat
+from doom_a3c.rollouts import Episode, Rollout
+
+Message = dict[str, Any]  # what travels: words and numbers, arrays, and lists and tables of those
+
+
+class Outbox(Protocol):
+    """What waits to be pushed."""
+
+    def take(self) -> Message:
+        """Returns the next push, waiting for it; raises ClosedError after `close`."""
+
+    def close(self) -> None:
+        """Wakes everyone with ClosedError."""
+
+
+class GradientSum:
+    """Gradients of all workers, added up until they are pushed. Owns the sum and what has been counted meanwhile.
+
+    A worker whose gradients do not fit into the sum waits: no more than `capacity` rollouts are under way.
+    """
+
+    def __init__(self, rollouts: int, capacity: int, rollouts_each: int) -> None:
+        """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
+        self._enough, self._each = rollouts, rollouts_each
+        self._capacity = max(capacity, rollouts + rollouts_each)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sum: Vector | None = None
+        self._rollouts = self._not_finite = self._steps = 0
+        self._version: int | None = None
+        self._episodes: list[Episode] = []
+        self._faults: list[str] = []
+        self._metrics: Mapping[str, float] = {}
+
+    def count(self, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
+        """Counts what has been played; it travels with the next push."""
+        with self._changed:
+            self._steps += steps
+            self._episodes.extend(episodes)
+            self._faults.extend(faults)
+
+    def apply(self, gradients: Gradients) -> None:
+        """Adds gradients, waiting while there are enough for the next push."""
+        vector = flat(gradients.gradients) if gradients.finite else None
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._rollouts + self._each <= self._capacity)
+            if vector is None:
+                self._not_finite += 1
+            else:
+                self._sum = vector if self._sum is None else self._sum + vector
+            self._version = gradients.version if self._version is None else min(self._version, gradients.version)
+            self._metrics = gradients.metrics
+            self._rollouts += self._each
+            self._changed.notify_all()
+
+    def take(self) -> Message:
+        """Returns the sum as a push, and begins a new one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._rollouts >= self._enough)
+            if self._closed:
+                raise ClosedError
+            message = _push(self._version or 0, self._steps, self._episodes, self._faults)
+            message |= {"gradients": self._sum, "not_finite": self._not_finite, "metrics": dict(self._metrics)}
+            self._clear()
+            self._changed.notify_all()
+            return message
+
+    def close(self) -> None:
+        """Wakes everyone who waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class RolloutBox:
+    """Whole rollouts of all workers, in order. Owns the few that wait."""
+
+    def __init__(self, capacity: int) -> None:
+        self._channel: Channel[Message] = Channel(capacity)
+
+    def put(self, rollout: Rollout, version: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
+        """Adds a rollout that weights of `version` have played, waiting while too many do."""
+        arrays = {**rollout._asdict(), "core_state": tuple(state.numpy() for state in rollout.core_state)}
+        self._channel.put({**_push(version, rollout.actions.size, episodes, faults), "rollout": arrays})
+
+    def take(self) -> Message:
+        """Returns the oldest rollout as a push."""
+        return self._channel.take(1, 1)[0]
+
+    def close(self) -> None:
+        """Wakes everyone who waits."""
+        self._channel.close()
+
+
+def _push(version: int, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> Message:
+    """Returns what every push has; the episodes are plain numbers."""
+    return {
+        "version": version,
+        "steps": steps,
+        "episodes": [tuple(episode) for episode in episodes],
+        "faults": list(faults),
+        "rollout": None,
+        "gradients": None,
+        "not_finite": 0,
+        "metrics": {},
+    }

@@ -1,0 +1,220 @@
+"""The parameter server of the cluster engine: the global model behind a protocol that survives lost messages and restarts.
+
+It knows nothing of how calls reach it. Hosts push what they have played under their name, generation and a sequence
+number; every push is applied once at most, in the order of its host:
+
+| answer    | when                                                               | the host then           |
+|-----------|--------------------------------------------------------------------|-------------------------|
+| applied   | counted, and learned from or queued                                | goes on                 |
+| duplicate | its sequence number has been seen: the first answer was lost       | goes on                 |
+| stale     | older than `max_staleness` updates: counted, but not learned from  | goes on                 |
+| full      | the trainer is behind (transport `rollouts`)                       | sends it again          |
+| wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
+| rejoin    | the server does not know this host or its generation               | joins, sends it again   |
+| fenced    | another host has joined under this name since                      | ends                    |
+| done      | the run is over                                                    | ends                    |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from doom_a3c.config import Config
+from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.outbox import Message
+from doom_a3c.engines.trainer import Played, Trainer
+from doom_a3c.engines.updates import Updater, played_scores
+from doom_a3c.learner import Gradients
+from doom_a3c.model import GlobalModel, split
+from doom_a3c.networks import ACNetwork
+from doom_a3c.progress import Progress
+from doom_a3c.rollouts import Episode, Rollout
+
+MAX_FILMS = 4  # that wait for the driver
+MAX_LAGS = 10_000  # that wait for the driver
+
+
+@dataclasses.dataclass
+class Member:
+    """A host that has joined."""
+
+    generation: int  # how often a host has joined under this name
+    sequence: int = 0  # of its newest push
+
+
+@dataclasses.dataclass
+class Tally:
+    """What has come from a host since this server began."""
+
+    frames: int = 0
+    pushes: int = 0
+    bytes: int = 0
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+class ParameterServer:
+    """The global weights, optimizer and counters of a run, and its members. Every method may be called by any thread."""
+
+    def __init__(self, config: Config, model: GlobalModel, progress: Progress, trainer_network: ACNetwork) -> None:
+        self._config, self._model, self._progress = config, model, progress
+        self._updater = Updater(config, model, progress, None)
+        self._rollouts: Channel[Played] = Channel(config.queue_size)
+        self._trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
+        self._lock = threading.Lock()
+        self._members: dict[str, Member] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._lags: deque[int] = deque(maxlen=MAX_LAGS)
+        self._films: deque[Message] = deque(maxlen=MAX_FILMS)
+        self._ready = self._over = False
+        self._error: str | None = None
+
+    def start(self, state: Message) -> None:
+        """Begins with the state that `state` returned; does nothing where the server has begun before."""
+        with self._lock:
+            if self._ready:
+                return
+            self._model.restore(state["variables"], int(state["progress"]["updates"]))
+            self._progress.restore(state["progress"])
+            self._members = {name: Member(*numbers) for name, numbers in state["members"].items()}
+            self._ready = True
+        if self._config.transport == "rollouts":
+            threading.Thread(target=self._train, name="trainer", daemon=True).start()
+
+    def _train(self) -> None:
+        try:
+            with contextlib.suppress(ClosedError):
+                self._trainer.run()
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = f"{type(error).__name__}: {error}"
+        self.stop()
+
+    def stop(self) -> None:
+        """Answers `done` from now on."""
+        self._over = True
+        self._rollouts.close()
+
+    def join(self, host: str) -> Message:
+        """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
+        with self._lock:
+            if verdict := self._closed():
+                return {"verdict": verdict}
+            known = self._members.get(host)
+            member = self._members[host] = Member(known.generation + 1 if known else 1)
+            return {"verdict": "joined", "generation": member.generation, **self._news(-1)}
+
+    def push(self, host: str, generation: int, sequence: int, message: Message, known_version: int) -> Message:
+        """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
+        with self._lock:
+            verdict = self._closed() or self._refused(host, generation, sequence)
+            if verdict is None:
+                verdict = self._accept(host, message)
+            if verdict in ("applied", "stale"):
+                self._members[host].sequence = sequence
+            return {"verdict": verdict, **self._news(known_version)}
+
+    def _closed(self) -> str | None:
+        if self._over or self._progress.frames >= self._config.frames:
+            return "done"
+        return None if self._ready else "wait"
+
+    def _refused(self, host: str, generation: int, sequence: int) -> str | None:
+        member = self._members.get(host)
+        if member is None or generation > member.generation:
+            return "rejoin"
+        if generation < member.generation:
+            self._progress.add_steps(0, 0, (), ["fenced_push"])
+            return "fenced"
+        return "duplicate" if sequence <= member.sequence else None
+
+    def _accept(self, host: str, message: Message) -> str:
+        config = self._config
+        lag = max(0, self._model.version - message["version"])  # a restarted server may be behind its hosts
+        stale = lag > config.max_staleness
+        if not stale and message["rollout"] is not None:
+            if not self._rollouts.offer(_played(message)):
+                return "full"
+        else:
+            self._updater.count(message["steps"], _episodes(message), message["faults"])
+        if stale:
+            self._progress.add_steps(0, 0, (), ["stale_push"])
+        elif message["rollout"] is None:
+            self._learn(message)
+        self._lags.append(lag)
+        self._films.extend(message["films"])
+        tally = self._tallies.setdefault(host, Tally())
+        tally.frames += message["steps"] * config.frame_skip
+        tally.pushes += 1
+        tally.bytes += size(message)
+        tally.metrics |= {**message["metrics"], **played_scores(_episodes(message))}
+        return "stale" if stale else "applied"
+
+    def _learn(self, message: Message) -> None:
+        """Applies a push of gradients; too many that are not finite end the run."""
+        try:
+            for _ in range(message["not_finite"]):
+                self._updater.apply(Gradients((), message["metrics"], False, message["version"]))
+            if message["gradients"] is not None:
+                gradients = split(message["gradients"], self._model.network.parameters)
+                self._updater.apply(Gradients(gradients, message["metrics"], True, message["version"]))
+        except Exception as error:
+            self._fail(error)
+
+    def _news(self, known_version: int) -> Message:
+        weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
+        return {"weights": weights, "version": version, "frames": self._progress.frames}
+
+    def fault(self, kind: str) -> None:
+        """Counts something that the run has survived."""
+        self._progress.add_steps(0, 0, (), [kind])
+
+    def status(self) -> Message:
+        """Returns what the driver shows; lags and films are handed over, once."""
+        with self._lock:
+            lags, films = list(self._lags), list(self._films)
+            self._lags.clear()
+            self._films.clear()
+            progress = self._progress
+            return {
+                "ready": self._ready,
+                "error": self._error,
+                "progress": {**progress.record(), "curve": None},
+                "entropy": progress.entropy,
+                "lag": progress.lag,
+                "hosts": {name: dataclasses.asdict(tally) for name, tally in self._tallies.items()},
+                "lags": lags,
+                "films": films,
+            }
+
+    def state(self) -> Message | None:
+        """Returns everything that a restarted server goes on from, None before there is any."""
+        with self._lock:
+            if not self._ready:
+                return None
+            record = self._progress.record()
+            members = {name: dataclasses.astuple(member) for name, member in self._members.items()}
+            return {"variables": self._model.snapshot(), "progress": record, "members": members}
+
+
+def _episodes(message: Mapping[str, Any]) -> list[Episode]:
+    return [Episode(*episode) for episode in message["episodes"]]
+
+
+def _played(message: Mapping[str, Any]) -> Played:
+    return Played(Rollout(**message["rollout"]), message["version"], _episodes(message), message["faults"])
+
+
+def size(message: Any) -> int:
+    """Returns the bytes of all arrays in a message."""
+    if isinstance(message, dict):
+        return sum(size(value) for value in message.values())
+    if isinstance(message, list | tuple):
+        return sum(size(value) for value in message)
+    return int(getattr(message, "nbytes", 0))
