@@ -29,6 +29,16 @@ class Evaluation(NamedTuple):
     greedy: Scores
     sampled: Scores
 
+    @property
+    def better(self) -> str:
+        """The policy with the higher mean, in play.py's words; greedy where they are equal."""
+        return "sample" if self.sampled.mean > self.greedy.mean else "greedy"
+
+    @property
+    def score(self) -> float:
+        """The mean score of the better policy."""
+        return max(self.greedy.mean, self.sampled.mean)
+
 
 def scores(values: list[float]) -> Scores:
     """Returns the statistics of a list of scores."""

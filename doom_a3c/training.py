@@ -76,6 +76,7 @@ class Evaluations:
         report: Callable[[Evaluation, State, bool], None],
     ) -> None:
         self.best: float | None = None
+        self.policy = "greedy"  # the better one in the newest evaluation
         self.error: BaseException | None = None
         self._config, self._capture = config, capture
         self._evaluator, self._report = evaluator, report
@@ -105,9 +106,10 @@ class Evaluations:
         if evaluation is None:
             return
         self._evaluated = state.progress["updates"]
-        is_best = self.best is None or evaluation.greedy.mean >= self.best
+        self.policy = evaluation.better
+        is_best = self.best is None or evaluation.score >= self.best
         if is_best:
-            self.best = evaluation.greedy.mean
+            self.best = evaluation.score
         self._report(evaluation, state, is_best)
 
     def stop(self) -> None:
@@ -133,12 +135,16 @@ class Training:
         show: Callable[[Status], None],
         say: Callable[[str], None],
         best_evaluation: float | None,
+        policy: str = "greedy",
     ) -> None:
-        """`record` is what checkpoints hold besides variables and progress; `show` gets a status several times a second."""
+        """`record` is what checkpoints hold besides variables and progress; `show` gets a status several times a second.
+
+        `best_evaluation` and `policy` are what earlier sessions of the run have found.
+        """
         self._config, self._capture, self._progress = config, capture, progress
         self._summaries, self._folder, self._record, self._show, self._say = summaries, folder, record, show, say
         self._evaluations = Evaluations(config, capture, evaluator, self._evaluated)
-        self._evaluations.best = best_evaluation
+        self._evaluations.best, self._evaluations.policy = best_evaluation, policy
         self._interrupted: str | None = None
         self._start = self._last_save = time.monotonic()
         self._start_frames = progress.frames
@@ -270,6 +276,7 @@ class Training:
             "config": dataclasses.asdict(self._config),
             "progress": state.progress,
             "best_evaluation": self._evaluations.best,
+            "policy": self._evaluations.policy,
         }
 
     def save(self) -> None:

@@ -13,7 +13,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from doom_a3c.checkpoint import load
+from doom_a3c.checkpoint import load, save
 
 ROOT = Path(__file__).parent.parent
 SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
@@ -132,6 +132,19 @@ def test_playing_writes_films_and_scores_from_the_checkpoint_alone(trained, tmp_
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
     assert not (tmp_path / "out" / "episode_001.gif").exists()
+
+
+@pytest.mark.parametrize("policy", ["greedy", "sample"])
+def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp_path, policy):
+    folder, _ = trained
+    checkpoint = load(folder / "models" / "best.ckpt")
+    assert checkpoint.record["policy"] in ("greedy", "sample")
+    save(tmp_path / "model.ckpt", checkpoint.variables, {**checkpoint.record, "policy": policy})
+    arguments = ("--model", "model.ckpt", "--out", "out", "--episodes", 1, "--record", 0)
+    result = call("play", *arguments, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["policy"] == policy
+    assert f"{policy} policy" in result.stdout
 
 
 def test_playing_twice_shows_the_same_episodes(trained, tmp_path):

@@ -19,7 +19,19 @@ def train(cwd, *arguments):
 
 def best_plays(cwd):
     """Returns the mean score of 100 greedy episodes of the best checkpoint."""
-    arguments = ["--model", "models/best.ckpt", "--episodes", "100", "--record", "0", "--out", "played", "--quiet"]
+    arguments = [
+        "--model",
+        "models/best.ckpt",
+        "--episodes",
+        "100",
+        "--policy",
+        "greedy",
+        "--record",
+        "0",
+        "--out",
+        "played",
+        "--quiet",
+    ]
     subprocess.run([sys.executable, str(ROOT / "play.py"), *arguments], cwd=cwd, check=True)
     return json.loads((cwd / "played" / "summary.json").read_text())["mean"]
 

@@ -28,7 +28,7 @@ class ScriptedEvaluator:
 
     def evaluate(self, episodes, stop=None):
         mean = self.means.pop(0)
-        return Evaluation(scores([mean]), scores([mean + 1]))
+        return Evaluation(scores([mean]), scores([mean - 1 if mean == 70.0 else mean + 1]))
 
 
 class ScriptedEngine:
@@ -115,24 +115,28 @@ def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make
 
 def test_only_a_better_evaluation_replaces_the_best_checkpoint(make_run, tmp_path):
     run, progress, model = make_run(Config(evaluate_every=0), means=[10.0, 70.0, -300.0, 70.0])
+    policies = []
     kept = []
     for version in range(1, 5):
         model.apply([np.full(p.shape, 0.1, np.float32) for p in model.network.parameters], 1e-2)
         progress.add_update(1.0, 0)
         run._evaluations.evaluate()
         assert model.version == version
+        run.save()
         kept.append(load(tmp_path / "best.ckpt").variables["policy/kernel"])
+        policies.append([load(tmp_path / name).record["policy"] for name in ("best.ckpt", "last.ckpt")])
     assert not np.array_equal(kept[0], kept[1])
     assert np.array_equal(kept[1], kept[2])  # a collapse leaves the best alone
     assert not np.array_equal(kept[2], kept[3])  # as good and newer
     assert load(tmp_path / "best.ckpt").record["best_evaluation"] == 70.0
+    assert policies == [["sample", "sample"], ["greedy", "greedy"], ["greedy", "sample"], ["greedy", "greedy"]]
 
 
 def test_unchanged_weights_are_not_evaluated_twice(make_run):
     run, _, _ = make_run(Config(evaluate_every=0), means=[10.0])
     run._evaluations.evaluate()
     run._evaluations.evaluate()  # a second evaluation would find no score left
-    assert run._evaluations.best == 10.0
+    assert run._evaluations.best == 11.0  # of the sampled policy
 
 
 def test_points_come_once_a_second_and_more_rarely_in_a_long_run(tmp_path, monkeypatch):

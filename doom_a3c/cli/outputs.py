@@ -45,6 +45,7 @@ class Run(NamedTuple):
     gifs: Path
     logs: Path
     best_evaluation: float | None  # of its earlier sessions
+    policy: str  # the better one in their last evaluation
 
 
 class Outputs:
@@ -86,6 +87,7 @@ class Outputs:
             show=panel.show,
             say=panel.say,
             best_evaluation=run.best_evaluation,
+            policy=run.policy,
         )
 
     def _log(self, name: str) -> Summaries:

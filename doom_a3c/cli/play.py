@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import sys
@@ -31,7 +32,11 @@ class Options:
     out: str = setting("result", "folder for films, scores.csv, scores.png and summary.json")
     episodes: int = setting(10, "episodes to play, each with a seed of its own", unit="episodes", low=1, high=100_000)
     record: int = setting(10, "how many of them, the first ones, are filmed as gif and mp4", unit="episodes", low=0)
-    policy: str = setting("greedy", "take the likeliest action, or draw from the policy", choices=("greedy", "sample"))
+    policy: str | None = setting(
+        None,
+        "take the likeliest action, or draw from the policy; unset is what scored better when the model was evaluated",
+        choices=("greedy", "sample"),
+    )
     epsilon: float | None = setting(
         None, "probability of a random action; unset is that of the run's evaluations if greedy, else 0", low=0, high=1
     )
@@ -63,7 +68,8 @@ def _play(arguments: list[str] | None) -> int:
     if not Path(options.model).is_file():
         raise UserError(f"there is no checkpoint {options.model}; train.py writes models/last.ckpt and models/best.ckpt")
     command.import_tensorflow(cpu_count(), options.verbose, options.device)
-    builder, network, config = restored(options.model)
+    builder, network, config, better = restored(options.model)
+    options = dataclasses.replace(options, policy=options.policy or better)
     usual = config.evaluation_epsilon if options.policy == "greedy" else 0.0
     epsilon = usual if options.epsilon is None else options.epsilon
     folder = command.output_folder(options.out, "--out")
@@ -89,8 +95,8 @@ def _play(arguments: list[str] | None) -> int:
     return 0
 
 
-def restored(model: str) -> tuple[Builder, ACNetwork, Config]:
-    """Returns games, network and settings as a checkpoint alone says they are, with the trained weights.
+def restored(model: str) -> tuple[Builder, ACNetwork, Config, str]:
+    """Returns games, trained network, settings and the better policy, as a checkpoint alone says they are.
 
     Raises:
         UserError: if the checkpoint is none, or its scenario's files are not here.
@@ -107,7 +113,7 @@ def restored(model: str) -> tuple[Builder, ACNetwork, Config]:
         network.load(checkpoint.variables)
     except (KeyError, ValueError) as error:
         raise UserError(f"{model} does not fit its own scenario {scenario.name}: {error}") from None
-    return builder, network, config
+    return builder, network, config, checkpoint.record.get("policy", "greedy")
 
 
 class Player:

@@ -139,6 +139,7 @@ class _Run:
             self.gifs,
             self.logs,
             self.record.get("best_evaluation"),
+            self.record.get("policy", "greedy"),
         )
         with self._cluster(), Outputs(run, panel) as outputs:
             self.seconds_to_training = command.seconds_since_start()

@@ -14,6 +14,7 @@ import importlib.util
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ from doom_a3c.engines.server import ParameterServer
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.model import State
 from doom_a3c.progress import Progress
+from doom_a3c.quiet import caught_stderr
 from doom_a3c.recording import Film
 from doom_a3c.settings import UserError
 from doom_a3c.summaries import Summaries
@@ -51,6 +53,11 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
+_HOW_TO_GUARD = (
+    "start Ray on every host, and this command, with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH naming the same secret "
+    "(docs/scaling.md)"
+)
+
 MakeServer = Callable[[Message], ParameterServer]
 MakeHost = Callable[[Message, str, int, Callable[..., Any]], Host]
 
@@ -65,25 +72,37 @@ def connected(address: str | None, namespace: str) -> Iterator[None]:
     check(address)
     import ray
 
-    folder = tempfile.mkdtemp(prefix="ray_", dir="/tmp") if address is None else None  # short: it holds sockets
-    own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE, "_temp_dir": folder}
-    try:
-        ray.init(
-            address=address or "local",
-            namespace=namespace,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **(own if folder else {}),
-        )
-    except Exception as error:  # whatever Ray raises where there is no cluster, another token, another version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"--address {address}: {reason}") from None
-    try:
+    with contextlib.ExitStack() as stack:
+        own: dict[str, Any] = {}
+        if address is None:
+            folder = tempfile.mkdtemp(prefix="ray_", dir="/tmp")  # short: it holds sockets
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE, "_temp_dir": folder}
+        else:
+            _reach(address)
+        failure: Exception | None = None
+        with caught_stderr():
+            stack.callback(ray.shutdown)
+            try:
+                ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
+                guarded = address is None or _guarded()
+            except Exception as error:  # whatever Ray raises where there is another token, another version, no cluster
+                failure = error
+        if failure is not None:
+            reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+            raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
+        if not guarded:
+            raise UserError(f"the cluster at {address} asks nobody for a token: {_HOW_TO_GUARD}")
         yield
-    finally:
-        ray.shutdown()
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _guarded() -> bool:
+    """Tells whether the head of the cluster was started so that it asks for a token."""
+    import ray
+
+    mode: Any = ray.remote(lambda: os.environ.get("RAY_AUTH_MODE"))
+    there = mode.options(num_cpus=0, resources={"node:__internal_head__": 0.001})
+    return bool(ray.get(there.remote(), timeout=_CALL_SECONDS) == "token")
 
 
 def check(address: str | None) -> None:
@@ -99,13 +118,21 @@ def check(address: str | None) -> None:
     if address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         return
-    paths = [os.environ.get("RAY_AUTH_TOKEN_PATH"), "~/.ray/auth_token"]
-    token = os.environ.get("RAY_AUTH_TOKEN") or any(path and Path(path).expanduser().is_file() for path in paths)
-    if os.environ.get("RAY_AUTH_MODE") != "token" or not token:
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    if os.environ.get("RAY_AUTH_MODE") != "token" or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
+        raise UserError(f"--address without a token would let everyone in who reaches the cluster: {_HOW_TO_GUARD}")
+
+
+def _reach(address: str) -> None:
+    """Raises UserError where nobody answers at an address: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(
-            "--address without a token lets everyone who reaches the cluster run programs on it: start Ray on every host, "
-            "and this command, with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH naming the same secret (docs/scaling.md)"
-        )
+            f"--address {address}: {reason}; it takes HOST:PORT of a cluster that ray start --head has begun"
+        ) from None
 
 
 class _Server:
