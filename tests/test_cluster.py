@@ -1,0 +1,272 @@
+"""The cluster engine on real Ray, as users call it: what it survives, what it leaves behind, whom it lets in."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from doom_a3c import catalog
+from doom_a3c.checkpoint import load
+from doom_a3c.cli import remote
+from doom_a3c.cli.build import Builder
+from doom_a3c.config import Config
+from doom_a3c.engines.cluster import ClusterEngine, connected
+from doom_a3c.model import GlobalModel, captured
+from doom_a3c.optimizers import Adam
+from doom_a3c.progress import Progress
+from doom_a3c.summaries import Summaries
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
+]
+ROOT = Path(__file__).parent.parent
+RUN = ("--scenario", "cartpole", "--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
+SECONDS = 90  # that anything may take
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where a run works; whatever it has started is ended."""
+    before = set(Path("/tmp").glob("ray_*"))
+    yield tmp_path
+    for pid in processes_of(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    for path in set(Path("/tmp").glob("ray_*")) - before:
+        shutil.rmtree(path)
+
+
+def started(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *RUN, "--evaluate-every", "0", *map(str, arguments)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+
+
+def finished(run):
+    output, errors = run.communicate(timeout=SECONDS)
+    return run.returncode, output, errors
+
+
+def processes_of(folder):
+    """Returns the names of the processes that work in a folder, by pid: a run's, and those of its Ray."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (path / "cmdline").read_bytes().split(b"\0")[0].decode()
+            if name and f"TMPDIR={folder}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found[int(path.name)] = name
+        except OSError:
+            continue
+    return found
+
+
+def pids(folder, name):
+    return [pid for pid, known in processes_of(folder).items() if name in known]
+
+
+def until(condition, what):
+    deadline = time.monotonic() + SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} has not come"
+        time.sleep(0.2)
+    return value
+
+
+def saved(folder):
+    """Returns the counters of the newest checkpoint, none before there is one."""
+    path = folder / "models" / "last.ckpt"
+    return load(path).record["progress"] if path.exists() else {"frames": 0, "updates": 0, "faults": {}}
+
+
+def traces():
+    """Returns what a run could leave behind on this machine, besides processes."""
+    found = (*Path("/dev/shm").iterdir(), *Path("/tmp").glob("ray_*"))
+    return {str(path) for path in found if not path.name.startswith("ViZDoom")}  # of others, CartPole has none
+
+
+@pytest.mark.parametrize("transport", ["gradients", "rollouts"])
+def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport):
+    before = traces()
+    run = started(folder, "--hosts", 2, "--frames", 40_000, "--transport", transport, "--summary", "summary.json")
+    status, output, errors = finished(run)
+    assert (status, errors) == (0, "")
+    assert "2 hosts: " in output or "no host plays yet" in output
+    assert processes_of(folder) == {}
+    assert traces() <= before
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["stopped_by"] == "frames"
+    assert summary["frames"] == summary["steps"] >= 40_000
+    assert summary["frames"] % 256 == 0  # whole rollouts
+    assert summary["faults"] == {}
+    assert len(saved(folder)["curve"]) == summary["episodes"]
+    assert saved(folder)["updates"] == summary["updates"] > 50
+    assert list((folder / "frames").glob("*/*.gif"))
+    logs = {path.name[:5] for path in (folder / "logs").glob("*/*")}
+    assert {"globa", "serve", "host_"} <= logs
+
+
+def test_the_first_update_is_that_of_the_threads_engine(folder):
+    weights = {}
+    for engine in ("threads", "cluster"):
+        flags = ("--engine", engine, "--frames", 1, "--models-dir", engine, "--seed", 5)
+        status, _, errors = finished(started(folder, *flags))
+        assert (status, errors) == (0, "")
+        checkpoint = load(folder / engine / "last.ckpt")
+        assert checkpoint.record["progress"]["updates"] == 1
+        weights[engine] = checkpoint.variables
+    for name, value in weights["threads"].items():
+        np.testing.assert_array_equal(weights["cluster"][name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(("victim", "fault"), [("ray::_Host", "host_lost"), ("ray::_Server", "server_restarted")])
+def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoint(folder, victim, fault):
+    run = started(folder, "--hosts", 2, "--frames", 100_000_000, "--checkpoint-every", 2)
+    before = until(lambda: saved(folder)["updates"] > 50 and saved(folder), "the first checkpoint")
+    for pid in pids(folder, victim)[:1]:
+        os.kill(pid, signal.SIGKILL)
+    mended = until(lambda: fault in saved(folder)["faults"] and saved(folder), "the mending")
+    after = until(lambda: saved(folder)["updates"] > mended["updates"] + 50 and saved(folder), "learning on")
+    assert before["frames"] <= mended["frames"] < after["frames"]
+    assert before["updates"] <= mended["updates"]
+    assert len(until(lambda: pids(folder, "ray::_Host")[1:] and pids(folder, "ray::_Host"), "both hosts")) == 2
+    run.send_signal(signal.SIGINT)
+    status, output, errors = finished(run)
+    assert (status, errors) == (130, "")
+    assert f"fault survived: {fault} 1 times" in output
+    assert processes_of(folder) == {}
+
+
+def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder):
+    run = started(folder, "--frames", 100_000_000, "--checkpoint-every", 2)
+    until(lambda: saved(folder)["updates"] > 50, "the first checkpoint")
+    run.kill()
+    run.communicate()
+    until(lambda: processes_of(folder) == {}, "the end of all processes")
+    before = saved(folder)
+    flags = ("--resume", "--frames", before["frames"] + 20_000, "--summary", "summary.json")
+    status, output, errors = finished(started(folder, *flags))
+    assert (status, errors) == (0, "")
+    assert "resuming cartpole" in output
+    after = json.loads((folder / "summary.json").read_text())
+    assert after["frames"] >= before["frames"] + 20_000
+    assert after["updates"] > before["updates"]
+
+
+def test_hosts_that_cannot_play_end_the_run_with_their_error(tmp_path):
+    config = Config(scenario="cartpole")
+    scenario = catalog.find("cartpole")
+    builder = Builder(scenario, config.frame_skip)
+    network = builder.network("global", 0)
+    model, progress = GlobalModel(network, Adam(network.parameters)), Progress()
+    with connected(None, "test"):
+        from ray.exceptions import RayError  # not before: Ray reads at once whether there is a token
+
+        engine = ClusterEngine(
+            hosts=1,
+            device="cpu",
+            settings=remote.settings(config, scenario, 0),
+            make_server=remote.server,
+            make_host=remote.server,  # which takes other arguments
+            state=captured(model, progress),
+            progress=progress,
+            make_summaries=lambda name: Summaries(tmp_path / name),
+            film=lambda film: None,
+            say=lambda line: None,
+        )
+        engine.start()
+        until(lambda: engine._error, "the error")
+        with pytest.raises(RayError, match=r"server\(\) takes 1 positional argument"):
+            engine.check()
+        engine.stop()
+    assert progress.faults["host_lost"] == 3
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("environment", "remedy"),
+    [({}, "RAY_AUTH_MODE=token"), ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"}, "RAY_AUTH_TOKEN_PATH")],
+)
+def test_a_cluster_without_a_token_is_refused_in_one_line(folder, monkeypatch, environment, remedy):
+    monkeypatch.setenv("HOME", str(folder))  # where Ray keeps the token of this machine
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    status, _, errors = finished(started(folder, "--address", f"127.0.0.1:{free_port()}"))
+    assert status == 2
+    assert remedy in errors
+    assert len(errors.splitlines()) == 1
+    assert not list(folder.glob("models"))
+
+
+def test_an_address_where_no_cluster_is_says_so_in_one_line(folder, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    address = f"127.0.0.1:{free_port()}"
+    status, _, errors = finished(started(folder, "--address", address))
+    assert status == 2
+    assert address in errors
+    assert len(errors.splitlines()) == 1
+
+
+def cluster_with(folder, mode):
+    """Starts a cluster of one machine as a user would; returns its address."""
+    port = free_port()
+    (folder / "token").write_text("a" * 64)
+    command = (Path(sys.executable).parent / "ray", "start", "--head", f"--port={port}", "--include-dashboard=false")
+    options = (
+        "--node-ip-address=127.0.0.1",
+        "--object-store-memory=100000000",
+        f"--temp-dir=/tmp/ray_{port}",
+        "--num-cpus=2",
+    )
+    tokens = {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "TMPDIR": str(folder), **tokens}
+    subprocess.run([*command, *options], env=environment, check=True, capture_output=True, timeout=SECONDS)
+    return f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def secret(folder, monkeypatch):
+    """The token of this test's cluster, for a run."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "token"))
+
+
+def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
+    address = cluster_with(folder, "token")
+    before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
+    status, output, errors = finished(
+        started(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json")
+    )
+    assert (status, errors) == (0, "")
+    assert json.loads((folder / "summary.json").read_text())["frames"] >= 10_000
+    assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
+    until(lambda: not pids(folder, "ray::_"), "the end of the actors")
+
+
+def test_a_users_cluster_that_asks_for_no_token_is_refused(folder, secret):
+    status, _, errors = finished(started(folder, "--address", cluster_with(folder, "disabled")))
+    assert status == 2
+    assert "asks nobody for a token" in errors
+    assert len(errors.splitlines()) == 1
