@@ -256,9 +256,7 @@ def secret(folder, monkeypatch):
 def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    status, output, errors = finished(
-        started(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json")
-    )
+    status, _, errors = finished(started(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json"))
     assert (status, errors) == (0, "")
     assert json.loads((folder / "summary.json").read_text())["frames"] >= 10_000
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
