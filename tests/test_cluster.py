@@ -19,7 +19,8 @@ from doom_a3c.checkpoint import load
 from doom_a3c.cli import remote
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config
-from doom_a3c.engines.cluster import ClusterEngine, connected
+from doom_a3c.engines.cluster import ClusterEngine
+from doom_a3c.engines.connection import connected
 from doom_a3c.model import GlobalModel, captured
 from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
@@ -133,7 +134,7 @@ def test_the_first_update_is_that_of_the_threads_engine(folder):
         np.testing.assert_array_equal(weights["cluster"][name], value, err_msg=name)
 
 
-@pytest.mark.parametrize(("victim", "fault"), [("ray::_Host", "host_lost"), ("ray::_Server", "server_restarted")])
+@pytest.mark.parametrize(("victim", "fault"), [("ray::HostActor", "host_lost"), ("ray::ServerActor", "server_restarted")])
 def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoint(folder, victim, fault):
     run = started(folder, "--hosts", 2, "--frames", 100_000_000, "--checkpoint-every", 2)
     before = until(lambda: saved(folder)["updates"] > 50 and saved(folder), "the first checkpoint")
@@ -143,7 +144,7 @@ def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoi
     after = until(lambda: saved(folder)["updates"] > mended["updates"] + 50 and saved(folder), "learning on")
     assert before["frames"] <= mended["frames"] < after["frames"]
     assert before["updates"] <= mended["updates"]
-    assert len(until(lambda: pids(folder, "ray::_Host")[1:] and pids(folder, "ray::_Host"), "both hosts")) == 2
+    assert len(until(lambda: pids(folder, "ray::HostActor")[1:] and pids(folder, "ray::HostActor"), "both hosts")) == 2
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(run)
     assert (status, errors) == (130, "")

@@ -144,7 +144,7 @@ def test_only_the_command_lines_know_games_and_engines(modules):
 
 def test_ray_is_for_the_cluster_engine_alone(modules):
     users = [name for name, targets in modules.items() if any(t.partition(".")[0] == "ray" for t in targets)]
-    assert set(users) <= {"doom_a3c.engines.cluster"}
+    assert set(users) == {"doom_a3c.engines.cluster", "doom_a3c.engines.connection"}
 
 
 @pytest.mark.parametrize("module", ["doom_a3c", "doom_a3c.config", "doom_a3c.scenarios", "doom_a3c.cli.train"])

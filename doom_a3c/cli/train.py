@@ -86,9 +86,9 @@ class _Run:
 
         config = self.config
         if config.engine == "cluster":
-            from doom_a3c.engines import cluster
+            from doom_a3c.engines.connection import check
 
-            cluster.check(config.address)
+            check(config.address)
         self.builder = Builder(self.scenario, config.frame_skip)
         network = self.builder.network("global", config.seed)
         self.model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
@@ -157,7 +157,7 @@ class _Run:
         """Returns what the run's engine needs to be connected to, a context."""
         if self.config.engine != "cluster":
             return nullcontext()
-        from doom_a3c.engines.cluster import connected
+        from doom_a3c.engines.connection import connected
 
         return connected(self.config.address, f"{self.name}-{os.getpid()}")
 
