@@ -108,6 +108,8 @@ class ClusterEngine:
         if not status["ready"]:
             call_server("start", self._state)
             if self._began:
+                age = time.monotonic() - self._copied
+                self._say(f"the parameter server was lost, another goes on from its state of {age:.0f} s ago")
                 call_server("fault", "server_restarted")
             self._began = True
             return
@@ -150,17 +152,19 @@ class ClusterEngine:
             return  # the run is over
         except RayTaskError as error:
             failure: Exception = error
+            reason = str(error).strip().splitlines()[-1]
         except RayError as error:
-            failure = error
+            failure, reason = error, "its process or its machine died"
         ray.kill(playing.actor)
         self._failures[name] = self._failures.get(name, 0) + 1
         with contextlib.suppress(UnreachableError):
             call_server("fault", "host_lost")
         if self._failures[name] < _MAX_FAILURES:
-            return
-        if not self._hosts:
+            self._say(f"host {name} was lost, another takes its place: {reason}")
+        elif self._hosts:
+            self._say(f"host {name} is given up after {_MAX_FAILURES} failures in a row: {reason}")
+        else:
             raise failure
-        self._say(f"host {name} is given up after {_MAX_FAILURES} failures: {str(failure).strip().splitlines()[-1]}")
 
     def check(self) -> None:
         """Raises the error that ended the run's watch: divergence, or no host or server left."""

@@ -34,6 +34,7 @@ _ENVIRONMENT = {
     "RAY_health_check_timeout_ms": "1500",
     "RAY_health_check_failure_threshold": "3",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^A worker died",  # a screenful; the engine says it in a line
 }
 
 _HOW_TO_GUARD = (
