@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Protocol
 
 from doom_a3c.settings import UserError, setting
 
@@ -180,6 +181,20 @@ def off_policy(config: Config) -> bool:
 
 def _explores(config: Config) -> bool:
     return max(config.epsilon, config.final_epsilon or 0.0) > 0
+
+
+class Counts(Protocol):
+    """What a run has done so far."""
+
+    frames: int
+    episodes: int
+
+
+def spent(config: Config, counts: Counts) -> str | None:
+    """Returns which budget of the run is used up, `frames` or `episodes`; None while there is some left of both."""
+    if counts.frames >= config.frames:
+        return "frames"
+    return "episodes" if config.episodes is not None and counts.episodes >= config.episodes else None
 
 
 def cpu_count() -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from doom_a3c.checkpoint import CheckpointFolder
-from doom_a3c.config import Config, scheduled
+from doom_a3c.config import Config, scheduled, spent
 from doom_a3c.evaluation import Evaluation, Evaluator
 from doom_a3c.model import State
 from doom_a3c.progress import WINDOW, Progress
@@ -196,10 +196,8 @@ class Training:
             return self._interrupted
         if config.target_score is not None and mean is not None and mean >= config.target_score:
             return "target_score"
-        if progress.frames >= config.frames:
-            return "frames"
-        if config.episodes is not None and progress.episodes >= config.episodes:
-            return "episodes"
+        if budget := spent(config, progress):
+            return budget
         if config.minutes is not None and time.monotonic() - self._start >= 60 * config.minutes:
             return "minutes"
         return None

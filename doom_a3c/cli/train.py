@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c import catalog, scenarios
 from doom_a3c.cli import command
-from doom_a3c.config import Config, consistent, cpu_count, worker_count
+from doom_a3c.config import Config, consistent, cpu_count, spent, worker_count
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
@@ -109,12 +109,11 @@ class _Run:
                 f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
             ) from None
         self.progress.restore(self.record["progress"])
-        for name, used in (("frames", self.progress.frames), ("episodes", self.progress.episodes)):
+        if name := spent(config, self.progress):
             budget = getattr(config, name)
-            if budget is not None and used >= budget:
-                raise UserError(
-                    f"the run has used its budget of {budget:,} {name}; give it more, with --{name} {2 * budget} say"
-                )
+            raise UserError(
+                f"the run has used its budget of {budget:,} {name}; give it more, with --{name} {2 * budget} say"
+            )
 
     def run(self) -> int:
         """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""

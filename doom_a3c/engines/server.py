@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from doom_a3c.config import Config
+from doom_a3c.config import Config, spent
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.outbox import Message
 from doom_a3c.engines.trainer import Played, Trainer
@@ -121,7 +121,7 @@ class ParameterServer:
             return {"verdict": verdict, **self._news(known_version)}
 
     def _closed(self) -> str | None:
-        if self._over or self._progress.frames >= self._config.frames:
+        if self._over or spent(self._config, self._progress):
             return "done"
         return None if self._ready else "wait"
 

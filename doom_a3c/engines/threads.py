@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from doom_a3c.config import Config
+from doom_a3c.config import Config, spent
 from doom_a3c.engines.crew import Crew
 from doom_a3c.learner import Gradients, Learner
 from doom_a3c.model import SharedNetwork
@@ -45,11 +45,11 @@ class Worker:
         self._progress, self._updates, self._stop_event = progress, updates, stop
 
     def run(self) -> None:
-        """Trains to the frame budget or until told to stop."""
+        """Trains until a budget is used up or it is told to stop."""
         actor = self._make_actor(self.index, Policy(self._network))
         try:
             learner = Learner(self._network, self._config)
-            while not self._stop_event.is_set() and self._progress.frames < self._config.frames:
+            while not self._stop_event.is_set() and not spent(self._config, self._progress):
                 self._update(actor, learner)
         finally:
             actor.close()

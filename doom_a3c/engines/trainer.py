@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from doom_a3c.config import Config, batch_limits
+from doom_a3c.config import Config, batch_limits, spent
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.learner import Learner
@@ -40,10 +40,10 @@ class Trainer:
         self.batch = 0  # decisions in the newest update
 
     def run(self) -> None:
-        """Learns to the frame budget; raises ClosedError when the channel of rollouts is closed before."""
+        """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
         config, learner = self._config, Learner(self._network, self._config)
         low, high = batch_limits(config)
-        while self._progress.frames < config.frames:
+        while not spent(config, self._progress):
             batches, versions = [], []
             for _ in range(config.accumulate):
                 played = self._rollouts.take(low, high)
