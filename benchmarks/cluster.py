@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from machines import cut_machine, kill_machine, machine, machines, start_ray  # noqa: E402  # beside this file
+
 from doom_a3c import catalog  # noqa: E402  # the project need not be installed
 from doom_a3c.cli import command, remote  # noqa: E402
 from doom_a3c.config import Config  # noqa: E402
 from doom_a3c.settings import validated  # noqa: E402
-
-PORT = 6379
 
 
 class FakeHost:
@@ -151,17 +152,17 @@ def patiently(method: str, *arguments: Any, seconds: float = 60.0) -> Any:
         time.sleep(0.05)
 
 
-def faults(options: argparse.Namespace) -> None:
-    """Prints a table of what each death costs."""
-    from doom_a3c.engines.cluster import ClusterEngine
-    from doom_a3c.engines.connection import connected
-    from doom_a3c.progress import Progress
-    from doom_a3c.summaries import Summaries
+class Trial:
+    """A training run that this process can watch and hurt. Owns the driver's engine."""
 
-    config, settings, builder = settings_of(options.scenario, hosts=2, workers=1, frames=10**12)
-    with tempfile.TemporaryDirectory() as logs, connected(options.address, "faults"):
-        engine = ClusterEngine(
-            hosts=2,
+    def __init__(self, options: argparse.Namespace, hosts: int, logs: str) -> None:
+        from doom_a3c.engines.cluster import ClusterEngine
+        from doom_a3c.progress import Progress
+        from doom_a3c.summaries import Summaries
+
+        config, settings, builder = settings_of(options.scenario, hosts=hosts, workers=1, frames=10**12)
+        self.engine = ClusterEngine(
+            hosts=hosts,
             device="cpu",
             settings=settings,
             make_server=remote.server,
@@ -170,34 +171,99 @@ def faults(options: argparse.Namespace) -> None:
             progress=Progress(),
             make_summaries=lambda name: Summaries(Path(logs) / name),
             film=lambda film: None,
-            say=print,
+            say=lambda line: None,
         )
-        engine.start()
+        self.engine.start()
 
-        def status() -> Any:
-            engine.check()
+    def status(self) -> Any:
+        """Returns the server's status, once there is one that is ready."""
+
+        def ready() -> Any:
+            self.engine.check()
             found = patiently("status")
             return found if found["ready"] else None
 
-        def pushes() -> dict[str, int]:
-            return {name: tally["pushes"] for name, tally in until(status)["hosts"].items()}
+        return until(ready)
 
-        until(lambda: len(pushes()) == 2 and min(pushes().values()) > 20)
-        print("| killed | seconds until updates flow again | updates lost |\n|---|---|---|", flush=True)
-        for _ in range(options.repeats):
-            start = kill("ray::HostActor")
-            time.sleep(1.0)  # what was on the way has come
-            more_than(pushes, pushes())
-            print(f"| a host | {time.monotonic() - start:.1f} | its unsent rollouts |", flush=True)
-        for _ in range(options.repeats):
-            time.sleep(2.0)
-            before = until(status)["progress"]["updates"]
-            start = kill("ray::ServerActor")
-            time.sleep(0.5)
-            first = until(status)["progress"]["updates"]
-            more_than(lambda: {"all": until(status)["progress"]["updates"]}, {"all": first})
-            print(f"| the server | {time.monotonic() - start:.1f} | {max(0, before - first)} |", flush=True)
-        engine.stop()
+    def updates(self) -> int:
+        """Returns the number of updates so far."""
+        count: int = self.status()["progress"]["updates"]
+        return count
+
+    def pushes(self) -> dict[str, int]:
+        """Returns how often each host has pushed."""
+        return {name: tally["pushes"] for name, tally in self.status()["hosts"].items()}
+
+    def all_push(self, known: dict[str, int]) -> bool:
+        """Tells whether every host has pushed more often than that."""
+        return all(count > known.get(name, 0) for name, count in self.pushes().items())
+
+    def longest_pause(self, seconds: float) -> float:
+        """Returns the longest time without an update in the next seconds."""
+        end, last, count, pause = time.monotonic() + seconds, time.monotonic(), self.updates(), 0.0
+        while (now := time.monotonic()) < end:
+            newest = self.updates()
+            pause = max(pause, now - last)
+            last, count = (now, newest) if newest > count else (last, count)
+            time.sleep(0.02)
+        return pause
+
+
+def faults(options: argparse.Namespace) -> None:
+    """Prints a table of what each death costs, of processes or of machines."""
+    from doom_a3c.engines.connection import connected
+
+    with tempfile.TemporaryDirectory() as logs, connected(options.address, "faults"):
+        trial = Trial(options, 1 if options.address else 2, logs)
+        hosts = options.machines + 1 if options.address else 2
+        until(lambda: len(trial.pushes()) == hosts and min(trial.pushes().values()) > 20)
+        (machine_faults if options.address else process_faults)(trial, options)
+        trial.engine.stop()
+
+
+def process_faults(trial: Trial, options: argparse.Namespace) -> None:
+    """Kills hosts and servers."""
+    print("| killed | seconds until updates flow again | updates lost |\n|---|---|---|", flush=True)
+    for _ in range(options.repeats):
+        start = kill("ray::HostActor")
+        time.sleep(1.0)  # what was on the way has come
+        known = trial.pushes()
+        until(functools.partial(trial.all_push, known))
+        print(f"| a host | {time.monotonic() - start:.1f} (its own; the other's never stop) | 0 |", flush=True)
+    for _ in range(options.repeats):
+        time.sleep(2.0)
+        before = trial.updates()
+        start = kill("ray::ServerActor")
+        time.sleep(0.5)
+        first = trial.updates()
+        while trial.updates() <= first:
+            time.sleep(0.02)
+        print(f"| the server | {time.monotonic() - start:.1f} | {max(0, before - first)} |", flush=True)
+
+
+def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
+    """Kills the last machine, has it join again, and then cuts it off."""
+    import ray
+
+    def alive() -> int:
+        return sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]  # of Ray
+
+    count = alive()
+    print("| machine | longest pause of all updates, s | given up or taken in after, s |\n|---|---|---|", flush=True)
+    for what, hurt in (("killed", kill_machine), ("cut off", cut_machine)):
+        with ThreadPoolExecutor() as pool:
+            start = time.monotonic()
+            hurt(options.machines)
+            pause = pool.submit(trial.longest_pause, 15.0)
+            until(lambda: alive() < count)
+            noticed = time.monotonic() - start
+            print(f"| {what} | {pause.result():.1f} | {noticed:.1f} |", flush=True)
+        if hurt is kill_machine:
+            start, known = time.monotonic(), len(trial.pushes())
+            start_ray(options.machines)
+            while len(trial.pushes()) <= known:
+                time.sleep(0.1)
+            print(f"| joins | - | {time.monotonic() - start:.1f} |", flush=True)
 
 
 def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
@@ -208,11 +274,6 @@ def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
             raise TimeoutError("what was waited for has not come")
         time.sleep(0.05)
     return value
-
-
-def more_than(counts: Callable[[], dict[str, int]], known: dict[str, int]) -> None:
-    """Waits until all counts are higher than those."""
-    until(lambda: all(count > known[name] for name, count in counts().items()))
 
 
 def kill(name: str) -> float:
@@ -234,53 +295,6 @@ def descends(pid: int) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def machines(count: int, rate: str | None) -> Iterator[str]:
-    """Makes that many machines of this one, with Ray on each; yields the address of their cluster.
-
-    The driver's own, `a3c0`, is one more: it has the parameter server and plays no host in `load`.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="n", dir="/tmp"))
-    token = folder / "token"
-    token.write_text(os.urandom(32).hex())
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    names = [f"a3c{index}" for index in range(count + 1)]
-
-    def run(line: str) -> None:
-        done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{line}: {done.stderr or done.stdout}")
-
-    try:
-        run("ip netns add a3cb")
-        run("ip netns exec a3cb ip link add bridge type bridge")
-        run("ip netns exec a3cb ip link set bridge up")
-        for index, name in enumerate(names):
-            run(f"ip netns add {name}")
-            run(f"ip link add to_{name} netns a3cb type veth peer name eth0 netns {name}")
-            run(f"ip netns exec a3cb ip link set to_{name} master bridge up")
-            run(f"ip netns exec {name} ip addr add 10.77.0.{index + 1}/24 dev eth0")
-            run(f"ip netns exec {name} ip link set eth0 up")
-            run(f"ip netns exec {name} ip link set lo up")
-            if rate:
-                for place, device in ((name, "eth0"), ("a3cb", f"to_{name}")):
-                    run(f"ip netns exec {place} tc qdisc add dev {device} root tbf rate {rate} burst 256kb latency 50ms")
-        ray = Path(sys.executable).parent / "ray"
-        for index, name in enumerate(names):
-            role = f"--head --port={PORT} --include-dashboard=false" if index == 0 else f"--address=10.77.0.1:{PORT}"
-            limits = f"--num-cpus=1 --object-store-memory=200000000 --temp-dir={folder}/{index}"
-            run(f"ip netns exec {name} {sys.executable} {ray} start {role} --node-ip-address=10.77.0.{index + 1} {limits}")
-        yield f"10.77.0.1:{PORT}"
-    finally:
-        for name in (*names, "a3cb"):
-            found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-            for pid in found.stdout.split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def main() -> int:
     """Measures what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -294,12 +308,10 @@ def main() -> int:
     parser.add_argument("--rate", help="of the links between those: 1gbit, for example")
     parser.add_argument("--address", help="of a cluster that runs already")
     options = parser.parse_args()
-    if options.machines:
+    if options.machines and not options.address:
         with machines(options.machines, options.rate) as address:
-            arguments = [argument for argument in sys.argv[1:] if argument != "--machines"]
-            arguments.remove(str(options.machines))
-            inside = ["ip", "netns", "exec", "a3c0", sys.executable, str(Path(__file__).resolve())]
-            return subprocess.run([*inside, *arguments, "--address", address], check=False).returncode
+            inside = ["ip", "netns", "exec", machine(0), sys.executable, str(Path(__file__).resolve())]
+            return subprocess.run([*inside, *sys.argv[1:], "--address", address], check=False).returncode
     command.import_tensorflow(1, verbose=False, device="cpu")
     (load if options.what == "load" else faults)(options)
     return 0

@@ -27,7 +27,7 @@ CALL_SECONDS = 30.0  # a call that has no answer by then is made again
 _OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: what is on the way is all it holds
 
 # Read by every process of Ray when it starts. A node that stops answering is given up after 6 seconds and not after 65.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
@@ -95,7 +95,7 @@ def check(address: str | None) -> None:
     Raises:
         UserError: if Ray is not installed, or a cluster of several machines would be open to strangers.
     """
-    for name, value in _ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if importlib.util.find_spec("ray") is None:
         raise UserError("--engine cluster needs Ray: pip install -r requirements-cluster.txt")
