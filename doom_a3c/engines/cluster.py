@@ -71,11 +71,12 @@ class ClusterEngine:
         self._state: Message = {**state._asdict(), "members": {}}
         self._progress, self._film, self._say = progress, film, say
         self._rates = Rates(make_summaries)
+        self._server: Any = None
         self._hosts: dict[str, Playing] = {}
         self._failures: dict[str, int] = {}
         self._started = 0
         self._answered = self._copied = time.monotonic()
-        self._began = False
+        self._began = self._over = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._stop_event = threading.Event()
@@ -103,8 +104,10 @@ class ClusterEngine:
 
     def _follow(self) -> None:
         """Looks at everything once, and mends what is broken."""
-        self._tend_hosts()
+        if not self._over:
+            self._tend_hosts()
         status = call_server("status")
+        self._over = status["over"]
         if not status["ready"]:
             call_server("start", self._state)
             if self._began:
@@ -114,7 +117,7 @@ class ClusterEngine:
             self._began = True
             return
         if status["error"]:
-            raise DivergedError(status["error"])
+            raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
         self._progress.follow(status["progress"], status["entropy"], status["lag"])
         for film in status["films"]:
             self._film(Film(list(film["frames"]), film["score"], film["episode"], film["worker"]))
@@ -127,11 +130,12 @@ class ClusterEngine:
         """Starts hosts on every machine that lacks some, and notices those that have ended."""
         import ray
 
-        ended, _ = ray.wait([playing.ended for playing in self._hosts.values()] or [ray.put(None)], timeout=0)
-        for name, playing in list(self._hosts.items()):
-            if playing.ended in ended:
-                del self._hosts[name]
-                self._note_end(name, playing)
+        playing = {host.ended: name for name, host in self._hosts.items()}
+        if playing:
+            ended, _ = ray.wait(list(playing), num_returns=len(playing), timeout=0)
+            for reference in ended:
+                name = playing[reference]
+                self._note_end(name, self._hosts.pop(name))
         for node in ray.nodes():  # type: ignore[no-untyped-call]  # of Ray
             for slot in range(self._slots if node["Alive"] else 0):
                 name = f"{node['NodeID'][:8]}_{slot}"
@@ -213,4 +217,5 @@ class ClusterEngine:
             ray.wait(ends, num_returns=len(ends), timeout=_STOP_SECONDS)
         for playing in self._hosts.values():
             ray.kill(playing.actor)
-        ray.kill(self._server)
+        if self._server is not None:
+            ray.kill(self._server)

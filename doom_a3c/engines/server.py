@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+import traceback
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,7 @@ from doom_a3c.config import Config, spent
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.outbox import Message
 from doom_a3c.engines.trainer import Played, Trainer
-from doom_a3c.engines.updates import Updater, played_scores
+from doom_a3c.engines.updates import DivergedError, Updater, played_scores
 from doom_a3c.learner import Gradients
 from doom_a3c.model import GlobalModel, split
 from doom_a3c.networks import ACNetwork
@@ -70,7 +71,7 @@ class ParameterServer:
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
         self._films: deque[Message] = deque(maxlen=MAX_FILMS)
-        self._ready = self._over = False
+        self._ready = self._over = self._diverged = False
         self._error: str | None = None
 
     def start(self, state: Message) -> None:
@@ -93,7 +94,8 @@ class ParameterServer:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        self._error = f"{type(error).__name__}: {error}"
+        self._diverged = isinstance(error, DivergedError)
+        self._error = str(error) if self._diverged else "".join(traceback.format_exception(error))
         self.stop()
 
     def stop(self) -> None:
@@ -184,7 +186,9 @@ class ParameterServer:
             progress = self._progress
             return {
                 "ready": self._ready,
+                "over": self._closed() == "done",
                 "error": self._error,
+                "diverged": self._diverged,
                 "progress": {**progress.record(), "curve": None},
                 "entropy": progress.entropy,
                 "lag": progress.lag,
