@@ -125,7 +125,7 @@ def load(options: argparse.Namespace) -> None:
                 nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])  # type: ignore[no-untyped-call]
                 here = ray.get_runtime_context().get_node_id()
                 others = [node for node in nodes if node != here] or nodes
-                places = [placed_on(others[index % len(others)], soft=False) for index in range(count)]
+                places = [placed_on(others[index % len(others)]) for index in range(count)]
                 hosts = [start_actor(FakeHost, place, f"fake_{i}", message) for i, place in enumerate(places)]
                 ray.get([host.run.remote(2.0) for host in hosts])  # everything is compiled and connected
                 times = np.concatenate(ray.get([host.run.remote(options.seconds) for host in hosts]))

@@ -143,7 +143,7 @@ class ClusterEngine:
                     self._hosts[name] = self._start_host(name, node["NodeID"])
 
     def _start_host(self, name: str, node: str) -> Playing:
-        actor = start_actor(HostActor, placed_on(node, soft=False), self._make_host, self._settings, name, self._started)
+        actor = start_actor(HostActor, placed_on(node), self._make_host, self._settings, name, self._started)
         self._started += 1
         return Playing(actor, actor.run.remote())
 

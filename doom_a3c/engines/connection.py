@@ -170,13 +170,13 @@ def start_server(make: MakeServer, settings: Message, gpu: bool) -> Any:
     """Starts the run's server beside the driver, or where a GPU is; Ray starts it again whenever it dies."""
     import ray
 
-    where = {"num_gpus": 1} if gpu else placed_on(ray.get_runtime_context().get_node_id(), soft=True)
+    where = {"num_gpus": 1} if gpu else placed_on(ray.get_runtime_context().get_node_id())
     options = {"name": _SERVER, "max_restarts": -1, "max_concurrency": 64, **where}
     return start_actor(ServerActor, options, make, settings)
 
 
-def placed_on(node: str, soft: bool) -> dict[str, Any]:
-    """Returns the option that places an actor on a machine, or if `soft` on another where that one is gone."""
+def placed_on(node: str) -> dict[str, Any]:
+    """Returns the option that places an actor on a machine and nowhere else (Ray ignores a soft wish without CPUs)."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=soft)}
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}

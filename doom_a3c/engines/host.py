@@ -178,8 +178,17 @@ class Host(Crew):
                 players.append(
                     Player(index, model=model, network=own, make_actor=make_actor, rollouts=rollouts, stop=self._over)
                 )
-        loops = {f"worker_{player.index}": player.run for player in players}
+        loops = {f"worker_{player.index}": self._to_the_end(player.run) for player in players}
         super().__init__({**loops, "link": self._link.run}, self._close, unblock)
+
+    def _to_the_end(self, play: Callable[[], None]) -> Callable[[], None]:
+        """A worker that ends has seen the run's budget used up: what is left in the outbox counts no more."""
+
+        def run() -> None:
+            play()
+            self._close()
+
+        return run
 
     def _close(self) -> None:
         self._over.set()

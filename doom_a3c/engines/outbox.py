@@ -77,8 +77,8 @@ class GradientSum:
                 self._not_finite += 1
             else:
                 self._sum = vector if self._sum is None else self._sum + vector
+                self._metrics = gradients.metrics
             self._version = gradients.version if self._version is None else min(self._version, gradients.version)
-            self._metrics = gradients.metrics
             self._rollouts += self._each
             self._changed.notify_all()
 

@@ -68,6 +68,7 @@ class ParameterServer:
         self._trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
         self._lock = threading.Lock()
         self._members: dict[str, Member] = {}
+        self._answered: set[str] = set()  # by this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
         self._films: deque[Message] = deque(maxlen=MAX_FILMS)
@@ -110,6 +111,7 @@ class ParameterServer:
                 return {"verdict": verdict}
             known = self._members.get(host)
             member = self._members[host] = Member(known.generation + 1 if known else 1)
+            self._answered.add(host)
             return {"verdict": "joined", "generation": member.generation, **self._news(-1)}
 
     def push(self, host: str, generation: int, sequence: int, message: Message, known_version: int) -> Message:
@@ -120,6 +122,11 @@ class ParameterServer:
                 verdict = self._accept(host, message)
             if verdict in ("applied", "stale"):
                 self._members[host].sequence = sequence
+            if verdict in ("wait", "full"):
+                return {"verdict": verdict}
+            # Versions count from the state that this server began with: a host may have the same number of another's.
+            known_version = known_version if host in self._answered else -1
+            self._answered.add(host)
             return {"verdict": verdict, **self._news(known_version)}
 
     def _closed(self) -> str | None:

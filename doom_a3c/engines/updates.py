@@ -41,7 +41,8 @@ class Updater:
             self._non_finite = 0
             rate = scheduled(self._config, "learning_rate", self._progress.frames)
             before = self._model.apply(gradients.gradients, rate)
-            self._progress.add_update(gradients.metrics["Losses/Entropy"], before - gradients.version)
+            lag = max(0, before - gradients.version)  # a restarted server may be behind its hosts
+            self._progress.add_update(gradients.metrics["Losses/Entropy"], lag)
         else:
             self._skip()
         self._write(gradients)
