@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,7 +32,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from machines import cut_machine, kill_machine, machine, machines, start_ray  # noqa: E402  # beside this file
+from machines import cut_machine, kill_machine, kill_raylet, machine, machines, start_ray  # noqa: E402  # beside this file
 
 from doom_a3c import catalog  # noqa: E402  # the project need not be installed
 from doom_a3c.cli import command, remote  # noqa: E402
@@ -219,6 +221,8 @@ def faults(options: argparse.Namespace) -> None:
         until(lambda: len(trial.pushes()) == hosts and min(trial.pushes().values()) > 20)
         (machine_faults if options.address else process_faults)(trial, options)
         trial.engine.stop()
+    if not options.address:
+        driver_fault(options)
 
 
 def process_faults(trial: Trial, options: argparse.Namespace) -> None:
@@ -242,7 +246,7 @@ def process_faults(trial: Trial, options: argparse.Namespace) -> None:
 
 
 def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
-    """Kills the last machine, has it join again, and then cuts it off."""
+    """Hurts the last machine in one way after the other, and has it join again."""
     import ray
 
     def alive() -> int:
@@ -250,7 +254,7 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
 
     count = alive()
     print("| machine | longest pause of all updates, s | given up or taken in after, s |\n|---|---|---|", flush=True)
-    for what, hurt in (("killed", kill_machine), ("cut off", cut_machine)):
+    for what, hurt in (("its raylet killed", kill_raylet), ("all killed", kill_machine), ("cut off", cut_machine)):
         with ThreadPoolExecutor() as pool:
             start = time.monotonic()
             hurt(options.machines)
@@ -258,12 +262,36 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
             until(lambda: alive() < count)
             noticed = time.monotonic() - start
             print(f"| {what} | {pause.result():.1f} | {noticed:.1f} |", flush=True)
-        if hurt is kill_machine:
+        if hurt is not cut_machine:
+            kill_machine(options.machines)  # what the raylet has left
             start, known = time.monotonic(), len(trial.pushes())
             start_ray(options.machines)
             while len(trial.pushes()) <= known:
                 time.sleep(0.1)
             print(f"| joins | - | {time.monotonic() - start:.1f} |", flush=True)
+
+
+def driver_fault(options: argparse.Namespace) -> None:
+    """Kills a driver and resumes its run, as a user would."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [f"--{name}-dir={folder}/{name}" for name in ("models", "frames", "logs")]
+        flags = ["--engine=cluster", "--checkpoint-every=0.5", "--evaluate-every=0", "--quiet", *outputs]
+        train = [sys.executable, str(ROOT / "train.py"), *flags]
+
+        def updates() -> int:
+            with contextlib.suppress(OSError), zipfile.ZipFile(f"{folder}/models/last.ckpt") as archive:
+                return int(json.loads(archive.read("checkpoint.json"))["progress"]["updates"])
+            return 0
+
+        def learning(run: subprocess.Popen[bytes], known: int) -> None:
+            until(lambda: updates() > known)
+            run.kill()
+            run.wait()
+
+        learning(subprocess.Popen([*train, f"--scenario={options.scenario}"]), 30)
+        saved, start = updates(), time.monotonic()
+        learning(subprocess.Popen([*train, "--resume"]), saved)
+        print(f"| the driver, then --resume | {time.monotonic() - start:.1f} | since the last checkpoint |", flush=True)
 
 
 def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:

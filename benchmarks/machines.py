@@ -73,12 +73,18 @@ def start_ray(index: int) -> None:
     _run(f"ip netns exec {machine(index)} {ray} start {role} --node-ip-address={_ip(index)} {limits}")
 
 
-def kill_machine(index: int) -> None:
-    """Ends all processes of a machine by signal 9."""
+def kill_machine(index: int, name: str = "") -> None:
+    """Ends all processes of a machine that have `name` in their command by signal 9."""
     found = subprocess.run(["ip", "netns", "pids", machine(index)], capture_output=True, text=True, check=False)
     for pid in found.stdout.split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            if name in Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]:
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def kill_raylet(index: int) -> None:
+    """Ends a machine's raylet alone."""
+    kill_machine(index, "raylet")
 
 
 def cut_machine(index: int) -> None:
