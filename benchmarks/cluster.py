@@ -172,7 +172,7 @@ class Trial:
             state=start_state(config, builder),
             progress=Progress(),
             make_summaries=lambda name: Summaries(Path(logs) / name),
-            film=lambda film: None,
+            add_gif=lambda gif: None,
             say=lambda line: None,
         )
         self.engine.start()

@@ -21,8 +21,8 @@ _HERE = Path(__file__).resolve().parent
 SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
 
 # Shipped cfg files that cannot be played alone as they are: games of several players (ViZDoom crashes when it starts them
-# without a host), and those that need a wad which cannot be shipped, or name a map that theirs has not.
-_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2", "freedoom1")
+# without a host), and those that need a wad which cannot be shipped.
+_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2")
 
 _GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,17 +76,32 @@ class Config:
     epsilon_spread: float = setting(
         0.0, "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0", low=0, high=100
     )
-    vtrace: bool = setting(True, "correct what a policy other than the newest played (queue engine, epsilon) by V-trace")
+    vtrace: bool = setting(
+        True, "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace"
+    )
     rho_clip: float = setting(1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0)
     c_clip: float = setting(1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0)
     predictors: int = setting(1, "queue engine: threads that run the network for the games", unit="threads", low=1, high=64)
     trainers: int = setting(1, "queue engine: threads that learn from rollouts", unit="threads", low=1, high=64)
-    min_batch: int = setting(1, "queue engine: decisions that a trainer waits for", unit="decisions", low=1, high=2**20)
+    min_batch: int = setting(
+        1,
+        "queue engine, transport rollouts: decisions that a trainer waits for",
+        unit="decisions",
+        low=1,
+        high=2**20,
+    )
     max_batch: int = setting(
-        1024, "queue engine: decisions of an update, unless one rollout is more", unit="decisions", low=1
+        1024,
+        "queue engine, transport rollouts: decisions of an update, unless one rollout is more",
+        unit="decisions",
+        low=1,
     )
     queue_size: int = setting(
-        4, "queue engine: rollouts that may wait for a trainer before the games do", unit="rollouts", low=1, high=4096
+        4,
+        "queue engine, transport rollouts: rollouts that may wait for a trainer before the games do",
+        unit="rollouts",
+        low=1,
+        high=4096,
     )
     address: str | None = setting(
         None, "cluster engine: HOST:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards"
@@ -103,7 +119,7 @@ class Config:
     )
     max_staleness: int = setting(
         100,
-        "cluster engine: what was made with weights that are more updates old is not learned from",
+        "cluster engine: what comes in that was made with weights more updates old than this is not learned from",
         unit="updates",
         low=0,
     )
@@ -138,49 +154,83 @@ class Config:
     )
 
 
-def consistent(config: Config) -> Config:
-    """Returns the settings after checking those that depend on each other.
+def consistent(config: Config, typed: Collection[str] = ()) -> Config:
+    """Returns the settings after checking those that depend on each other; `typed` are those that must have an effect.
 
     Raises:
-        UserError: naming the settings that exclude each other, and what would be right.
+        UserError: naming the settings that exclude each other, or need another, and what would be right.
     """
-    if config.advantage == "n_step" and config.vtrace and off_policy(config):
+    for names, applies, remedy in _PARTS:
+        for name in names:
+            if name in typed and not applies(config):
+                flag = "--" + name.replace("_", "-")
+                raise UserError(f"{flag} has no effect here: it goes with {remedy}; add that, or leave {flag} out")
+    if config.advantage == "n_step" and corrects(config):
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
             "use --advantage gae, or --no-vtrace to learn uncorrected"
         )
     if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
-    if config.address is not None and config.engine != "cluster":
-        raise UserError(
-            f"--address is for the cluster engine: add --engine cluster, or leave out --address {config.address}"
-        )
+    if config.engine == "cluster" and ":" in config.device:
+        raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
+    if not _learns_apart(config):
+        return config
     low, high = batch_limits(config)
-    if config.engine == "queue" and low > high:
+    if low > high:
         decisions = config.games * config.rollout_length
         raise UserError(
             f"--min-batch {config.min_batch} is {low} rollouts of {decisions} decisions, more than --max-batch "
             f"{config.max_batch} allows: make that {low * decisions} or more"
         )
-    if config.engine == "queue" and low > config.queue_size:
+    if low > config.queue_size:
         raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
     return config
 
 
 def batch_limits(config: Config) -> tuple[int, int]:
-    """Returns how many rollouts an update of the queue engine takes at least and at most, one or more."""
+    """Returns how many rollouts an update takes at least and at most, one or more, where rollouts wait in a queue."""
     decisions = config.games * config.rollout_length
     return -(-config.min_batch // decisions), max(1, config.max_batch // decisions)
 
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
-    learns_apart = config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
-    return learns_apart or _explores(config)
+    return _learns_apart(config) or _explores(config)
+
+
+def corrects(config: Config) -> bool:
+    """Tells whether V-trace makes the targets."""
+    return config.vtrace and off_policy(config)
+
+
+def _learns_apart(config: Config) -> bool:
+    """Tells whether rollouts wait in a queue for a trainer."""
+    return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
 
 
 def _explores(config: Config) -> bool:
     return max(config.epsilon, config.final_epsilon or 0.0) > 0
+
+
+# Settings that are part of another: names, when they have an effect, and what gives them one.
+_PARTS: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
+    (("n_step", "n_step_tail"), lambda config: config.advantage == "n_step", "--advantage n_step"),
+    (("gae_lambda",), lambda config: config.advantage == "gae", "--advantage gae"),
+    (("rho_clip", "c_clip"), corrects, "V-trace, which --engine queue, --transport rollouts and --epsilon use"),
+    (("learning_rate_frames",), lambda config: config.final_learning_rate is not None, "--final-learning-rate"),
+    (("entropy_cost_frames",), lambda config: config.final_entropy_cost is not None, "--final-entropy-cost"),
+    (("epsilon_frames",), lambda config: config.final_epsilon is not None, "--final-epsilon"),
+    (("epsilon_spread",), _explores, "--epsilon"),
+    (("predictors", "trainers"), lambda config: config.engine == "queue", "--engine queue"),
+    (("min_batch", "max_batch", "queue_size"), _learns_apart, "--engine queue, or --engine cluster --transport rollouts"),
+    (("address", "hosts", "transport", "max_staleness"), lambda config: config.engine == "cluster", "--engine cluster"),
+    (
+        ("push_rollouts",),
+        lambda config: config.engine == "cluster" and config.transport == "gradients",
+        "--engine cluster --transport gradients",
+    ),
+)
 
 
 class Counts(Protocol):

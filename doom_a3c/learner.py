@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from doom_a3c.config import Config, off_policy, scheduled
+from doom_a3c.config import Config, corrects, scheduled
 from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
 from doom_a3c.networks import ACNetwork, CoreState, Output
 from doom_a3c.returns import generalized_advantages, n_step_returns
@@ -41,7 +41,7 @@ class Learner:
         V-trace, as the settings say.
         """
         config = self._config
-        compute = self._corrected if config.vtrace and off_policy(config) else self._uncorrected
+        compute = self._corrected if corrects(config) else self._uncorrected
         entropy_cost = tf.constant(scheduled(config, "entropy_cost", frames), tf.float32)
         gradients, losses = zip(*(compute(rollout, entropy_cost) for rollout in rollouts), strict=True)
         sizes = np.array([rollout.actions.size for rollout in rollouts], np.float32)

@@ -117,6 +117,10 @@ class State(NamedTuple):
 
 
 def captured(model: GlobalModel, progress: Progress) -> State:
-    """Returns the state of a run; counters are taken first, so they never run ahead of the weights."""
+    """Returns the state of a run.
+
+    The count of updates never runs ahead of the weights, as it is taken first. Rollouts are counted when they have been
+    played: the newest may not have been learned from.
+    """
     record = progress.record()
     return State(model.snapshot(), record)

@@ -72,27 +72,37 @@ class Progress:
     def record(self) -> dict[str, Any]:
         """Returns everything that a resumed run goes on from, as plain data."""
         with self._lock:
-            return {
-                "frames": self.frames,
-                "steps": self.steps,
-                "updates": self.updates,
-                "episodes": self.episodes,
-                "faults": dict(self.faults),
-                "scores": list(self.scores),
-                "curve": [list(point) for point in self.curve],
-                "stride": self._stride,
-            }
+            return {**self._counters(), "curve": [list(point) for point in self.curve], "stride": self._stride}
 
-    def follow(self, record: Mapping[str, Any], entropy: float, lag: int) -> None:
-        """Shows what another progress has recorded, but for the curve."""
-        self.restore({**record, "curve": self.curve})
-        self.entropy, self.lag = entropy, lag
+    def _counters(self) -> dict[str, Any]:
+        return {
+            "frames": self.frames,
+            "steps": self.steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "faults": dict(self.faults),
+            "scores": list(self.scores),
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Returns what `follow` takes: the record without the curve, and what is known of the newest update."""
+        with self._lock:
+            return {**self._counters(), "entropy": self.entropy, "lag": self.lag}
+
+    def follow(self, status: Mapping[str, Any]) -> None:
+        """Shows another progress's status; the curve stays."""
+        with self._lock:
+            self._count(status)
+            self.entropy, self.lag = status["entropy"], status["lag"]
+
+    def _count(self, record: Mapping[str, Any]) -> None:
+        self.frames, self.steps = int(record["frames"]), int(record["steps"])
+        self.updates, self.episodes = int(record["updates"]), int(record["episodes"])
+        self.faults = Counter(record["faults"])
+        self.scores = deque(record["scores"], maxlen=WINDOW)
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Goes on from a record."""
         with self._lock:
-            self.frames, self.steps = int(record["frames"]), int(record["steps"])
-            self.updates, self.episodes = int(record["updates"]), int(record["episodes"])
-            self.faults = Counter(record["faults"])
-            self.scores = deque(record["scores"], maxlen=WINDOW)
+            self._count(record)
             self.curve, self._stride = [Point(*point) for point in record["curve"]], int(record["stride"])

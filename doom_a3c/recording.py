@@ -10,7 +10,8 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import Any, NamedTuple
 
-import imageio.v3 as imageio
+import imageio.v2
+import imageio.v3
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import NDArray
@@ -21,23 +22,64 @@ SECONDS_BETWEEN_GIFS = 60.0
 MAX_FRAMES = 3000  # of one film
 
 
-def write_gif(path: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
-    """Writes a gif that plays once every loop, whole or not at all. Frames are [height, width, 3]."""
+def gif_bytes(frames: Sequence[Frame], frames_per_second: float) -> bytes:
+    """Returns a gif that plays for ever. Frames are [height, width, 3]."""
+    duration = max(1000.0 / frames_per_second, 20.0)  # browsers slow anything under 20 ms down to 100 ms
+    data: bytes = imageio.v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=duration, loop=0)
+    return data
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Writes a file, whole or not at all."""
     part = path.with_suffix(".part")
-    duration = 1000.0 / frames_per_second  # browsers slow anything under 20 ms down to 100 ms
-    imageio.imwrite(part, np.stack(frames), extension=".gif", duration=max(duration, 20.0), loop=0)
+    part.write_bytes(data)
     part.replace(path)
 
 
-def write_mp4(path: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
-    """Writes an H.264 video that every browser plays."""
-    imageio.imwrite(path, np.stack(frames), fps=frames_per_second, codec="libx264", macro_block_size=2, plugin="FFMPEG")
+class FilmWriter:
+    """Writes a film as `stem`.mp4 (H.264, every browser plays it) frame by frame, and `stem`.gif at its end. A context.
+
+    The gif has the first 3000 frames: it is made in memory, and larger ones are a burden to who opens them.
+    """
+
+    def __init__(self, stem: Path, frames_per_second: float) -> None:
+        self._stem, self._rate = stem, frames_per_second
+        self._frames: list[Frame] = []
+        self._video: Any = None
+
+    def __enter__(self) -> FilmWriter:
+        return self
+
+    def add(self, frame: Frame) -> None:
+        """Adds a frame, [height, width, 3]."""
+        if self._video is None:
+            path = self._stem.with_name(self._stem.name + ".mp4")
+            self._video = imageio.v2.get_writer(path, "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2)
+        self._video.append_data(frame)
+        if len(self._frames) < MAX_FRAMES:
+            self._frames.append(frame)
+
+    def __exit__(self, *error: object) -> None:
+        if self._video is not None:
+            self._video.close()
+            _write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._frames, self._rate))
 
 
 class Film(NamedTuple):
     """A recorded episode."""
 
     frames: list[Frame]
+    score: float
+    episode: int  # of its game
+    worker: int
+
+
+class Gif(NamedTuple):
+    """A recorded episode as the contents of a gif file."""
+
+    data: bytes
+    height: int
+    width: int
     score: float
     episode: int  # of its game
     worker: int
@@ -104,36 +146,47 @@ class FilmedVectorEnv(VectorWrapper[Any, Any, Any]):
         return result
 
 
-class GifWriter:
-    """Writes films as gifs without holding up the games, and keeps the newest 50. Owns a thread and its queue."""
+class GifMaker:
+    """Makes gifs of films without holding up the games. Owns a thread and its queue."""
 
-    def __init__(self, folder: Path, frames_per_second: float, written: Callable[[Path, Film], None] | None = None) -> None:
-        self._folder, self._rate, self._written = folder, frames_per_second, written
+    def __init__(self, frames_per_second: float, made: Callable[[Gif], None]) -> None:
+        self._rate, self._made = frames_per_second, made
         self._films: Queue[Film | None] = Queue(maxsize=4)
-        self._thread = threading.Thread(target=self._run, name="gif-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="gif-maker", daemon=True)
         self._thread.start()
 
     def add(self, film: Film) -> None:
-        """Queues a film; drops it when the writer is several films behind."""
+        """Queues a film; drops it when the thread is several films behind."""
         with contextlib.suppress(Full):
             self._films.put_nowait(film)
 
     def _run(self) -> None:
         while (film := self._films.get()) is not None:
-            stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run counts its films anew
-            name = f"worker_{film.worker}-episode_{film.episode:07d}-score_{film.score:.0f}-{stamp}.gif"
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                write_gif(self._folder / name, film.frames, self._rate)
-                for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
-                    old.unlink()
-                if self._written:
-                    self._written(self._folder / name, film)
-            except OSError as error:  # a full disk must not end the training
-                print(f"warning: no gif written: {error}", flush=True)
+            height, width, _ = film.frames[0].shape
+            data = gif_bytes(film.frames, self._rate)
+            self._made(Gif(data, height, width, film.score, film.episode, film.worker))
 
     def close(self, timeout: float = 5.0) -> None:
         """Finishes the films in the queue, as far as the time allows."""
         with contextlib.suppress(Full):
             self._films.put(None, timeout=timeout)
         self._thread.join(timeout)
+
+
+class GifFolder:
+    """Keeps the newest 50 gifs of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, gif: Gif) -> None:
+        """Writes a gif."""
+        stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run counts its episodes anew
+        name = f"worker_{gif.worker}-episode_{gif.episode:07d}-score_{gif.score:.0f}-{stamp}.gif"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _write_whole(self._folder / name, gif.data)
+            for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
+                old.unlink()
+        except OSError as error:  # a full disk must not end the training
+            print(f"warning: no gif written: {error}", flush=True)

@@ -135,8 +135,8 @@ def n_step_returns(
         weight *= discounts[k:]
         last = ends[k:].copy()
         last[-1] = True
-        if tail == "bootstrap" or k == n - 1:
-            returns[rows] += np.where(last | (k == n - 1), weight * next_values[k:], 0.0)
+        complete = np.full(last.shape, k == n - 1)
+        returns[rows] += np.where(complete | (last & (tail == "bootstrap")), weight * next_values[k:], 0.0)
         weight[last] = 0.0
     return Targets(returns.astype(np.float32), (returns - values).astype(np.float32))
 

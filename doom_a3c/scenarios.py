@@ -205,7 +205,12 @@ def _check_doom(game: DoomGame, observation: Observation) -> None:
         _require(located(file).is_file(), f"{file} does not exist")
     if game.wad:
         _check_wad(located(game.wad))
-    _require(len(game.variable_scales) in (0, len(game.variables)), "[game] variable_scales needs one number a variable")
+    _require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
+    numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
+    _require(
+        numbers and len(game.variable_scales) in (0, len(game.variables)),
+        "[game] variable_scales needs one number a variable",
+    )
     width, _, height = observation.resolution.partition("x")
     _require(width.isdigit() and height.isdigit(), "[observation] resolution must look like '160x120'")
     crop = observation.crop
@@ -246,7 +251,7 @@ def _check_network(network: Network, observation: Observation) -> None:
     sides: tuple[int, ...] = observation.size
     for layer in network.convolutions:
         _require(
-            isinstance(layer, tuple) and len(layer) == 3 and min(layer) >= 1,
+            isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
             "[network] a convolution is [filters, size, stride], each 1 or more",
         )
         sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)

@@ -146,6 +146,7 @@ class Training:
         self._evaluations = Evaluations(config, capture, evaluator, self._evaluated)
         self._evaluations.best, self._evaluations.policy = best_evaluation, policy
         self._interrupted: str | None = None
+        self._interrupt_event = threading.Event()
         self._start = self._last_save = time.monotonic()
         self._start_frames = progress.frames
         self._rate = 0.0
@@ -154,6 +155,7 @@ class Training:
     def interrupt(self, name: str) -> None:
         """Asks the run to save and end; a signal handler may call it."""
         self._interrupted = name
+        self._interrupt_event.set()
 
     def run(self, engine: Engine) -> Result:
         """Trains until a limit is reached; saves on the way, at the end, and when an error ends it."""
@@ -170,7 +172,7 @@ class Training:
             self.save()
         engine.check()
         if self._interrupted is None:
-            self._evaluations.evaluate()
+            self._evaluations.evaluate(self._interrupt_event)
             self.save()  # with the final evaluation as best, if it is
         rate = (self._progress.frames - self._start_frames) / max(seconds, 1e-9)
         return Result(stopped_by, seconds, rate, self._evaluations.best)

@@ -186,7 +186,7 @@ def test_hosts_that_cannot_play_end_the_run_with_their_error(tmp_path):
             state=captured(model, progress),
             progress=progress,
             make_summaries=lambda name: Summaries(tmp_path / name),
-            film=lambda film: None,
+            add_gif=lambda gif: None,
             say=lambda line: None,
         )
         engine.start()

@@ -26,7 +26,7 @@ from doom_a3c.model import GlobalModel, SharedNetwork, flat, split
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import RMSProp
 from doom_a3c.progress import Progress
-from doom_a3c.recording import Film
+from doom_a3c.recording import Gate, Gif
 from doom_a3c.rollouts import Actor, Episode, Policy
 from doom_a3c.scenarios import Network
 
@@ -200,8 +200,9 @@ def test_gradients_are_added_up_until_they_are_enough():
     thread.join(10)
     [push] = results
     assert push.pop("gradients").tolist() == [3.0, 111.0]
+    nothing = {"rollout": None, "gifs": []}
     counted = {"steps": 27, "episodes": [tuple(EPISODE)] * 3, "faults": ["crash"] * 3}
-    assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {"Losses/Entropy": 2}, "rollout": None}
+    assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {"Losses/Entropy": 2}, **nothing}
 
 
 def test_gradients_that_are_not_finite_are_left_out_and_counted():
@@ -279,7 +280,7 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
     for rollout, version, episodes, _ in played:
         push = prompt(box.take)
         arrays = push.pop("rollout")
-        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": []}
+        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": [], "gifs": []}
         assert push == {"version": version, "steps": 8, "episodes": [tuple(one) for one in episodes], **kept}
         assert arrays.keys() == rollout._asdict().keys()
         for array, other in zip(tf.nest.flatten(list(arrays.values())), tf.nest.flatten(list(rollout)), strict=True):
@@ -313,11 +314,11 @@ def push(number, version=0):
     return sums.take()
 
 
-def linked(wire, *pushes, films=()):
+def linked(wire, *pushes, gifs=()):
     """Joins and pushes; returns what the link has had to do with."""
-    a = SimpleNamespace(outbox=Script(*pushes), progress=Progress(), films=deque(films), stop=threading.Event())
+    a = SimpleNamespace(outbox=Script(*pushes), progress=Progress(), gifs=deque(gifs), stop=threading.Event())
     a.model = SharedNetwork(network("global", seed=5))
-    link = Link("a", wire, a.outbox, a.model, a.progress, a.films, a.stop)
+    link = Link("a", wire, a.outbox, a.model, a.progress, a.gifs, a.stop)
     link.join()
     link.run()
     return a
@@ -394,14 +395,14 @@ def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
     assert [one.version for one in (*taken, *server._rollouts.take(1, 1))] == [0, 1]
 
 
-def test_every_film_goes_with_one_push(serve):
-    server, frames = serve(state=start()), [np.full((2, 3, 3), value, np.uint8) for value in (1, 2)]
-    wire = Wire(server)
-    linked(wire, push(1), push(2), push(3), films=[Film(frames, 2.0, episode, 1) for episode in (7, 8)])
-    assert [[film["episode"] for film in message["films"]] for message, _ in wire.pushes] == [[7], [8], []]
-    films = server.status()["films"]
-    assert [(film["score"], film["episode"], film["worker"]) for film in films] == [(2.0, 7, 1), (2.0, 8, 1)]
-    assert all(np.array_equal(film["frames"], frames) for film in films)
+def test_every_gif_goes_with_one_push(serve):
+    server = serve(state=start())
+    server._gate = Gate(0.0)
+    wire, gifs = Wire(server), [Gif(b"GIF89a", 2, 3, 2.0, episode, 1) for episode in (7, 8)]
+    linked(wire, push(1), push(2), push(3), gifs=gifs)
+    assert [[gif["episode"] for gif in message["gifs"]] for message, _ in wire.pushes] == [[7], [8], []]
+    arrived = [Gif(**{**gif, "data": gif["data"].tobytes()}) for gif in server.status()["gifs"]]
+    assert arrived == gifs
 
 
 @pytest.mark.parametrize(("over_at", "left"), [("join", 2), ("push", 1)])
@@ -437,7 +438,7 @@ def host():
             make_network=partial(network, seed=6),
             make_actor=make_actor,
             progress=Progress(),
-            films=deque(),
+            gifs=deque(),
             unblock=run.unblocked.set,
         )
         run.thread, run.results = caught(run.host.run)

@@ -500,7 +500,7 @@ def test_rewards_that_are_no_numbers_end_the_run_and_change_nothing(build):
     before = run.model.snapshot()
     run.engine.start()
     until(lambda: alive(run) == [])
-    with pytest.raises(DivergedError, match="trainer_0 were not finite"):
+    with pytest.raises(DivergedError, match="losses or gradients were not finite"):
         run.engine.check()
     after = run.model.snapshot()
     assert all(np.array_equal(before[name], after[name]) for name in before)

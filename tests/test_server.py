@@ -8,11 +8,14 @@ import gymnasium
 import numpy as np
 import pytest
 
+from doom_a3c import recording
 from doom_a3c.config import Config, scheduled
+from doom_a3c.engines import server as server_module
 from doom_a3c.engines.outbox import RolloutBox
 from doom_a3c.engines.server import ParameterServer
 from doom_a3c.engines.updates import MAX_NON_FINITE
 from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.learner import Learner
 from doom_a3c.model import GlobalModel, flat, split
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import Adam
@@ -111,7 +114,7 @@ def gradients(version=0, seed=1, **parts):
     vector = np.random.default_rng(seed).normal(size=SIZE).astype(np.float32)
     episodes, metrics = [(2.0, 5, 0.5, 0), (4.0, 7, 1.0, 1)], {"Losses/Entropy": 0.25 * seed}
     message = {"version": version, "steps": 8, "episodes": episodes, "faults": ["crash"], "metrics": metrics}
-    return {**message, "gradients": vector, "not_finite": 0, "rollout": None, "films": [], **parts}
+    return {**message, "gradients": vector, "not_finite": 0, "rollout": None, "gifs": [], **parts}
 
 
 def rollouts(count, version=0, **game):
@@ -122,7 +125,7 @@ def rollouts(count, version=0, **game):
     for _ in range(count):
         box.put(actor.rollout(), version, *actor.take())
     actor.close()
-    return [{**box.take(), "films": []} for _ in range(count)]
+    return [box.take() for _ in range(count)]
 
 
 def verdict(server, host, generation, sequence, message):
@@ -245,15 +248,17 @@ def test_gradients_are_applied_as_without_a_server(build):
     assert counts(server) == (3, 6, 3)
     status = server.status()
     assert status["progress"].items() >= {"faults": {"crash": 3}, "scores": [2.0, 4.0] * 3}.items()
-    assert (status["entropy"], status["lag"], status["lags"], status["error"]) == (0.75, 0, [0, 0, 0], None)
+    assert (status["progress"]["entropy"], status["progress"]["lag"]) == (0.75, 0)
+    assert (status["lags"], status["error"]) == ([0, 0, 0], None)
     played = {"Losses/Entropy": 0.75, "Perf/Reward": 3.0, "Perf/Length": 6.0, "Perf/Value": 0.75}
-    assert status["hosts"] == {"a": {"frames": 3 * FRAMES, "pushes": 3, "bytes": 3 * 4 * SIZE, "metrics": played}}
+    assert status["hosts"] == {"a": {"frames": 3 * FRAMES, "pushes": 3, "bytes": 2 * 3 * 4 * SIZE, "metrics": played}}
 
 
 def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_lack_them(build):
     server = build(start())
     weights = [server.push("a", 1, number, gradients(number - 1), number - 1)["weights"] for number in (1, 2)]
     before = everything(server)
+    sent = before["hosts"]["a"].pop("bytes")
     for sequence in (1, 2):
         for known in (0, 1, 3):
             answer = server.push("a", 1, sequence, gradients(seed=3), known)
@@ -261,7 +266,9 @@ def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_
             assert np.array_equal(answer["weights"], weights[1])
         answer = server.push("a", 1, sequence, gradients(seed=3), 2)
         assert answer == {"verdict": "duplicate", "version": 2, "weights": None, "frames": 2 * FRAMES}
-    assert everything(server) == before
+    after = everything(server)
+    assert after["hosts"]["a"].pop("bytes") == sent + 6 * weights[1].nbytes  # of the answers
+    assert after == before
 
 
 def test_old_gradients_are_counted_but_not_applied(build):
@@ -282,7 +289,7 @@ def test_old_gradients_are_counted_but_not_applied(build):
     assert variables(server) != before
     assert counts(server) == (5, 10, 4)
     status = server.status()
-    assert (status["lag"], status["lags"]) == (2, [0, 0, 0, 3, 2])
+    assert (status["progress"]["lag"], status["lags"]) == (2, [0, 0, 0, 3, 2])
     assert status["progress"]["faults"] == {"crash": 5, "stale_push": 1}
     assert status["hosts"]["b"]["frames"] == 2 * FRAMES
 
@@ -339,7 +346,9 @@ def test_rollouts_are_learned_from_and_sent_again_where_there_is_no_room(build):
     assert np.array_equal(answer["weights"], server._model.weights()[0])
     parts = [part for one in messages for name, part in one["rollout"].items() if name != "core_state"]
     parts += [part for one in messages for part in one["rollout"]["core_state"]]
-    assert server.status()["hosts"]["a"]["bytes"] == sum(part.nbytes for part in parts)
+    taken_in, answers = sum(part.nbytes for part in parts), server.status()["hosts"]["a"]["bytes"]
+    assert (answers - taken_in) % answer["weights"].nbytes == 0  # each answer has had the weights, or none
+    assert answers - taken_in >= 5 * answer["weights"].nbytes
 
 
 def test_old_rollouts_are_counted_but_not_learned_from(build):
@@ -394,7 +403,7 @@ def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
 def test_no_update_has_a_negative_lag(build):
     server = build(start())
     verdict(server, "a", 1, 1, gradients(version=5))
-    assert server.status()["lag"] == 0
+    assert server.status()["progress"]["lag"] == 0
 
 
 def test_weights_of_a_lost_server_are_replaced_though_their_version_is_the_same(build):
@@ -407,17 +416,85 @@ def test_weights_of_a_lost_server_are_replaced_though_their_version_is_the_same(
     assert answer["weights"] is not None
 
 
-def test_lags_films_and_faults_reach_the_driver_once(build):
+def test_lags_gifs_and_faults_reach_the_driver_once(build):
     server = build(start(), max_staleness=100)
+    server._gate = recording.Gate(0.0)
     for number in (1, 2, 3, 4, 5, 6, 6):
-        verdict(server, "a", 1, number, gradients(films=[{"episode": number}]))
+        verdict(server, "a", 1, number, gradients(gifs=[{"episode": number}]))
     server.fault("host_lost")
     status = server.status()
     assert status["lags"] == [0, 1, 2, 3, 4, 5]
-    assert [film["episode"] for film in status["films"]] == [3, 4, 5, 6]
+    assert [gif["episode"] for gif in status["gifs"]] == [3, 4, 5, 6]
     assert status["progress"]["faults"] == {"crash": 6, "host_lost": 1}
     status = server.status()
-    assert (status["lags"], status["films"]) == ([], [])
+    assert (status["lags"], status["gifs"]) == ([], [])
+
+
+def test_one_gif_a_minute_gets_through_from_all_hosts(build):
+    server = build(start())
+    for host in "ab":
+        verdict(server, host, 1, 1, gradients(gifs=[{"episode": 7}]))
+    assert len(server.status()["gifs"]) == 1
+
+
+def test_a_host_that_is_given_up_is_fenced_and_a_new_one_under_its_name_is_not(build):
+    server = build(start())
+    assert verdict(server, "a", 1, 1, gradients()) == "applied"
+    server.retire("a")
+    server.retire("unknown")
+    assert verdict(server, "a", 1, 2, gradients()) == "fenced"
+    generation = server.join("a")["generation"]
+    assert verdict(server, "a", generation, 1, gradients()) == "applied"
+    assert counts(server)[2] == 2
+
+
+def test_only_answers_that_are_used_carry_weights(build):
+    server = build(start())
+    answers = [server.push("a", 1, number, gradients(), -1) for number in (1, 1)]
+    assert all(answer["weights"] is not None for answer in answers)
+    server.retire("a")
+    refused = [server.push("a", 1, 2, gradients(), -1), server.push("nobody", 1, 1, gradients(), -1)]
+    server.stop()
+    refused.append(server.push("b", 1, 1, gradients(), -1))
+    assert refused == [{"verdict": verdict} for verdict in ("fenced", "rejoin", "done")]
+
+
+def test_stopping_waits_for_the_update_under_way(build, monkeypatch):
+    began, go_on = threading.Event(), threading.Event()
+    gradients_of = Learner.gradients
+
+    def slowly(*arguments):
+        began.set()
+        go_on.wait(30)
+        return gradients_of(*arguments)
+
+    monkeypatch.setattr(Learner, "gradients", slowly)
+    server = build(start(), transport="rollouts")
+    assert verdict(server, "a", 1, 1, rollouts(1)[0]) == "applied"
+    assert began.wait(30)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    assert counts(server)[2] == 0
+    go_on.set()
+    stopping.join(30)
+    assert counts(server)[2] == server.state()["progress"]["updates"] == 1
+
+
+def test_a_push_waits_for_room_rather_than_be_sent_again(build, monkeypatch):
+    monkeypatch.setattr(server_module, "ROOM_SECONDS", 30.0)
+    gate, verdicts = Gate(), []
+    server, messages = build(start(), progress=gate, **ROLLOUTS, queue_size=1), rollouts(3)
+    verdict(server, "a", 1, 1, messages[0])
+    assert gate.reached.wait(30)
+    verdict(server, "a", 1, 2, messages[1])
+    pushing = threading.Thread(target=lambda: verdicts.append(verdict(server, "a", 1, 3, messages[2])))
+    pushing.start()
+    pushing.join(0.2)
+    assert pushing.is_alive()
+    assert server.status()["hosts"]["a"]["pushes"] == 2  # others are answered meanwhile
+    gate.opened.set()
+    pushing.join(30)
+    assert verdicts == ["applied"]
 
 
 def test_many_at_once_count_once_each(build):

@@ -191,9 +191,9 @@ def test_every_nth_episode_of_the_first_game_is_filmed_from_first_to_last_frame(
 
 def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "KEPT_GIFS", 3)
-    writer = recording.GifWriter(tmp_path, 10.0)
+    maker = recording.GifMaker(10.0, recording.GifFolder(tmp_path).add)
     for episode in range(6):
         frames = [np.full((4, 4, 3), value, np.uint8) for value in (0, 255)]
-        writer._films.put(recording.Film(frames, 1.0, episode, 0))
-    writer.close()
+        maker._films.put(recording.Film(frames, 1.0, episode, 0))
+    maker.close()
     assert sorted(path.name[:24] for path in tmp_path.iterdir()) == [f"worker_0-episode_000000{n}" for n in (3, 4, 5)]

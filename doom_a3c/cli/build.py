@@ -12,7 +12,10 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
+from doom_a3c.config import Config
+from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
+from doom_a3c.optimizers import make_optimizer
 from doom_a3c.scenarios import AtariGame, DoomGame, GymnasiumGame, Scenario
 from doom_a3c.settings import UserError
 
@@ -163,6 +166,11 @@ class Builder:
     def camera(self, env: VectorEnv[Any, Any, Any]) -> Camera:
         """Returns a camera that films the episodes of an `env` of one game."""
         return self._games.camera(env)
+
+    def model(self, config: Config) -> GlobalModel:
+        """Returns a freshly initialised global model with the optimizer that the settings name."""
+        network = self.network("global", config.seed)
+        return GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
 
     def network(self, name: str, seed: int) -> ACNetwork:
         """Returns a freshly initialised network."""

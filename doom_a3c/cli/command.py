@@ -24,8 +24,8 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         return 130
 
 
-def import_tensorflow(threads: int, verbose: bool, device: str) -> None:
-    """Imports TensorFlow without its chatter and sets its thread pools: so many operations at once, one thread each.
+def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:
+    """Imports TensorFlow without its chatter and sets its thread pools: `threads` operations at once, `each` on so many.
 
     Workers run at the same time, so parallelism between operations serves two of them better than parallelism within.
     `device` decides which GPU TensorFlow sees, if any; what it sees, it uses.
@@ -42,7 +42,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str) -> None:
         import tensorflow as tf
 
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_intra_op_parallelism_threads(each)
         gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
         chosen = gpus[int(number or 0) : int(number or 0) + 1]
         tf.config.set_visible_devices(chosen, "GPU")

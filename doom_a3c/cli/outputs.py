@@ -24,7 +24,7 @@ from doom_a3c.engines.updates import Updater
 from doom_a3c.evaluation import Evaluator, games_for
 from doom_a3c.model import GlobalModel, State, captured
 from doom_a3c.progress import Progress
-from doom_a3c.recording import Film, GifWriter
+from doom_a3c.recording import Gif, GifFolder, GifMaker
 from doom_a3c.rollouts import Policy
 from doom_a3c.scenarios import Scenario
 from doom_a3c.summaries import Summaries
@@ -61,12 +61,9 @@ class Outputs:
 
         self._summaries.graph(Policy(run.model.network).graph(builder.example))
 
-        def gif_written(path: Path, film: Film) -> None:
-            height, width, _ = film.frames[0].shape
-            self._summaries.gif("game", path.read_bytes(), height, width, progress.frames)
-
-        self._gifs = GifWriter(run.gifs, builder.decisions_per_second, gif_written)
-        self._make_actor = ActorFactory(config, builder, progress, self._gifs.add, restarts=run.restarts)
+        self._gifs = GifFolder(run.gifs)
+        self._gif_maker = GifMaker(builder.decisions_per_second, self._add_gif)
+        self._make_actor = ActorFactory(config, builder, progress, self._gif_maker.add, restarts=run.restarts)
         self._capture: Callable[[], State] = partial(captured, run.model, progress)
         engines = {"threads": self._threads_engine, "queue": self._queue_engine, "cluster": self._cluster_engine}
         self.engine = engines[config.engine]()
@@ -89,6 +86,10 @@ class Outputs:
             best_evaluation=run.best_evaluation,
             policy=run.policy,
         )
+
+    def _add_gif(self, gif: Gif) -> None:
+        self._gifs.add(gif)
+        self._summaries.gif("game", gif.data, gif.height, gif.width, self._run.progress.frames)
 
     def _log(self, name: str) -> Summaries:
         """Returns a new TensorBoard run."""
@@ -138,7 +139,7 @@ class Outputs:
             state=self._capture(),
             progress=run.progress,
             make_summaries=self._log,
-            film=self._gifs.add,
+            add_gif=self._add_gif,
             say=self._panel.say,
         )
         self._capture = engine.capture  # the weights are on the server
@@ -149,6 +150,6 @@ class Outputs:
 
     def __exit__(self, *error: object) -> None:
         self._evaluator.close()
-        self._gifs.close()
+        self._gif_maker.close()
         for log in self._logs:
             log.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from doom_a3c.config import Config, cpu_count
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
-    from doom_a3c.cli.build import Builder
+    from doom_a3c.cli.build import Builder, Camera
     from doom_a3c.evaluation import Scores
     from doom_a3c.networks import ACNetwork
     from doom_a3c.recording import Frame
@@ -48,11 +49,10 @@ class Options:
 
 
 class Episode(NamedTuple):
-    """A played episode; frames are those of every tic, none where it was not filmed."""
+    """A played episode."""
 
     score: float
-    length: int
-    frames: list[Frame]
+    length: int  # decisions
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,14 +80,12 @@ def _play(arguments: list[str] | None) -> int:
 
     with Player(builder, network, options, epsilon) as player:
         say(f"{options.model}: {builder.scenario.name}, {options.policy} policy\nepisode   score  decisions")
-        scores = []
+        episodes = []
         for index in range(options.episodes):
-            episode = player.episode(options.seed + index, filmed=index < options.record)
-            scores.append((episode.score, episode.length))
-            if episode.frames:
-                _write_films(folder / f"episode_{index:03d}", episode.frames, player.frames_per_second)
-            say(f"{index:7d} {episode.score:7.1f} {episode.length:10d}")
-    statistics = _write_scores(folder, options, epsilon, builder.scenario.name, scores)
+            stem = folder / f"episode_{index:03d}" if index < options.record else None
+            episodes.append(player.episode(options.seed + index, stem))
+            say(f"{index:7d} {episodes[-1].score:7.1f} {episodes[-1].length:10d}")
+    statistics = _write_scores(folder, options, epsilon, builder.scenario.name, episodes)
     say(
         f"mean {statistics.mean:.2f}  std {statistics.std:.2f}  min {statistics.min:.1f}  max {statistics.max:.1f}\n"
         f"films, scores.csv, scores.png and summary.json are in {folder}"
@@ -128,7 +126,6 @@ class Player:
         self._network, self._policy = network, Policy(network)
         self._epsilon = np.array([epsilon], np.float32)
         self._greedy = options.policy == "greedy"
-        self._random = np.random.default_rng(options.seed)
         self._env = builder.evaluation_env(1)
         self._camera = builder.camera(self._env) if options.record or options.window else None
         self._window = Window(builder.scenario.name) if options.window else None
@@ -142,63 +139,61 @@ class Player:
             if shown:
                 shown.close()
 
-    def episode(self, seed: int, filmed: bool) -> Episode:
-        """Plays one episode from its first observation to its end, carrying the recurrent state."""
+    def episode(self, seed: int, stem: Path | None) -> Episode:
+        """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one."""
+        from doom_a3c.recording import FilmWriter
+
+        camera = self._camera if stem or self._window else None
+        if camera is None:
+            return self._play(seed, None, lambda frame: None)
+        film = FilmWriter(stem, camera.frames_per_second) if stem else None
+
+        def show(frame: Frame) -> None:
+            if self._window:
+                self._window.show(frame, camera.frames_per_second)
+            if film:
+                film.add(frame)
+
+        with film or contextlib.nullcontext():
+            return self._play(seed, camera, show)
+
+    def _play(self, seed: int, camera: Camera | None, show: Callable[[Frame], None]) -> Episode:
         import numpy as np
 
         from doom_a3c.rollouts import engine_faults, explore, greedy
 
-        camera = self._camera if filmed or self._window else None
+        random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
         observations, infos = self._env.reset(seed=seeds)
-        frames = self._shown(camera.reset(int(infos["seed"][0]) if "seed" in infos else seed)) if camera else []
+        for frame in camera.reset(int(infos["seed"][0]) if "seed" in infos else seed) if camera else ():
+            show(frame)
         core_state, reset = self._network.initial_state(1), np.ones(1, np.float32)
         score, length, ended = 0.0, 0, False
         while not ended:
             logits, _, core_state = self._policy(observations, reset, core_state)
-            actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, self._random)
+            actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)
             if fault := engine_faults(infos, 1)[0]:
                 raise UserError(f"the game engine failed while playing ({fault}); run play.py again")
             score, length, ended = score + float(rewards[0]), length + 1, bool(terminated[0] or truncated[0])
             reset = np.zeros(1, np.float32)
-            if camera:
-                frames += self._shown(camera.step(int(actions[0]), ended))
+            for frame in camera.step(int(actions[0]), ended) if camera else ():
+                show(frame)
         if camera and camera.score is not None and abs(camera.score - score) > 1e-3:
             print(f"warning: the film of seed {seed} shows another course ({camera.score:.1f})", file=sys.stderr)
-        return Episode(score, length, frames if filmed else [])
-
-    def _shown(self, frames: list[Frame]) -> list[Frame]:
-        if self._window and self._camera:
-            for frame in frames:
-                self._window.show(frame, self._camera.frames_per_second)
-        return frames
-
-    @property
-    def frames_per_second(self) -> float:
-        """The rate of the films."""
-        return self._camera.frames_per_second if self._camera else 0.0
+        return Episode(score, length)
 
 
-def _write_films(stem: Path, frames: Sequence[Frame], frames_per_second: float) -> None:
-    from doom_a3c.recording import write_gif, write_mp4
-
-    write_gif(stem.with_name(stem.name + ".gif"), frames, frames_per_second)
-    write_mp4(stem.with_name(stem.name + ".mp4"), frames, frames_per_second)
-
-
-def _write_scores(
-    folder: Path, options: Options, epsilon: float, scenario: str, rows: Sequence[tuple[float, int]]
-) -> Scores:
+def _write_scores(folder: Path, options: Options, epsilon: float, scenario: str, episodes: Sequence[Episode]) -> Scores:
     from doom_a3c.curves import write_curve
     from doom_a3c.evaluation import scores
     from doom_a3c.progress import Progress
 
-    played = [score for score, _ in rows]
+    played = [episode.score for episode in episodes]
     with (folder / "scores.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("episode", "seed", "score", "decisions"))
-        writer.writerows((i, options.seed + i, score, length) for i, (score, length) in enumerate(rows))
+        writer.writerows((i, options.seed + i, score, length) for i, (score, length) in enumerate(episodes))
     statistics = scores(played)
     summary = {
         "model": options.model,
@@ -207,7 +202,7 @@ def _write_scores(
         "epsilon": epsilon,
         "seed": options.seed,
         **statistics._asdict(),
-        "lengths": [length for _, length in rows],
+        "lengths": [episode.length for episode in episodes],
         "scores": played,
     }
     progress = Progress()

@@ -25,41 +25,39 @@ def settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> dic
 def server(settings: dict[str, Any]) -> ParameterServer:
     """Returns the parameter server of a run; it waits for its state."""
     config = validated(Config, settings["config"], "the run's settings")
-    command.import_tensorflow(cpu_count(), verbose=False, device=config.device)
+    cores = cpu_count() if config.transport == "rollouts" else 1  # its one trainer may have them all
+    command.import_tensorflow(cpu_count(), verbose=False, device=config.device, each=cores)
     from doom_a3c.cli.build import Builder
     from doom_a3c.engines.server import ParameterServer
-    from doom_a3c.model import GlobalModel
-    from doom_a3c.optimizers import make_optimizer
     from doom_a3c.progress import Progress
 
     builder = Builder(_scenario(settings), config.frame_skip)
-    network = builder.network("global", config.seed)
-    model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
-    return ParameterServer(config, model, Progress(), builder.network("trainer", config.seed))
+    return ParameterServer(config, builder.model(config), Progress(), builder.network("trainer", config.seed))
 
 
 def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., Any]) -> Host:
     """Returns a host of a run; hosts of different numbers play different games."""
     config = validated(Config, settings["config"], "the run's settings")
     config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
-    command.import_tensorflow(config.workers, verbose=False, device="cpu")
+    command.import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
     from doom_a3c.cli.actors import ActorFactory
     from doom_a3c.cli.build import Builder
     from doom_a3c.engines.host import Host
     from doom_a3c.progress import Progress
-    from doom_a3c.recording import Film
+    from doom_a3c.recording import Gif, GifMaker
 
     builder, progress = Builder(_scenario(settings), config.frame_skip), Progress()
-    films: deque[Film] = deque(maxlen=1)
+    gifs: deque[Gif] = deque(maxlen=1)
+    filmed = GifMaker(builder.decisions_per_second, gifs.append).add
     return Host(
         name,
         call,
         config=config,
         network=builder.network("global", config.seed),
         make_network=lambda network: builder.network(network, config.seed),
-        make_actor=ActorFactory(config, builder, progress, films.append, restarts=settings["restarts"], host=number),
+        make_actor=ActorFactory(config, builder, progress, filmed, restarts=settings["restarts"], host=number),
         progress=progress,
-        films=films,
+        gifs=gifs,
         unblock=builder.unblock,
     )
 

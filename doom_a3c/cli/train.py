@@ -51,25 +51,38 @@ def _train(arguments: list[str] | None) -> int:
     validated(Config, typed, "flags")
     if options.summary:
         command.output_folder(str(Path(options.summary).parent), "--summary")
-    command.import_tensorflow(cpu_count(), options.verbose, typed.get("device", Config.device))
-    return _Run(typed, options).run()
+    if options.resume:
+        command.import_tensorflow(cpu_count(), options.verbose, typed.get("device", Config.device))
+        from doom_a3c.checkpoint import load  # imports TensorFlow, silenced by now
+
+        checkpoint = load(_models(typed.get("models_dir", Config.models_dir)) / "last.ckpt")
+        return _Run(options, *_resumed(typed, checkpoint.record), checkpoint).run()
+    scenario, config = _settings(typed)
+    newest = _models(config.models_dir) / "last.ckpt"
+    if newest.exists():
+        raise UserError(f"{newest} holds another run: go on with --resume, or keep it and name another --models-dir")
+    # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
+    device = "cpu" if config.engine == "cluster" else config.device
+    command.import_tensorflow(cpu_count(), options.verbose, device)
+    return _Run(options, scenario, config, None).run()
+
+
+def _models(folder: str) -> Path:
+    return Path(folder).expanduser()
 
 
 class _Run:
     """Builds one run from its settings, runs it, and says what happened."""
 
-    def __init__(self, typed: Mapping[str, Any], options: Options) -> None:
-        from doom_a3c.checkpoint import CheckpointFolder, load  # imports TensorFlow, silenced by now
+    def __init__(
+        self, options: Options, scenario: scenarios.Scenario, config: Config, checkpoint: Checkpoint | None
+    ) -> None:
+        from doom_a3c.checkpoint import CheckpointFolder
 
-        self.options = options
-        models = Path(typed.get("models_dir", Config.models_dir)).expanduser()
-        self.checkpoint: Checkpoint | None = load(models / "last.ckpt") if options.resume else None
-        self.scenario, self.config = _settings(typed, self.checkpoint)
-        if self.checkpoint is None and (models / "last.ckpt").exists():
-            raise UserError(
-                f"{models / 'last.ckpt'} holds another run: go on with --resume, or keep it and name another --models-dir"
-            )
-        self.record = self.checkpoint.record if self.checkpoint else {}
+        self.options, self.scenario, self.config, self.checkpoint = options, scenario, config, checkpoint
+        self.record = dict(checkpoint.record) if checkpoint else {}
+        if checkpoint and self.record["scenario"]["name"] != scenario.name:  # scores of another game are no measure
+            self.record |= {"best_evaluation": None, "progress": {**self.record["progress"], "scores": []}}
         self.name = self.record.get("run", f"{self.scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}")
         self.restarts = int(self.record.get("restarts", -1)) + 1
         self._check_builds()
@@ -80,8 +93,6 @@ class _Run:
     def _check_builds(self) -> None:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
         from doom_a3c.cli.build import Builder
-        from doom_a3c.model import GlobalModel
-        from doom_a3c.optimizers import make_optimizer
         from doom_a3c.progress import Progress
 
         config = self.config
@@ -90,8 +101,7 @@ class _Run:
 
             check(config.address)
         self.builder = Builder(self.scenario, config.frame_skip)
-        network = self.builder.network("global", config.seed)
-        self.model = GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
+        self.model = self.builder.model(config)
         self.progress = Progress()
         if self.checkpoint is None:
             return
@@ -122,23 +132,27 @@ class _Run:
         from doom_a3c.engines.updates import DivergedError
 
         panel = Panel(self.options.quiet)
+        config = self.config
+        players = f"{worker_count(config)} workers x {config.games} games"
+        if config.engine == "cluster":  # how many workers a host has is settled where it runs
+            players = f"{config.hosts} hosts a machine, {config.games} games a worker"
         panel.say(
-            f"{'resuming' if self.checkpoint else 'training'} {self.scenario.name}: {worker_count(self.config)} workers x "
-            f"{self.config.games} games, {self.config.frames:,} frames; logs in {self.logs}"
+            f"{'resuming' if self.checkpoint else 'training'} {self.scenario.name}: {players}, {config.frames:,} frames; "
+            f"logs in {self.logs}"
         )
         run = Run(
-            self.name,
-            self.restarts,
-            self.scenario,
-            self.config,
-            self.builder,
-            self.model,
-            self.progress,
-            self.files,
-            self.gifs,
-            self.logs,
-            self.record.get("best_evaluation"),
-            self.record.get("policy", "greedy"),
+            name=self.name,
+            restarts=self.restarts,
+            scenario=self.scenario,
+            config=self.config,
+            builder=self.builder,
+            model=self.model,
+            progress=self.progress,
+            files=self.files,
+            gifs=self.gifs,
+            logs=self.logs,
+            best_evaluation=self.record.get("best_evaluation"),
+            policy=self.record.get("policy", "greedy"),
         )
         with self._cluster(), Outputs(run, panel) as outputs:
             self.seconds_to_training = command.seconds_since_start()
@@ -158,7 +172,8 @@ class _Run:
             return nullcontext()
         from doom_a3c.engines.connection import connected
 
-        return connected(self.config.address, f"{self.name}-{os.getpid()}")
+        config = self.config
+        return connected(config.address, f"{self.name}-{os.getpid()}", gpu=config.device == "gpu")
 
     def _finish(self, result: Result, panel: Any) -> None:
         from doom_a3c.curves import write_curve
@@ -193,21 +208,24 @@ class _Run:
         panel.say(f"next:\n  python play.py --model {model} --out /tmp/result\n  tensorboard --logdir {self.logs}")
 
 
-_OF_A_SESSION = ("models_dir", "minutes", "target_score")  # a resumed run does not take these from its checkpoint
+# A resumed run does not take these from its checkpoint: it may go on elsewhere, and for another time.
+_OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
 
 
-def _settings(typed: Mapping[str, Any], checkpoint: Checkpoint | None) -> tuple[scenarios.Scenario, Config]:
-    """Returns scenario and settings: defaults, then scenario file or checkpoint, then the command line."""
-    if checkpoint is None:
-        scenario = catalog.find(typed.get("scenario", Config.scenario))
-        return scenario, consistent(validated(Config, {**scenario.training, **typed}, "settings"))
-    record = checkpoint.record
+def _settings(typed: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
+    """Returns scenario and settings of a new run: defaults, then the scenario file, then the command line."""
+    scenario = catalog.find(typed.get("scenario", Config.scenario))
+    return scenario, consistent(validated(Config, {**scenario.training, **typed}, "settings"), typed)
+
+
+def _resumed(typed: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
+    """Returns scenario and settings of a run that goes on: those of its checkpoint, then the command line."""
     if "scenario" in typed and typed["scenario"] != record["config"]["scenario"]:
         scenario = catalog.find(typed["scenario"])
     else:
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
     kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
-    return scenario, consistent(validated(Config, {**kept, **typed}, "the checkpoint's settings"))
+    return scenario, consistent(validated(Config, {**kept, **typed}, "the checkpoint's settings"), typed)
 
 
 class _Signals:

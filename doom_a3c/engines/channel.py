@@ -30,6 +30,11 @@ class Channel(Generic[Item]):
             self._items.append(item)
             self._changed.notify_all()
 
+    def wait_for_room(self, seconds: float) -> None:
+        """Returns when there is room, or the channel is closed, or that much time has passed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity, seconds)
+
     def offer(self, item: Item) -> bool:
         """Adds an item if there is room for it; tells whether there was."""
         with self._changed:

@@ -31,7 +31,8 @@ from doom_a3c.engines.rates import Rates
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.model import State
 from doom_a3c.progress import Progress
-from doom_a3c.recording import Film
+from doom_a3c.recording import Gif
+from doom_a3c.settings import UserError
 from doom_a3c.summaries import Summaries
 
 _TICK_SECONDS = 0.5
@@ -62,18 +63,19 @@ class ClusterEngine:
         state: State,
         progress: Progress,
         make_summaries: Callable[[str], Summaries],
-        film: Callable[[Film], None],
+        add_gif: Callable[[Gif], None],
         say: Callable[[str], None],
     ) -> None:
         """`hosts` play on each machine; `make_server` and `make_host` are functions that every machine can import."""
         self._slots, self._device, self._settings = hosts, device, settings
         self._make_server, self._make_host = make_server, make_host
         self._state: Message = {**state._asdict(), "members": {}}
-        self._progress, self._film, self._say = progress, film, say
+        self._progress, self._add_gif, self._say = progress, add_gif, say
         self._rates = Rates(make_summaries)
         self._server: Any = None
         self._hosts: dict[str, Playing] = {}
         self._failures: dict[str, int] = {}
+        self._failure: BaseException | None = None  # of the last host that failed
         self._started = 0
         self._answered = self._copied = time.monotonic()
         self._began = self._over = False
@@ -84,7 +86,7 @@ class ClusterEngine:
 
     def start(self) -> None:
         """Starts the server, and the hosts from a thread that goes on to watch them."""
-        self._server = start_server(self._make_server, self._settings, gpu=self._device.startswith("gpu"))
+        self._server = start_server(self._make_server, self._settings, gpu=self._device == "gpu")
         self._thread.start()
 
     def _run(self) -> None:
@@ -100,7 +102,7 @@ class ClusterEngine:
                     if isinstance(error, RayError) or time.monotonic() - self._answered > _PATIENCE_SECONDS:
                         raise
         except BaseException as error:
-            self._error = error
+            self._error = _cause(error)
 
     def _follow(self) -> None:
         """Looks at everything once, and mends what is broken."""
@@ -118,9 +120,9 @@ class ClusterEngine:
             return
         if status["error"]:
             raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
-        self._progress.follow(status["progress"], status["entropy"], status["lag"])
-        for film in status["films"]:
-            self._film(Film(list(film["frames"]), film["score"], film["episode"], film["worker"]))
+        self._progress.follow(status["progress"])
+        for gif in status["gifs"]:
+            self._add_gif(Gif(**{**gif, "data": gif["data"].tobytes()}))
         for name in self._rates.add(status["hosts"], status["lags"], self._progress.frames):
             self._failures.pop(name, None)
         if time.monotonic() - self._copied >= _STATE_SECONDS:
@@ -135,40 +137,44 @@ class ClusterEngine:
             ended, _ = ray.wait(list(playing), num_returns=len(playing), timeout=0)
             for reference in ended:
                 name = playing[reference]
-                self._note_end(name, self._hosts.pop(name))
+                if not self._note_end(name, self._hosts.pop(name)):
+                    return  # it has been told that the run is over: the next status says so, too
         for node in ray.nodes():  # type: ignore[no-untyped-call]  # of Ray
             for slot in range(self._slots if node["Alive"] else 0):
                 name = f"{node['NodeID'][:8]}_{slot}"
                 if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES:
                     self._hosts[name] = self._start_host(name, node["NodeID"])
+        if self._failure is not None and not self._hosts:
+            raise self._failure
 
     def _start_host(self, name: str, node: str) -> Playing:
-        actor = start_actor(HostActor, placed_on(node), self._make_host, self._settings, name, self._started)
+        actor = start_actor(HostActor, placed_on(node))
+        ended = actor.run.remote(self._make_host, self._settings, name, self._started)
         self._started += 1
-        return Playing(actor, actor.run.remote())
+        return Playing(actor, ended)
 
-    def _note_end(self, name: str, playing: Playing) -> None:
+    def _note_end(self, name: str, playing: Playing) -> bool:
+        """Sees to a host that has ended; tells whether it was lost."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         try:
             ray.get(playing.ended)
-            return  # the run is over
+            return False
         except RayTaskError as error:
-            failure: Exception = error
+            self._failure = _cause(error)
             reason = str(error).strip().splitlines()[-1]
         except RayError as error:
-            failure, reason = error, "its process or its machine died"
+            self._failure, reason = error, "its process or its machine died"
         ray.kill(playing.actor)
+        self._rates.lose(name)
         self._failures[name] = self._failures.get(name, 0) + 1
         with contextlib.suppress(UnreachableError):
+            call_server("retire", name)
             call_server("fault", "host_lost")
-        if self._failures[name] < _MAX_FAILURES:
-            self._say(f"host {name} was lost, another takes its place: {reason}")
-        elif self._hosts:
-            self._say(f"host {name} is given up after {_MAX_FAILURES} failures in a row: {reason}")
-        else:
-            raise failure
+        given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
+        self._say(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
+        return True
 
     def check(self) -> None:
         """Raises the error that ended the run's watch: divergence, or no host or server left."""
@@ -209,9 +215,9 @@ class ClusterEngine:
         with self._lock:
             self._copy()
             self._stop_event.set()
-        self._progress.restore(self._state["progress"])
         if self._thread.ident is not None:
             self._thread.join(CALL_SECONDS)
+        self._progress.restore(self._state["progress"])
         ends = [playing.ended for playing in self._hosts.values()]
         if ends:
             ray.wait(ends, num_returns=len(ends), timeout=_STOP_SECONDS)
@@ -219,3 +225,9 @@ class ClusterEngine:
             ray.kill(playing.actor)
         if self._server is not None:
             ray.kill(self._server)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Returns the user's mistake that an actor has raised, else the error itself, which holds the actor's traceback."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, UserError) else error

@@ -23,6 +23,7 @@ from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings import UserError
 
 _SERVER = "parameter_server"
+_FOLDER = "ray_a3c_"  # begins the name of the folder of a cluster that this process starts, its process id follows
 CALL_SECONDS = 30.0  # a call that has no answer by then is made again
 _OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: what is on the way is all it holds
 
@@ -47,11 +48,11 @@ MakeHost = Callable[[Message, str, int, Callable[..., Any]], Host]
 
 
 @contextlib.contextmanager
-def connected(address: str | None, namespace: str) -> Iterator[None]:
+def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterator[None]:
     """Connects to the cluster at `address`, or starts one on this machine that is gone afterwards.
 
     Raises:
-        UserError: if there is no cluster at `address`, or as `check` does.
+        UserError: if there is no cluster at `address`, no machine has the `gpu` that is wanted, or as `check` does.
     """
     check(address)
     import ray
@@ -59,7 +60,8 @@ def connected(address: str | None, namespace: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         own: dict[str, Any] = {}
         if address is None:
-            folder = tempfile.mkdtemp(prefix="ray_", dir="/tmp")  # short: it holds sockets
+            _sweep()
+            folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}_", dir="/tmp")  # short: it holds sockets
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE, "_temp_dir": folder}
         else:
@@ -77,7 +79,17 @@ def connected(address: str | None, namespace: str) -> Iterator[None]:
             raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
         if not guarded:
             raise UserError(f"the cluster at {address} asks nobody for a token: {_HOW_TO_GUARD}")
+        if gpu and not ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]  # of Ray
+            raise UserError("--device gpu: Ray knows of no GPU in the cluster; --device cpu or auto needs none")
         yield
+
+
+def _sweep() -> None:
+    """Removes what drivers that were killed with signal 9 have left in /tmp."""
+    for path in Path("/tmp").glob(f"{_FOLDER}*_*"):
+        pid = path.name.removeprefix(_FOLDER).partition("_")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _guarded() -> bool:
@@ -90,7 +102,7 @@ def _guarded() -> bool:
 
 
 def check(address: str | None) -> None:
-    """Sees to it that Ray is there, and lets in only who knows a token: it makes one for a cluster on this machine.
+    """Sees to it that Ray is there, and lets in only who knows a token: Ray makes one for a cluster on this machine.
 
     Raises:
         UserError: if Ray is not installed, or a cluster of several machines would be open to strangers.
@@ -100,7 +112,7 @@ def check(address: str | None) -> None:
     if importlib.util.find_spec("ray") is None:
         raise UserError("--engine cluster needs Ray: pip install -r requirements-cluster.txt")
     if address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ["RAY_AUTH_MODE"] = "token"
         return
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
     if os.environ.get("RAY_AUTH_MODE") != "token" or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
@@ -123,22 +135,25 @@ class ServerActor:
     """The actor of the parameter server; a restarted one waits for its state."""
 
     def __init__(self, make: MakeServer, settings: Message) -> None:
-        self._server = make(settings)
+        self._failure: Exception | None = None
+        try:
+            self._server = make(settings)
+        except Exception as error:  # Ray would only say that the actor has died
+            self._failure = error
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of the server."""
+        if self._failure is not None:
+            raise self._failure
         return getattr(self._server, method)(*arguments)
 
 
 class HostActor:
     """The actor of a host. It finds the server by name: a handle would not survive everything."""
 
-    def __init__(self, make: MakeHost, settings: Message, name: str, number: int) -> None:
-        self._host = make(settings, name, number, call_server)
-
-    def run(self) -> None:
+    def run(self, make: MakeHost, settings: Message, name: str, number: int) -> None:
         """Plays until the run is over."""
-        self._host.run()
+        make(settings, name, number, call_server).run()
 
 
 def call_server(method: str, *arguments: Any) -> Any:

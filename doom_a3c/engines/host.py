@@ -6,8 +6,10 @@ Its weights are a copy of the server's, replaced whenever an answer brings newer
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from doom_a3c.engines.threads import Worker
 from doom_a3c.model import SharedNetwork
 from doom_a3c.networks import ACNetwork
 from doom_a3c.progress import Progress
-from doom_a3c.recording import Film
+from doom_a3c.recording import Gif
 from doom_a3c.rollouts import Actor, Decide, Policy
 
 SECONDS_BETWEEN_TRIES = 0.1
@@ -44,13 +46,14 @@ class Link:
         outbox: Outbox,
         model: SharedNetwork,
         progress: Progress,
-        films: deque[Film],
+        gifs: deque[Gif],
         stop: threading.Event,
     ) -> None:
-        """`call` calls a method of the server, or raises UnreachableError; the newest of `films` goes with a push."""
+        """`call` calls a method of the server, or raises UnreachableError; the oldest of `gifs` goes with a push."""
         self._name, self._call, self._outbox = name, call, outbox
-        self._model, self._progress, self._films, self._stop_event = model, progress, films, stop
+        self._model, self._progress, self._gifs, self._stop_event = model, progress, gifs, stop
         self._generation = self._sequence = 0
+        self._seconds = 0.0  # that the last push took
 
     def join(self) -> None:
         """Joins the run: afterwards the host has the server's weights."""
@@ -64,9 +67,13 @@ class Link:
         try:
             while not self._stop_event.is_set():
                 message = self._outbox.take()
-                films = [self._films.popleft()] if self._films else []
-                message["films"] = [{**film._asdict(), "frames": np.stack(film.frames)} for film in films]
+                if self._gifs:
+                    gif = self._gifs.popleft()
+                    message["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
+                message["metrics"]["Perf/Push Seconds"] = self._seconds
+                start = time.monotonic()
                 self._deliver(message)
+                self._seconds = time.monotonic() - start
         except ClosedError:
             pass
 
@@ -92,7 +99,8 @@ class Link:
             if answer["verdict"] == "done":
                 self._stop_event.set()
                 self._outbox.close()
-            elif answer["verdict"] not in ("wait", "full"):
+                break
+            if answer["verdict"] not in ("wait", "full"):
                 return answer
             self._stop_event.wait(SECONDS_BETWEEN_TRIES)
         return {"verdict": "done"}
@@ -149,36 +157,25 @@ class Host(Crew):
         make_network: Callable[[str], ACNetwork],
         make_actor: Callable[[int, Decide], Actor],
         progress: Progress,
-        films: deque[Film],
+        gifs: deque[Gif],
         unblock: Callable[[], None],
     ) -> None:
-        workers, self._over = worker_count(config), threading.Event()
+        workers, self._stop_event = worker_count(config), threading.Event()
         model = SharedNetwork(network)
-        sums = GradientSum(config.push_rollouts, workers * config.accumulate, config.accumulate)
-        rollouts = RolloutBox(workers)
-        self._outbox: Outbox = sums if config.transport == "gradients" else rollouts
-        self._link = Link(name, call, self._outbox, model, progress, films, self._over)
-        players: list[Worker | Player] = []
+        make: Callable[..., Worker | Player]
+        if config.transport == "gradients":
+            sums = GradientSum(config.push_rollouts, workers * config.accumulate, config.accumulate)
+            self._outbox: Outbox = sums
+            make = partial(Worker, config=config, progress=progress, updates=sums)
+        else:
+            self._outbox = rollouts = RolloutBox(workers)
+            make = partial(Player, rollouts=rollouts)
+        self._link = Link(name, call, self._outbox, model, progress, gifs, self._stop_event)
+        loops = {}
         for index in range(workers):
             own = make_network(f"worker_{index}")
-            if config.transport == "gradients":
-                players.append(
-                    Worker(
-                        index,
-                        config=config,
-                        model=model,
-                        network=own,
-                        make_actor=make_actor,
-                        progress=progress,
-                        updates=sums,
-                        stop=self._over,
-                    )
-                )
-            else:
-                players.append(
-                    Player(index, model=model, network=own, make_actor=make_actor, rollouts=rollouts, stop=self._over)
-                )
-        loops = {f"worker_{player.index}": self._to_the_end(player.run) for player in players}
+            player = make(index, model=model, network=own, make_actor=make_actor, stop=self._stop_event)
+            loops[f"worker_{index}"] = self._to_the_end(player.run)
         super().__init__({**loops, "link": self._link.run}, self._close, unblock)
 
     def _to_the_end(self, play: Callable[[], None]) -> Callable[[], None]:
@@ -191,15 +188,17 @@ class Host(Crew):
         return run
 
     def _close(self) -> None:
-        self._over.set()
+        self._stop_event.set()
         self._outbox.close()
 
     def run(self) -> None:
         """Joins the run and plays until it is over; raises the first error of any thread."""
         self._link.join()
+        if self._stop_event.is_set():
+            return  # the run is over already: no game need start
         try:
             self.start()
-            self._over.wait()
+            self._stop_event.wait()
         finally:
             self.stop()
         self.check()

@@ -12,7 +12,7 @@ A push is plain data, never an object of this package:
 | `not_finite` | transport `gradients`: how many were left out of the sum                                   |
 | `metrics`    | the newest losses by TensorBoard tag                                                       |
 | `rollout`    | transport `rollouts`: the arrays of a `Rollout` by field, else None                        |
-| `films`      | finished films, one at most: frames [N, height, width, 3], score, episode and worker        |
+| `gifs`       | films of finished episodes, one at most: the fields of a `Gif`, its data as uint8           |
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class GradientSum:
             self._changed.wait_for(lambda: self._closed or self._rollouts >= self._enough)
             if self._closed:
                 raise ClosedError
-            message = _push(self._version or 0, self._steps, self._episodes, self._faults)
+            assert self._version is not None  # there are rollouts
+            message = _push(self._version, self._steps, self._episodes, self._faults)
             message |= {"gradients": self._sum, "not_finite": self._not_finite, "metrics": dict(self._metrics)}
             self._clear()
             self._changed.notify_all()
@@ -132,4 +133,5 @@ def _push(version: int, steps: int, episodes: Sequence[Episode], faults: Sequenc
         "gradients": None,
         "not_finite": 0,
         "metrics": {},
+        "gifs": [],
     }

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from doom_a3c.summaries import Summaries
 
-_SECONDS = 2.0  # that a rate is the mean of
+_SECONDS = 2.0  # that a rate is the mean of, at least
+_SILENT_SECONDS = 30.0  # without a push, until a host no longer counts
+
+
+class _Measured(NamedTuple):
+    """What a host had sent when it was measured last, and how fast it was."""
+
+    time: float  # of the newest measurement with a push in it
+    tally: Mapping[str, Any]
+    frames: float = 0.0  # per second, as are the next two
+    pushes: float = 0.0
+    bytes: float = 0.0
 
 
 class Rates:
@@ -18,11 +29,10 @@ class Rates:
         self._make_summaries = make_summaries
         self._server = make_summaries("server")
         self._runs: dict[str, Summaries] = {}
-        self._tallies: Mapping[str, Mapping[str, Any]] = {}
         self._lags: list[int] = []
         self._since = time.monotonic()
-        self._hosts: dict[str, float] = {}  # frames/s
-        self._pushes = self._bytes = 0.0  # per second
+        self._hosts: dict[str, _Measured] = {}  # all that have ever pushed
+        self._lost: set[str] = set()
 
     def add(self, tallies: Mapping[str, Mapping[str, Any]], lags: Sequence[int], frames: int) -> list[str]:
         """Takes in what has come from each host since the server began, and the staleness of the newest pushes.
@@ -34,22 +44,31 @@ class Rates:
         now = time.monotonic()
         if now - self._since < _SECONDS:
             return []
-        passed, self._since = now - self._since, now
-        self._hosts, self._pushes, self._bytes = {}, 0.0, 0.0
+        nothing = _Measured(self._since, {"frames": 0, "pushes": 0, "bytes": 0})
+        pushed = []
         for name, tally in tallies.items():
-            before = self._tallies.get(name, {})
-            frames_gained, pushes, size = (
-                max(0, tally[key] - before.get(key, 0)) / passed for key in ("frames", "pushes", "bytes")
-            )
-            if pushes:
-                self._hosts[name] = frames_gained
-                self._pushes, self._bytes = self._pushes + pushes, self._bytes + size
-                self._write(name, {**tally["metrics"], "Perf/Frames per Second": frames_gained}, frames)
-        self._tallies = tallies
+            known = self._hosts.get(name, nothing)
+            if tally["pushes"] == known.tally["pushes"]:
+                continue
+            # A server that has restarted counts from 0 again.
+            gained = [max(0, tally[key] - known.tally[key]) for key in ("frames", "pushes", "bytes")]
+            host = self._hosts[name] = _Measured(now, tally, *(count / (now - known.time) for count in gained))
+            self._write(name, {**tally["metrics"], "Perf/Frames per Second": host.frames}, frames)
+            pushed.append(name)
+        self._since = now
+        self._lost.difference_update(pushed)
         if self._lags and self._server.due():
             self._server.histogram("Cluster/Staleness", self._lags, frames)
             self._lags = []
-        return list(self._hosts)
+        return pushed
+
+    def lose(self, name: str) -> None:
+        """Counts a host no longer, until it pushes again."""
+        self._lost.add(name)
+
+    def _playing(self) -> list[_Measured]:
+        oldest = time.monotonic() - _SILENT_SECONDS
+        return [host for name, host in self._hosts.items() if name not in self._lost and host.time > oldest]
 
     def _write(self, name: str, values: Mapping[str, float], frames: int) -> None:
         run = self._runs.get(name) or self._runs.setdefault(name, self._make_summaries(f"host_{name}"))
@@ -58,15 +77,18 @@ class Rates:
 
     def metrics(self) -> dict[str, float]:
         """Returns the rates of the whole cluster by TensorBoard tag."""
+        hosts = self._playing()
         return {
-            "Cluster/Hosts": float(len(self._hosts)),
-            "Cluster/Pushes per Second": self._pushes,
-            "Cluster/Bytes per Second": self._bytes,
+            "Cluster/Hosts": float(len(hosts)),
+            "Cluster/Pushes per Second": sum(host.pushes for host in hosts),
+            "Cluster/Bytes per Second": sum(host.bytes for host in hosts),
         }
 
     def describe(self) -> str:
         """Returns all rates in words."""
-        if not self._hosts:
+        hosts = self._playing()
+        if not hosts:
             return "no host plays yet"
-        each = " + ".join(f"{rate:,.0f}" for rate in self._hosts.values())
-        return f"{len(self._hosts)} hosts: {each} frames/s, {self._pushes:.1f} pushes/s, {self._bytes / 1e6:.1f} MB/s"
+        each = " + ".join(f"{host.frames:,.0f}" for host in hosts)
+        pushes, megabytes = sum(host.pushes for host in hosts), sum(host.bytes for host in hosts) / 1e6
+        return f"{len(hosts)} hosts: {each} frames/s, {pushes:.1f} pushes/s, {megabytes:.1f} MB/s"

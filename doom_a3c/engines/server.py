@@ -8,7 +8,7 @@ number; every push is applied once at most, in the order of its host:
 | applied   | counted, and learned from or queued                                | goes on                 |
 | duplicate | its sequence number has been seen: the first answer was lost       | goes on                 |
 | stale     | older than `max_staleness` updates: counted, but not learned from  | goes on                 |
-| full      | the trainer is behind (transport `rollouts`)                       | sends it again          |
+| full      | the trainer is a second behind (transport `rollouts`)              | sends it again          |
 | wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
 | rejoin    | the server does not know this host or its generation               | joins, sends it again   |
 | fenced    | another host has joined under this name since                      | ends                    |
@@ -31,13 +31,16 @@ from doom_a3c.engines.outbox import Message
 from doom_a3c.engines.trainer import Played, Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, played_scores
 from doom_a3c.learner import Gradients
-from doom_a3c.model import GlobalModel, split
+from doom_a3c.model import GlobalModel, captured, split
 from doom_a3c.networks import ACNetwork
 from doom_a3c.progress import Progress
+from doom_a3c.recording import Gate
 from doom_a3c.rollouts import Episode, Rollout
 
-MAX_FILMS = 4  # that wait for the driver
+MAX_GIFS = 4  # that wait for the driver
 MAX_LAGS = 10_000  # that wait for the driver
+ROOM_SECONDS = 1.0  # that a push waits for room in the queue of rollouts: cheaper than to send it again
+_TRAINER_SECONDS = 20.0  # for the last update, when a run ends
 
 
 @dataclasses.dataclass
@@ -54,7 +57,7 @@ class Tally:
 
     frames: int = 0
     pushes: int = 0
-    bytes: int = 0
+    bytes: int = 0  # of the pushes and their answers
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -66,12 +69,14 @@ class ParameterServer:
         self._updater = Updater(config, model, progress, None)
         self._rollouts: Channel[Played] = Channel(config.queue_size)
         self._trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
+        self._thread = threading.Thread(target=self._train, name="trainer", daemon=True)
         self._lock = threading.Lock()
         self._members: dict[str, Member] = {}
         self._answered: set[str] = set()  # by this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
-        self._films: deque[Message] = deque(maxlen=MAX_FILMS)
+        self._gifs: deque[Message] = deque(maxlen=MAX_GIFS)
+        self._gate = Gate()
         self._ready = self._over = self._diverged = False
         self._error: str | None = None
 
@@ -85,7 +90,7 @@ class ParameterServer:
             self._members = {name: Member(*numbers) for name, numbers in state["members"].items()}
             self._ready = True
         if self._config.transport == "rollouts":
-            threading.Thread(target=self._train, name="trainer", daemon=True).start()
+            self._thread.start()
 
     def _train(self) -> None:
         try:
@@ -97,12 +102,17 @@ class ParameterServer:
     def _fail(self, error: BaseException) -> None:
         self._diverged = isinstance(error, DivergedError)
         self._error = str(error) if self._diverged else "".join(traceback.format_exception(error))
-        self.stop()
+        self._end()
 
-    def stop(self) -> None:
-        """Answers `done` from now on."""
+    def _end(self) -> None:
         self._over = True
         self._rollouts.close()
+
+    def stop(self) -> None:
+        """Answers `done` from now on; returns when the update under way is complete."""
+        self._end()
+        if self._thread.ident is not None:
+            self._thread.join(_TRAINER_SECONDS)
 
     def join(self, host: str) -> Message:
         """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
@@ -116,18 +126,28 @@ class ParameterServer:
 
     def push(self, host: str, generation: int, sequence: int, message: Message, known_version: int) -> Message:
         """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
+        if message["rollout"] is not None:
+            self._rollouts.wait_for_room(ROOM_SECONDS)
         with self._lock:
             verdict = self._closed() or self._refused(host, generation, sequence)
             if verdict is None:
                 verdict = self._accept(host, message)
             if verdict in ("applied", "stale"):
                 self._members[host].sequence = sequence
-            if verdict in ("wait", "full"):
+            if verdict not in ("applied", "stale", "duplicate"):
                 return {"verdict": verdict}
             # Versions count from the state that this server began with: a host may have the same number of another's.
             known_version = known_version if host in self._answered else -1
             self._answered.add(host)
-            return {"verdict": verdict, **self._news(known_version)}
+            news = self._news(known_version)
+            self._tallies.setdefault(host, Tally()).bytes += size(news)
+            return {"verdict": verdict, **news}
+
+    def retire(self, host: str) -> None:
+        """Fences off a host that is given up: should it still push, it is refused."""
+        with self._lock:
+            if host in self._members:
+                self._members[host].generation += 1
 
     def _closed(self) -> str | None:
         if self._over or spent(self._config, self._progress):
@@ -157,7 +177,8 @@ class ParameterServer:
         elif message["rollout"] is None:
             self._learn(message)
         self._lags.append(lag)
-        self._films.extend(message["films"])
+        if message["gifs"] and self._gate.enter():
+            self._gifs.extend(message["gifs"])
         tally = self._tallies.setdefault(host, Tally())
         tally.frames += message["steps"] * config.frame_skip
         tally.pushes += 1
@@ -185,23 +206,20 @@ class ParameterServer:
         self._progress.add_steps(0, 0, (), [kind])
 
     def status(self) -> Message:
-        """Returns what the driver shows; lags and films are handed over, once."""
+        """Returns what the driver shows; lags and gifs are handed over, once."""
         with self._lock:
-            lags, films = list(self._lags), list(self._films)
+            lags, gifs = list(self._lags), list(self._gifs)
             self._lags.clear()
-            self._films.clear()
-            progress = self._progress
+            self._gifs.clear()
             return {
                 "ready": self._ready,
                 "over": self._closed() == "done",
                 "error": self._error,
                 "diverged": self._diverged,
-                "progress": {**progress.record(), "curve": None},
-                "entropy": progress.entropy,
-                "lag": progress.lag,
+                "progress": self._progress.status(),
                 "hosts": {name: dataclasses.asdict(tally) for name, tally in self._tallies.items()},
                 "lags": lags,
-                "films": films,
+                "gifs": gifs,
             }
 
     def state(self) -> Message | None:
@@ -209,9 +227,8 @@ class ParameterServer:
         with self._lock:
             if not self._ready:
                 return None
-            record = self._progress.record()
             members = {name: dataclasses.astuple(member) for name, member in self._members.items()}
-            return {"variables": self._model.snapshot(), "progress": record, "members": members}
+            return {**captured(self._model, self._progress)._asdict(), "members": members}
 
 
 def _episodes(message: Mapping[str, Any]) -> list[Episode]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -52,8 +51,8 @@ class Updater:
         self._progress.add_steps(0, 0, (), ["non_finite_update"])
         if self._non_finite >= MAX_NON_FINITE:
             raise DivergedError(
-                f"the last {MAX_NON_FINITE} losses or gradients of {threading.current_thread().name} were not finite and "
-                "none was applied; a smaller --learning-rate or --reward-scale is the usual cure"
+                f"the last {MAX_NON_FINITE} losses or gradients were not finite and none was applied; "
+                "a smaller --learning-rate or --reward-scale is the usual cure"
             )
 
     def _write(self, gradients: Gradients) -> None:

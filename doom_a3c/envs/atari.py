@@ -31,7 +31,7 @@ def rom(game: AtariGame) -> str:
         UserError: if there is no such game.
     """
     match = re.fullmatch(ATARI + r"(\w+)-v5", game.id)
-    known = {"".join(part.capitalize() for part in name.split("_")): name for name in roms.get_all_rom_ids()}
+    known = {name.title().replace("_", ""): name for name in roms.get_all_rom_ids()}  # as ale_py registers them
     if not match or match[1] not in known:
         ids = [f"{ATARI}{name}-v5" for name in known]
         raise UserError(f"there is no Atari game {game.id!r}{nearest(game.id, ids)}; ids look like ALE/Pong-v5")

@@ -51,10 +51,13 @@ def button_actions(game: DoomGame, buttons: Sequence[vizdoom.Button]) -> list[li
                 "set [game] buttons to 'single' or to a list of the useful actions"
             )
         actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
-    elif isinstance(game.buttons, list | tuple):
+    elif isinstance(game.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in game.buttons):
         actions = [[action] if isinstance(action, str) else list(action) for action in game.buttons]
     else:
-        raise UserError(f"[game] buttons must be 'single', 'combinations' or a list, not {game.buttons!r}")
+        raise UserError(
+            "[game] buttons must be 'single', 'combinations' or a list of actions, each a button or a list of buttons, "
+            f"not {game.buttons!r}"
+        )
     if not actions:
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
     for name in itertools.chain.from_iterable(actions):
