@@ -3,10 +3,12 @@
     python benchmarks/cluster.py load --hosts 1 2 4
     python benchmarks/cluster.py faults
     sudo python benchmarks/cluster.py load --machines 3 --rate 1gbit
+    sudo python benchmarks/cluster.py train --machines 2 --rate 1gbit
 
-`load`: fake hosts push gradients or rollouts of the scenario's size to a real server as fast as it answers. `faults`: real
-hosts train, and one process after the other is killed with signal 9. With --machines the hosts are machines of their own:
-network namespaces of this one, joined by a bridge (needs root and iproute2); they are gone afterwards.
+`load`: fake hosts push gradients or rollouts of the scenario's size to a real server as fast as it answers. `train`: real
+hosts train for a while. `faults`: real hosts train, and one process or machine after the other is killed with signal 9 or
+cut off. With --machines the hosts are machines of their own: network namespaces of this one, joined by a bridge (needs root
+and iproute2); they are gone afterwards.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,19 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from machines import cut_machine, kill_machine, kill_raylet, machine, machines, start_ray  # noqa: E402  # beside this file
+from machines import (  # noqa: E402  # beside this file
+    cut_machine,
+    kill_machine,
+    kill_raylet,
+    machine,
+    machines,
+    mend_machine,
+    start_ray,
+)
+from trial import Trial, patiently, settings_of, start_state, until  # noqa: E402
 
-from doom_a3c import catalog  # noqa: E402  # the project need not be installed
-from doom_a3c.cli import command, remote  # noqa: E402
+from doom_a3c.cli import command, remote  # noqa: E402  # the project need not be installed
 from doom_a3c.config import Config  # noqa: E402
-from doom_a3c.settings import validated  # noqa: E402
 
 
 class FakeHost:
@@ -49,6 +56,7 @@ class FakeHost:
     def run(self, seconds: float) -> list[float]:
         """Returns the time of each push that was taken in, in seconds; tries that found the queue full are part of it."""
         from doom_a3c.engines.connection import call_server
+        from doom_a3c.engines.host import SECONDS_BETWEEN_TRIES
 
         joined = call_server("join", self._name)
         version, sequence, times = joined["version"], 0, []
@@ -62,50 +70,45 @@ class FakeHost:
                 version = answer["version"]
                 if answer["verdict"] != "full":
                     break
-                time.sleep(0.01)
-            times.append(time.monotonic() - start)
+                time.sleep(SECONDS_BETWEEN_TRIES)
+            if (now := time.monotonic()) <= end:
+                times.append(now - start)
         return times
 
 
-def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Any]:
-    """Returns a scenario's settings, the same as plain data, and what builds its networks."""
-    from doom_a3c.cli.build import Builder
-
-    found = catalog.find(scenario)
-    config = validated(Config, {**found.training, "scenario": scenario, "engine": "cluster", **changes}, "settings")
-    return config, remote.settings(config, found, 0), Builder(found, config.frame_skip)
-
-
-def start_state(config: Config, builder: Any) -> Any:
-    """Returns the state of a run that has not begun."""
-    from doom_a3c.model import GlobalModel, captured
-    from doom_a3c.optimizers import make_optimizer
-    from doom_a3c.progress import Progress
-
-    network = builder.network("global", 0)
-    return captured(GlobalModel(network, make_optimizer(config.optimizer, network.parameters, None)), Progress())
-
-
-def push_of(config: Config, builder: Any, state: Any) -> dict[str, Any]:
+def push_of(config: Config, builder: Any) -> dict[str, Any]:
     """Returns a push of the size that a host of this scenario would send."""
-    message: dict[str, Any] = {"version": 0, "steps": config.games * config.rollout_length, "episodes": [], "faults": []}
-    message |= {"gradients": None, "rollout": None, "not_finite": 0, "metrics": {"Losses/Entropy": 0.0}, "films": []}
-    length, games = config.rollout_length, config.games
+    import tensorflow as tf
+
+    from doom_a3c.engines.outbox import GradientSum, RolloutBox
+    from doom_a3c.learner import Gradients
+    from doom_a3c.rollouts import Rollout
+
+    network, length, games = builder.network("any", 0), config.rollout_length, config.games
     if config.transport == "gradients":
-        names = [variable.name.split(":")[0] for variable in builder.network("any", 0).parameters]
-        size = sum(state.variables[name].size for name in names)
-        return {**message, "gradients": np.full(size, 1e-6, np.float32)}
-    decisions = {name: np.zeros((length, games), np.float32) for name in ("rewards", "discounts", "values", "next_values")}
-    rollout = {
-        "observations": np.repeat(np.repeat(builder.example[None], length + 1, 0), games, 1),
-        "resets": np.zeros((length + 1, games), np.float32),
-        "core_state": tuple(part.numpy() for part in builder.network("any", 0).initial_state(games)),
-        "actions": np.zeros((length, games), np.int32),
-        "ends": np.zeros((length, games), np.bool_),
-        "log_probs": np.full((length, games), -1.0, np.float32),
-        **decisions,
-    }
-    return {**message, "rollout": rollout}
+        sums = GradientSum(1, 1, 1)
+        sums.count(length * games, [], [])
+        small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
+        sums.apply(Gradients(small, {"Losses/Entropy": 0.0}, True, 0))
+        return sums.take()
+    zeros = np.zeros((length, games), np.float32)
+    box = RolloutBox(1)
+    rollout = Rollout(
+        observations=tf.nest.map_structure(
+            lambda example: np.repeat(np.repeat(example[None], length + 1, 0), games, 1), builder.example
+        ),
+        resets=np.zeros((length + 1, games), np.float32),
+        core_state=network.initial_state(games),
+        actions=np.zeros((length, games), np.int32),
+        rewards=zeros,
+        discounts=zeros,
+        ends=np.zeros((length, games), np.bool_),
+        values=zeros,
+        next_values=zeros,
+        log_probs=np.full((length, games), -1.0, np.float32),
+    )
+    box.put(rollout, 0, [], [])
+    return box.take()
 
 
 def load(options: argparse.Namespace) -> None:
@@ -116,8 +119,7 @@ def load(options: argparse.Namespace) -> None:
     print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
     for transport in options.transports:
         config, settings, builder = settings_of(options.scenario, transport=transport, frames=10**12)
-        state = start_state(config, builder)
-        message = push_of(config, builder, state)
+        state, message = start_state(config, builder), push_of(config, builder)
         for count in options.hosts:
             with connected(options.address, f"load-{transport}-{count}"):
                 import ray  # not before: it reads at once whether there is a token
@@ -139,110 +141,72 @@ def load(options: argparse.Namespace) -> None:
                     ray.kill(actor)
 
 
-def patiently(method: str, *arguments: Any, seconds: float = 60.0) -> Any:
-    """Calls the server until the call reaches it; returns its answer."""
-    from doom_a3c.engines.connection import call_server
-    from doom_a3c.engines.host import UnreachableError
+def train(options: argparse.Namespace) -> None:
+    """Prints a table of what real hosts do."""
+    from doom_a3c.engines.connection import connected
 
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return call_server(method, *arguments)
-        except UnreachableError:
-            if time.monotonic() > end:
-                raise
-        time.sleep(0.05)
-
-
-class Trial:
-    """A training run that this process can watch and hurt. Owns the driver's engine."""
-
-    def __init__(self, options: argparse.Namespace, hosts: int, logs: str) -> None:
-        from doom_a3c.engines.cluster import ClusterEngine
-        from doom_a3c.progress import Progress
-        from doom_a3c.summaries import Summaries
-
-        config, settings, builder = settings_of(options.scenario, hosts=hosts, workers=1, frames=10**12)
-        self.engine = ClusterEngine(
-            hosts=hosts,
-            device="cpu",
-            settings=settings,
-            make_server=remote.server,
-            make_host=remote.host,
-            state=start_state(config, builder),
-            progress=Progress(),
-            make_summaries=lambda name: Summaries(Path(logs) / name),
-            add_gif=lambda gif: None,
-            say=lambda line: None,
-        )
-        self.engine.start()
-
-    def status(self) -> Any:
-        """Returns the server's status, once there is one that is ready."""
-
-        def ready() -> Any:
-            self.engine.check()
-            found = patiently("status")
-            return found if found["ready"] else None
-
-        return until(ready)
-
-    def updates(self) -> int:
-        """Returns the number of updates so far."""
-        count: int = self.status()["progress"]["updates"]
-        return count
-
-    def pushes(self) -> dict[str, int]:
-        """Returns how often each host has pushed."""
-        return {name: tally["pushes"] for name, tally in self.status()["hosts"].items()}
-
-    def all_push(self, known: dict[str, int]) -> bool:
-        """Tells whether every host has pushed more often than that."""
-        return all(count > known.get(name, 0) for name, count in self.pushes().items())
-
-    def longest_pause(self, seconds: float) -> float:
-        """Returns the longest time without an update in the next seconds."""
-        end, last, count, pause = time.monotonic() + seconds, time.monotonic(), self.updates(), 0.0
-        while (now := time.monotonic()) < end:
-            newest = self.updates()
-            pause = max(pause, now - last)
-            last, count = (now, newest) if newest > count else (last, count)
-            time.sleep(0.02)
-        return pause
+    print(
+        "| transport | hosts | frames/s | pushes/s | p50 ms | p95 ms | mean of 100 |\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
+    for transport in options.transports:
+        count = options.machines + 1 if options.address else max(options.hosts)
+        each = 1 if options.address else count
+        with tempfile.TemporaryDirectory() as folder, connected(options.address, f"train-{transport}"):
+            trial = Trial(options.scenario, each, Path(folder), transport=transport)
+            until(functools.partial(trial.all_play, count))
+            before, start, times = trial.status(), time.monotonic(), []
+            while (passed := time.monotonic() - start) < options.seconds:
+                time.sleep(0.25)
+                after = trial.status()
+                times += [tally["metrics"]["Perf/Push Seconds"] for tally in after["hosts"].values()]
+            frames, pushes = (
+                sum(tally[key] - before["hosts"].get(name, {}).get(key, 0) for name, tally in after["hosts"].items())
+                / passed
+                for key in ("frames", "pushes")
+            )
+            p50, p95 = np.percentile(times, [50, 95]) * 1000
+            score = np.mean(after["progress"]["scores"])
+            print(
+                f"| {transport} | {count} | {frames:,.0f} | {pushes:.1f} | {p50:.0f} | {p95:.0f} | {score:.1f} |",
+                flush=True,
+            )
+            trial.engine.stop()
 
 
 def faults(options: argparse.Namespace) -> None:
     """Prints a table of what each death costs, of processes or of machines."""
     from doom_a3c.engines.connection import connected
 
-    with tempfile.TemporaryDirectory() as logs, connected(options.address, "faults"):
-        trial = Trial(options, 1 if options.address else 2, logs)
+    with tempfile.TemporaryDirectory() as folder, connected(options.address, "faults"):
+        trial = Trial(options.scenario, 1 if options.address else 2, Path(folder))
         hosts = options.machines + 1 if options.address else 2
-        until(lambda: len(trial.pushes()) == hosts and min(trial.pushes().values()) > 20)
+        until(functools.partial(trial.all_play, hosts))
         (machine_faults if options.address else process_faults)(trial, options)
         trial.engine.stop()
+        print(f"\n{len(trial.audit.applied())} updates are in the weights, {trial.audit.twice()} of them twice", flush=True)
     if not options.address:
         driver_fault(options)
 
 
 def process_faults(trial: Trial, options: argparse.Namespace) -> None:
     """Kills hosts and servers."""
-    print("| killed | seconds until updates flow again | updates lost |\n|---|---|---|", flush=True)
+    audit = trial.audit
+    print(
+        "| killed | until its updates flow again, s | longest pause of all, s | updates lost |\n|---|---|---|---|",
+        flush=True,
+    )
     for _ in range(options.repeats):
+        known = audit.generations()
         start = kill("ray::HostActor")
-        time.sleep(1.0)  # what was on the way has come
-        known = trial.pushes()
-        until(functools.partial(trial.all_push, known))
-        print(f"| a host | {time.monotonic() - start:.1f} (its own; the other's never stop) | 0 |", flush=True)
-    for _ in range(options.repeats):
+        again = until(functools.partial(audit.first_of_a_new_generation, known))
+        print(f"| a host | {again - start:.1f} | {audit.longest_pause(start):.1f} | {audit.lost()[-1]} |", flush=True)
         time.sleep(2.0)
-        before = trial.updates()
+    for _ in range(options.repeats):
+        time.sleep(4.0)
         start = kill("ray::ServerActor")
-        time.sleep(0.5)
-        first = trial.updates()
-        while trial.updates() <= first:
-            time.sleep(0.02)
-        print(f"| the server | {time.monotonic() - start:.1f} | {max(0, before - first)} |", flush=True)
+        again = until(functools.partial(audit.first_after_a_beginning, start))
+        print(f"| the server | {again - start:.1f} | {audit.longest_pause(start):.1f} | {audit.lost()[-1]} |", flush=True)
 
 
 def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
@@ -252,30 +216,34 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
     def alive() -> int:
         return sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]  # of Ray
 
-    count = alive()
-    print("| machine | longest pause of all updates, s | given up or taken in after, s |\n|---|---|---|", flush=True)
-    for what, hurt in (("its raylet killed", kill_raylet), ("all killed", kill_machine), ("cut off", cut_machine)):
-        with ThreadPoolExecutor() as pool:
-            start = time.monotonic()
-            hurt(options.machines)
-            pause = pool.submit(trial.longest_pause, 15.0)
-            until(lambda: alive() < count)
-            noticed = time.monotonic() - start
-            print(f"| {what} | {pause.result():.1f} | {noticed:.1f} |", flush=True)
-        if hurt is not cut_machine:
-            kill_machine(options.machines)  # what the raylet has left
-            start, known = time.monotonic(), len(trial.pushes())
-            start_ray(options.machines)
-            while len(trial.pushes()) <= known:
-                time.sleep(0.1)
-            print(f"| joins | - | {time.monotonic() - start:.1f} |", flush=True)
+    audit, last, count = trial.audit, options.machines, alive()
+    print("| a machine | longest pause of all updates, s | given up after, s | updates lost | joins again after, s |")
+    print("|---|---|---|---|---|", flush=True)
+    for what, hurt in (("loses its raylet", kill_raylet), ("is killed", kill_machine), ("is cut off", cut_machine)):
+        start = time.time()
+        hurt(last)
+        until(lambda: alive() < count)
+        given_up = time.time() - start
+        time.sleep(max(0.0, 10.0 - given_up))
+        pause, fenced = audit.longest_pause(start), audit.fenced
+        if hurt is cut_machine:
+            mend_machine(last)
+            time.sleep(10.0)
+            fenced = audit.fenced - fenced
+            what += f" (after the cut was mended {fenced} of its pushes were refused)"
+        kill_machine(last)  # what is left of it
+        joined, known = time.time(), set(trial.pushes())
+        start_ray(last)
+        until(functools.partial(trial.newcomers, known))
+        joined = time.time() - joined
+        print(f"| {what} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
 
 
 def driver_fault(options: argparse.Namespace) -> None:
     """Kills a driver and resumes its run, as a user would."""
     with tempfile.TemporaryDirectory() as folder:
         outputs = [f"--{name}-dir={folder}/{name}" for name in ("models", "frames", "logs")]
-        flags = ["--engine=cluster", "--checkpoint-every=0.5", "--evaluate-every=0", "--quiet", *outputs]
+        flags = ["--engine=cluster", "--checkpoint-every=10", "--evaluate-every=0", "--quiet", *outputs]
         train = [sys.executable, str(ROOT / "train.py"), *flags]
 
         def updates() -> int:
@@ -283,25 +251,21 @@ def driver_fault(options: argparse.Namespace) -> None:
                 return int(json.loads(archive.read("checkpoint.json"))["progress"]["updates"])
             return 0
 
-        def learning(run: subprocess.Popen[bytes], known: int) -> None:
-            until(lambda: updates() > known)
-            run.kill()
-            run.wait()
-
-        learning(subprocess.Popen([*train, f"--scenario={options.scenario}"]), 30)
-        saved, start = updates(), time.monotonic()
-        learning(subprocess.Popen([*train, "--resume"]), saved)
-        print(f"| the driver, then --resume | {time.monotonic() - start:.1f} | since the last checkpoint |", flush=True)
-
-
-def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Returns a condition's value once it is true."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError("what was waited for has not come")
-        time.sleep(0.05)
-    return value
+        run = subprocess.Popen([*train, f"--scenario={options.scenario}"])
+        first = until(lambda: updates() > 30 and updates())
+        saved = until(lambda: updates() > first and updates())
+        time.sleep(5.0)
+        run.kill()
+        run.wait()
+        start, lost = time.monotonic(), (saved - first) / 10 * 5
+        run = subprocess.Popen([*train, "--checkpoint-every=0.5", "--resume"])
+        until(lambda: updates() > saved)
+        print(
+            f"| the driver, then --resume | {time.monotonic() - start:.1f} | the same | about {lost:.0f}, of 5 s |",
+            flush=True,
+        )
+        run.kill()
+        run.wait()
 
 
 def kill(name: str) -> float:
@@ -310,7 +274,7 @@ def kill(name: str) -> float:
         with contextlib.suppress(OSError):
             if (path / "cmdline").read_bytes().startswith(name.encode()) and descends(int(path.name)):
                 os.kill(int(path.name), signal.SIGKILL)
-                return time.monotonic()
+                return time.time()
     raise ProcessLookupError(name)
 
 
@@ -326,11 +290,17 @@ def descends(pid: int) -> bool:
 def main() -> int:
     """Measures what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("load", "faults"))
+    parser.add_argument("what", choices=("load", "train", "faults"))
     parser.add_argument("--scenario", default="basic", help="whose network and rollouts (default basic)")
-    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4], help="load: fake hosts (default 1 2 4)")
-    parser.add_argument("--transports", nargs="+", default=["gradients", "rollouts"], help="load: default both")
-    parser.add_argument("--seconds", type=float, default=8.0, help="load: length of a measurement (default 8)")
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        nargs="+",
+        default=[1, 2, 4],
+        help="load: fake hosts; train: the largest of them (default 1 2 4)",
+    )
+    parser.add_argument("--transports", nargs="+", default=["gradients", "rollouts"], help="load, train: default both")
+    parser.add_argument("--seconds", type=float, default=8.0, help="load, train: length of a measurement (default 8)")
     parser.add_argument("--repeats", type=int, default=3, help="faults: deaths of each kind (default 3)")
     parser.add_argument("--machines", type=int, default=0, help="network namespaces that play (default 0: this machine)")
     parser.add_argument("--rate", help="of the links between those: 1gbit, for example")
@@ -341,7 +311,7 @@ def main() -> int:
             inside = ["ip", "netns", "exec", machine(0), sys.executable, str(Path(__file__).resolve())]
             return subprocess.run([*inside, *sys.argv[1:], "--address", address], check=False).returncode
     command.import_tensorflow(1, verbose=False, device="cpu")
-    (load if options.what == "load" else faults)(options)
+    {"load": load, "train": train, "faults": faults}[options.what](options)
     return 0
 
 

@@ -90,3 +90,8 @@ def kill_raylet(index: int) -> None:
 def cut_machine(index: int) -> None:
     """Takes a machine off the network, without a word to anyone."""
     _run(f"ip netns exec {_BRIDGE} ip link set to_{machine(index)} down")
+
+
+def mend_machine(index: int) -> None:
+    """Puts a machine that was cut off on the network again."""
+    _run(f"ip netns exec {_BRIDGE} ip link set to_{machine(index)} up")

@@ -4,12 +4,13 @@ import itertools
 from dataclasses import replace
 
 import cv2
+import gymnasium
 import numpy as np
 import pytest
 
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
-from doom_a3c.envs.atari import AtariCamera, AtariGames, _games, actions
+from doom_a3c.envs.atari import AtariCamera, AtariGames, _games, actions, rom
 from doom_a3c.rollouts import Actor
 from doom_a3c.scenarios import AtariGame, Observation
 from doom_a3c.settings import UserError
@@ -407,3 +408,10 @@ def test_an_unknown_game_names_the_nearest(typed, meant):
 @pytest.mark.parametrize("name", ["Pong", "MsPacman", "SpaceInvaders", "Qbert", "MontezumaRevenge", "VideoPinball"])
 def test_games_are_found_by_their_published_names(name):
     assert actions(AtariGame(id=f"ALE/{name}-v5"))[0] == "NOOP"
+
+
+def test_every_registered_game_is_found():
+    registered = {spec.id for spec in gymnasium.registry.values() if spec.id.startswith("ALE/") and spec.id.endswith("-v5")}
+    found = {name for name in registered if rom(AtariGame(id=name))}
+    assert found == registered
+    assert {"ALE/Pong-v5", "ALE/TicTacToe3D-v5"} <= found

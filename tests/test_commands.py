@@ -155,6 +155,52 @@ def test_playing_twice_shows_the_same_episodes(trained, tmp_path):
     assert (tmp_path / "a" / "scores.csv").read_text() == (tmp_path / "b" / "scores.csv").read_text()
 
 
+def test_an_episode_is_that_of_its_seed_whatever_was_played_before(trained, tmp_path):
+    folder, _ = trained
+    rows = []
+    for out, seed, episodes in (("a", 7, 3), ("b", 9, 1)):
+        arguments = ("--episodes", episodes, "--record", 0, "--policy", "sample", "--out", out, "--seed", seed)
+        assert call("play", "--model", folder / "models" / "last.ckpt", *arguments, cwd=tmp_path).returncode == 0
+        rows.append((tmp_path / out / "scores.csv").read_text().splitlines()[-1].split(",")[1:])
+    assert rows[0] == rows[1]
+
+
+def small(folder, name, text=""):
+    """Writes a scenario file on CartPole; returns the arguments that train it for a moment."""
+    (folder / f"{name}.toml").write_text(f'base = "cartpole"\n{text}\n')
+    quick = ("--workers", 1, "--evaluate-every", 0, "--evaluation-episodes", 1)
+    return ("--scenario", f"{name}.toml", "--frames", 2000, *quick)
+
+
+def test_a_folder_that_the_scenario_file_names_is_not_overwritten_either(tmp_path):
+    arguments = small(tmp_path, "mine", '[training]\nmodels_dir = "own"')
+    assert call("train", *arguments, cwd=tmp_path).returncode == 0
+    before = (tmp_path / "own" / "last.ckpt").read_bytes()
+    refused = call("train", *arguments, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "own/last.ckpt holds another run" in refused.stderr
+    assert (tmp_path / "own" / "last.ckpt").read_bytes() == before
+
+
+def test_the_device_that_the_scenario_file_names_counts(tmp_path):
+    refused = call("train", *small(tmp_path, "mine", '[training]\ndevice = "gpu:99"'), cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "TensorFlow sees" in refused.stderr
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_run_that_goes_on_with_another_game_begins_its_best_anew(tmp_path, other):
+    assert call("train", *small(tmp_path, "mine"), cwd=tmp_path).returncode == 0
+    for path in (tmp_path / "models").iterdir():
+        checkpoint = load(path)
+        save(path, checkpoint.variables, {**checkpoint.record, "best_evaluation": 1e9})
+    arguments = small(tmp_path, "other" if other else "mine")
+    resumed = call("train", "--resume", *arguments, "--frames", 4000, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    record = load(tmp_path / "models" / "best.ckpt").record
+    assert (record["scenario"]["name"], record["best_evaluation"] < 1e9) == (("other", True) if other else ("mine", False))
+
+
 def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     folder, _ = trained
     before = (folder / "models" / "last.ckpt").read_bytes()

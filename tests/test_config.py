@@ -210,6 +210,8 @@ def test_a_schedule_may_reach_zero_or_rise_or_stay():
         ({"final_epsilon": 0.1, "vtrace": False}, "--vtrace"),
         ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
         ({"engine": "queue", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
+        ({"engine": "cluster", "transport": "rollouts", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
+        ({"engine": "cluster", "device": "gpu:1"}, "--device gpu asks"),
     ],
 )
 def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
@@ -219,6 +221,30 @@ def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
 def test_settings_that_fit_each_other_pass():
     for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
         assert consistent(Config(**settings)) == Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "remedy"),
+    [
+        ("n_step", {}, {"advantage": "n_step"}),
+        ("gae_lambda", {"advantage": "n_step"}, {"advantage": "gae"}),
+        ("rho_clip", {"engine": "queue", "vtrace": False}, {"vtrace": True}),
+        ("learning_rate_frames", {}, {"final_learning_rate": 0.0}),
+        ("entropy_cost_frames", {}, {"final_entropy_cost": 0.0}),
+        ("epsilon_frames", {"epsilon": 0.5}, {"final_epsilon": 0.0}),
+        ("epsilon_spread", {}, {"final_epsilon": 0.1}),
+        ("predictors", {"engine": "cluster", "transport": "rollouts"}, {"engine": "queue"}),
+        ("min_batch", {"engine": "cluster"}, {"transport": "rollouts"}),
+        ("address", {"engine": "queue"}, {"engine": "cluster"}),
+        ("push_rollouts", {"engine": "cluster", "transport": "rollouts"}, {"transport": "gradients"}),
+    ],
+)
+def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
+    flag = "--" + name.replace("_", "-")
+    assert f"{flag} has no effect here" in complaint(lambda config: consistent(config, {name}), Config(**settings))
+    assert consistent(Config(**settings))  # a scenario file may hold what another setting turns off
+    mended = Config(**{**settings, **remedy})
+    assert consistent(mended, {name}) == mended
 
 
 def test_nearest_is_silent_where_nothing_is_near():

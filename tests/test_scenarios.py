@@ -156,6 +156,22 @@ def complaint(name):
 
 
 @pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ('[network]\nconvolutions = [["a", 8, 4]]', "each 1 or more"),
+        ("[network]\nconvolutions = [[16.5, 8, 4]]", "each 1 or more"),
+        ("[game]\nvariables = [3]", "takes names"),
+        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "one number a variable"),
+        ("[game]\nbuttons = [3]", "a button or a list of buttons"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_a_line(tmp_path, line, remedy):
+    (tmp_path / "mine.toml").write_text(f'base = "basic"\n{line}\n')
+    with pytest.raises(UserError, match=remedy):
+        Builder(catalog.find(str(tmp_path / "mine.toml")), 4)
+
+
+@pytest.mark.parametrize(
     ("typed", "meant"),
     [
         ("bsic", "basic"),

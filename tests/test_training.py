@@ -1,7 +1,9 @@
 """The run around an engine: what ends it, which evaluation is the best, how often things are written."""
 
+import threading
 from functools import partial
 
+import imageio.v3 as imageio
 import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
@@ -104,6 +106,25 @@ def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):
     assert run.run(ScriptedEngine(progress)).stopped_by == "SIGTERM"
 
 
+def test_a_signal_gives_the_final_evaluation_up(make_run):
+    class Endless:
+        network, began = network(), threading.Event()
+
+        def evaluate(self, episodes, stop):
+            self.began.set()
+            assert stop.wait(30)
+
+    run, progress, model = make_run(Config(frames=40, evaluate_every=0))
+    model.apply([np.zeros(p.shape, np.float32) for p in model.network.parameters], 1e-2)
+    progress.add_update(1.0, 0)
+    run._evaluations._evaluator = Endless()
+    signal = threading.Thread(target=lambda: Endless.began.wait(30) and run.interrupt("SIGINT"))
+    signal.start()
+    result = run.run(ScriptedEngine(progress))
+    assert (result.stopped_by, result.best_evaluation) == ("frames", None)
+    signal.join()
+
+
 def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make_run, tmp_path):
     run, progress, _ = make_run(Config(evaluate_every=0))
     engine = ScriptedEngine(progress, error=RuntimeError("worker 3 broke"))
@@ -197,3 +218,21 @@ def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
         maker._films.put(recording.Film(frames, 1.0, episode, 0))
     maker.close()
     assert sorted(path.name[:24] for path in tmp_path.iterdir()) == [f"worker_0-episode_000000{n}" for n in (3, 4, 5)]
+
+
+def test_a_film_is_a_whole_video_and_a_gif_of_its_first_frames(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "MAX_FRAMES", 4)
+    with recording.FilmWriter(tmp_path / "film", 10.0) as film:
+        for value in range(0, 250, 25):
+            film.add(np.full((32, 48, 3), value, np.uint8))
+    video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
+    assert (len(video), len(gif)) == (10, 4)
+    np.testing.assert_allclose(video[:, 16, 24, 0], range(0, 250, 25), atol=6)
+    np.testing.assert_allclose(gif[:, 16, 24, 0], range(0, 100, 25), atol=2)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_frames_make_no_film(tmp_path):
+    with recording.FilmWriter(tmp_path / "film", 10.0):
+        pass
+    assert list(tmp_path.iterdir()) == []

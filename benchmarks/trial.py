@@ -1,0 +1,190 @@
+"""A training run of the cluster engine that a benchmark can watch and hurt."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from doom_a3c import catalog
+from doom_a3c.cli import remote
+from doom_a3c.config import Config
+from doom_a3c.settings import validated
+
+
+def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Any]:
+    """Returns a scenario's settings, the same as plain data, and what builds its networks."""
+    from doom_a3c.cli.build import Builder
+
+    found = catalog.find(scenario)
+    config = validated(Config, {**found.training, "scenario": scenario, "engine": "cluster", **changes}, "settings")
+    return config, remote.settings(config, found, 0), Builder(found, config.frame_skip)
+
+
+def start_state(config: Config, builder: Any) -> Any:
+    """Returns the state of a run that has not begun."""
+    from doom_a3c.model import captured
+    from doom_a3c.progress import Progress
+
+    return captured(builder.model(config), Progress())
+
+
+def audited(settings: dict[str, Any]) -> Any:
+    """Returns a server that writes down what it begins with and every push that it applies or refuses, and when."""
+    server = remote.server(settings)
+    push, start, log = server.push, server.start, Path(settings["audit"]).open("a")  # noqa: SIM115  # for its life
+
+    def write(*entry: Any) -> None:
+        log.write(json.dumps([time.time(), *entry]) + "\n")
+        log.flush()
+
+    def audited_start(state: dict[str, Any]) -> None:
+        write("began", state["progress"]["updates"])
+        start(state)
+
+    def audited_push(host: str, generation: int, sequence: int, *rest: Any) -> Any:
+        answer = push(host, generation, sequence, *rest)
+        if answer["verdict"] in ("applied", "fenced"):
+            write(answer["verdict"], host, generation, sequence)
+        return answer
+
+    server.start, server.push = audited_start, audited_push  # type: ignore[assignment, method-assign]
+    return server
+
+
+class Audit:
+    """What audited servers of a run have written down. An update is one push, as long as --push-rollouts is 1."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _entries(self, kind: str) -> list[list[Any]]:
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        return [entry for entry in map(json.loads, lines) if entry[1] == kind]
+
+    def _lineage(self) -> tuple[list[list[Any]], list[int]]:
+        """Returns the pushes that are in the weights, and how many were lost each time a server began."""
+        kept: list[list[Any]] = []
+        lost = []
+        entries = sorted(self._entries("began") + self._entries("applied"))
+        for entry in entries:
+            if entry[1] == "applied":
+                kept.append(entry)
+            else:
+                lost.append(len(kept) - entry[2])
+                del kept[entry[2] :]
+        return kept, lost
+
+    def applied(self) -> list[list[Any]]:
+        """Returns the pushes that are in the weights: time, 'applied', host, generation, sequence."""
+        return self._lineage()[0]
+
+    def lost(self) -> list[int]:
+        """Returns how many updates were lost each time a server began, 0 for the first."""
+        return self._lineage()[1]
+
+    def twice(self) -> int:
+        """Returns how many pushes are in the weights more than once."""
+        names = [tuple(entry[2:]) for entry in self.applied()]
+        return len(names) - len(set(names))
+
+    @property
+    def fenced(self) -> int:
+        """How many pushes were refused as those of a host that has been replaced."""
+        return len(self._entries("fenced"))
+
+    def generations(self) -> dict[str, int]:
+        """Returns the newest generation of every host."""
+        return {host: generation for _, _, host, generation, _ in self._entries("applied")}
+
+    def first_of_a_new_generation(self, known: dict[str, int]) -> float | None:
+        """Returns when a host under a known name pushed first that has replaced another."""
+        times = [entry[0] for entry in self._entries("applied") if entry[3] > known.get(entry[2], entry[3])]
+        return times[0] if times else None
+
+    def first_after_a_beginning(self, start: float) -> float | None:
+        """Returns when the first update was applied by a server that has begun after `start`."""
+        began = [entry[0] for entry in self._entries("began") if entry[0] > start]
+        return next((entry[0] for entry in self._entries("applied") if began and entry[0] > began[0]), None)
+
+    def longest_pause(self, start: float) -> float:
+        """Returns the longest time without an update since `start`."""
+        times = [start, *(entry[0] for entry in self._entries("applied") if entry[0] > start)]
+        return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+
+
+class Trial:
+    """A training run. Owns the driver's engine."""
+
+    def __init__(self, scenario: str, hosts: int, folder: Path, **changes: Any) -> None:
+        """`hosts` play on every machine; `changes` are of the scenario's settings."""
+        from doom_a3c.engines.cluster import ClusterEngine
+        from doom_a3c.progress import Progress
+        from doom_a3c.summaries import Summaries
+
+        config, settings, builder = settings_of(scenario, hosts=hosts, workers=1, frames=10**12, **changes)
+        self.audit = Audit(folder / "audit")
+        self.engine = ClusterEngine(
+            hosts=hosts,
+            device="cpu",
+            settings={**settings, "audit": str(folder / "audit")},
+            make_server=audited,
+            make_host=remote.host,
+            state=start_state(config, builder),
+            progress=Progress(),
+            make_summaries=lambda name: Summaries(folder / name),
+            add_gif=lambda gif: None,
+            say=lambda line: None,
+        )
+        self.engine.start()
+
+    def status(self) -> Any:
+        """Returns the server's status, once there is one that is ready."""
+
+        def ready() -> Any:
+            self.engine.check()
+            found = patiently("status")
+            return found if found["ready"] else None
+
+        return until(ready)
+
+    def pushes(self) -> dict[str, int]:
+        """Returns how often each host has pushed."""
+        return {name: tally["pushes"] for name, tally in self.status()["hosts"].items()}
+
+    def all_play(self, hosts: int) -> bool:
+        """Tells whether so many hosts have pushed often enough to be past their start."""
+        pushes = self.pushes()
+        return len(pushes) == hosts and min(pushes.values()) > 20
+
+    def newcomers(self, known: set[str]) -> set[str]:
+        """Returns the hosts that have pushed and are none of those."""
+        return set(self.pushes()) - known
+
+
+def patiently(method: str, *arguments: Any, seconds: float = 60.0) -> Any:
+    """Calls the server until the call reaches it; returns its answer."""
+    from doom_a3c.engines.connection import call_server
+    from doom_a3c.engines.host import UnreachableError
+
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return call_server(method, *arguments)
+        except UnreachableError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.05)
+
+
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Returns a condition's value once it is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError("what was waited for has not come")
+        time.sleep(0.05)
+    return value
