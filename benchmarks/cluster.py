@@ -225,18 +225,17 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
         until(lambda: alive() < count)
         given_up = time.time() - start
         time.sleep(max(0.0, 10.0 - given_up))
-        pause, fenced = audit.longest_pause(start), audit.fenced
+        pause, fenced, note = audit.longest_pause(start), audit.fenced, ""
         if hurt is cut_machine:
             mend_machine(last)
             time.sleep(10.0)
-            fenced = audit.fenced - fenced
-            what += f" (after the cut was mended {fenced} of its pushes were refused)"
+            note = f" (on the network again, it sent {audit.fenced - fenced} pushes, which were refused)"
         kill_machine(last)  # what is left of it
         joined, known = time.time(), set(trial.pushes())
         start_ray(last)
         until(functools.partial(trial.newcomers, known))
         joined = time.time() - joined
-        print(f"| {what} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
+        print(f"| {what}{note} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
 
 
 def driver_fault(options: argparse.Namespace) -> None:
