@@ -1,5 +1,6 @@
 """The cluster engine on real Ray, as users call it: what it survives, what it leaves behind, whom it lets in."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from doom_a3c import catalog
 from doom_a3c.checkpoint import load
@@ -20,7 +22,10 @@ from doom_a3c.cli import remote
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config
 from doom_a3c.engines.cluster import ClusterEngine
-from doom_a3c.engines.connection import connected
+from doom_a3c.engines.connection import ENVIRONMENT, call_server, connected, start_server
+from doom_a3c.engines.host import UnreachableError
+from doom_a3c.engines.outbox import GradientSum
+from doom_a3c.learner import Gradients
 from doom_a3c.model import GlobalModel, captured
 from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
@@ -33,6 +38,7 @@ pytestmark = [
 ROOT = Path(__file__).parent.parent
 RUN = ("--scenario", "cartpole", "--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
 SECONDS = 90  # that anything may take
+METRICS = {"Losses/Entropy": 0.5}
 
 
 @pytest.fixture
@@ -76,6 +82,18 @@ def processes_of(folder):
     return found
 
 
+def descendants(pid):
+    """Returns the processes that a process has started, and those that they have."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
 def pids(folder, name):
     return [pid for pid, known in processes_of(folder).items() if name in known]
 
@@ -100,18 +118,19 @@ def traces():
     return {str(path) for path in found if not path.name.startswith("ViZDoom")}  # of others, CartPole has none
 
 
-@pytest.mark.parametrize("transport", ["gradients", "rollouts"])
-def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport):
+@pytest.mark.parametrize(("transport", "budget", "limit"), [("gradients", "episodes", 500), ("rollouts", "frames", 40_000)])
+def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport, budget, limit):
     before = traces()
-    run = started(folder, "--hosts", 2, "--frames", 40_000, "--transport", transport, "--summary", "summary.json")
+    run = started(folder, "--hosts", 2, f"--{budget}", limit, "--transport", transport, "--summary", "summary.json")
     status, output, errors = finished(run)
     assert (status, errors) == (0, "")
-    assert "2 hosts: " in output or "no host plays yet" in output
+    assert "2 hosts a machine" in output
     assert processes_of(folder) == {}
     assert traces() <= before
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["stopped_by"] == "frames"
-    assert summary["frames"] == summary["steps"] >= 40_000
+    assert summary["stopped_by"] == budget
+    assert limit <= summary[budget] < 2 * limit
+    assert summary["frames"] == summary["steps"]
     assert summary["frames"] % 256 == 0  # whole rollouts
     assert summary["faults"] == {}
     assert len(saved(folder)["curve"]) == summary["episodes"]
@@ -149,26 +168,56 @@ def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoi
     status, output, errors = finished(run)
     assert (status, errors) == (130, "")
     assert f"fault survived: {fault} 1 times" in output
+    assert "2 hosts: " in output
     assert processes_of(folder) == {}
 
 
-def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder):
+def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which is not for us
+    before = traces()
     run = started(folder, "--frames", 100_000_000, "--checkpoint-every", 2)
     until(lambda: saved(folder)["updates"] > 50, "the first checkpoint")
+    for pid in pids(folder, "raylet"):
+        assert b"RAY_AUTH_MODE=token" in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
     run.kill()
     run.communicate()
     until(lambda: processes_of(folder) == {}, "the end of all processes")
-    before = saved(folder)
-    flags = ("--resume", "--frames", before["frames"] + 20_000, "--summary", "summary.json")
+    checkpoint = saved(folder)
+    flags = ("--resume", "--frames", checkpoint["frames"] + 20_000, "--summary", "summary.json")
     status, output, errors = finished(started(folder, *flags))
     assert (status, errors) == (0, "")
     assert "resuming cartpole" in output
     after = json.loads((folder / "summary.json").read_text())
-    assert after["frames"] >= before["frames"] + 20_000
-    assert after["updates"] > before["updates"]
+    assert after["frames"] >= checkpoint["frames"] + 20_000
+    assert after["updates"] > checkpoint["updates"]
+    assert traces() <= before  # what the killed one could not remove is removed by the next
 
 
-def test_hosts_that_cannot_play_end_the_run_with_their_error(tmp_path):
+def test_a_killed_host_takes_its_doom_engines_along(folder):
+    doom = ("--scenario", "basic", "--games", 2, "--frames", 100_000_000, "--checkpoint-every", 1)
+    run = started(folder, *doom)
+    until(lambda: saved(folder)["updates"] > 5, "the first checkpoint")
+    [host] = pids(folder, "ray::HostActor")
+    engines = set(pids(folder, "vizdoom")) & descendants(host)
+    assert len(engines) == 2
+    os.kill(host, signal.SIGKILL)
+    until(lambda: not engines & set(pids(folder, "vizdoom")), "the end of the engines")
+    mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the mending")
+    until(lambda: saved(folder)["updates"] > mended["updates"] + 5, "learning on")
+    run.send_signal(signal.SIGINT)
+    status, _, errors = finished(run)
+    assert (status, errors) == (130, "")
+    until(lambda: processes_of(folder) == {}, "the end of all processes")  # the engines' reapers look once in a while
+
+
+@pytest.mark.parametrize(
+    ("parts", "message", "lost"),
+    [
+        ((remote.server, remote.server), r"server\(\) takes 1 positional argument", 3),
+        ((remote.host, remote.host), r"host\(\) missing 3 required positional arguments", 0),
+    ],
+)
+def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, parts, message, lost):
     config = Config(scenario="cartpole")
     scenario = catalog.find("cartpole")
     builder = Builder(scenario, config.frame_skip)
@@ -181,8 +230,8 @@ def test_hosts_that_cannot_play_end_the_run_with_their_error(tmp_path):
             hosts=1,
             device="cpu",
             settings=remote.settings(config, scenario, 0),
-            make_server=remote.server,
-            make_host=remote.server,  # which takes other arguments
+            make_server=parts[0],
+            make_host=parts[1],  # one of them takes other arguments
             state=captured(model, progress),
             progress=progress,
             make_summaries=lambda name: Summaries(tmp_path / name),
@@ -191,10 +240,56 @@ def test_hosts_that_cannot_play_end_the_run_with_their_error(tmp_path):
         )
         engine.start()
         until(lambda: engine._error, "the error")
-        with pytest.raises(RayError, match=r"server\(\) takes 1 positional argument"):
+        with pytest.raises(RayError, match=message):
             engine.check()
         engine.stop()
-    assert progress.faults["host_lost"] == 3
+    assert progress.faults["host_lost"] == lost
+
+
+def test_the_protocol_over_real_calls():
+    config = Config(scenario="cartpole", engine="cluster", max_staleness=1, frames=10**9)
+    scenario = catalog.find("cartpole")
+    builder = Builder(scenario, config.frame_skip)
+    model = builder.model(config)
+    start = {**captured(model, Progress())._asdict(), "members": {}}
+
+    def push(host, generation, sequence, version=0):
+        sums = GradientSum(1, 1, 1)
+        sums.count(8, [], [])
+        sums.apply(Gradients([tf.ones(variable.shape) for variable in model.network.parameters], METRICS, True, version))
+        return call_server("push", host, generation, sequence, sums.take(), -1)["verdict"]
+
+    def reached(method, *arguments):
+        def answer():
+            with contextlib.suppress(UnreachableError):
+                return [call_server(method, *arguments)]
+
+        return until(answer, method)[0]
+
+    with connected(None, "test"):
+        import ray  # not before: it reads at once whether there is a token
+
+        server = start_server(remote.server, remote.settings(config, scenario, 0), gpu=False)
+        assert reached("join", "a") == {"verdict": "wait"}
+        call_server("start", start)
+        assert push("a", 1, 1) == "rejoin"
+        assert call_server("join", "a")["generation"] == 1
+        assert [push("a", 1, number) for number in (1, 1, 2, 3)] == ["applied", "duplicate", "applied", "stale"]
+        state = call_server("state")
+        assert push("a", 1, 4, version=2) == "applied"
+        ray.kill(server, no_restart=False)
+        assert reached("join", "a") == {"verdict": "wait"}
+        call_server("start", state)
+        status = call_server("status")["progress"]
+        assert (status["updates"], status["steps"], status["faults"]) == (2, 24, {"stale_push": 1})
+        assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
+        assert call_server("join", "a")["generation"] == 2
+        assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
+        call_server("retire", "a")
+        assert push("a", 2, 2, version=4) == "fenced"
+        call_server("stop")
+        assert push("a", 3, 1) == "done"
+        ray.kill(server)
 
 
 def free_port():
@@ -234,17 +329,18 @@ def cluster_with(folder, mode):
     """Starts a cluster of one machine as a user would; returns its address."""
     port = free_port()
     (folder / "token").write_text("a" * 64)
-    command = (Path(sys.executable).parent / "ray", "start", "--head", f"--port={port}", "--include-dashboard=false")
-    options = (
-        "--node-ip-address=127.0.0.1",
-        "--object-store-memory=100000000",
-        f"--temp-dir=/tmp/ray_{port}",
-        "--num-cpus=2",
-    )
-    tokens = {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_USAGE_STATS_ENABLED": "0"}
-    environment = {**os.environ, "TMPDIR": str(folder), **tokens}
-    subprocess.run([*command, *options], env=environment, check=True, capture_output=True, timeout=SECONDS)
+    ray_start(folder, mode, "--head", f"--port={port}", "--include-dashboard=false")
     return f"127.0.0.1:{port}"
+
+
+def ray_start(folder, mode, *role):
+    """Adds a machine to a cluster, or begins one."""
+    options = ("--node-ip-address=127.0.0.1", "--object-store-memory=100000000", "--num-cpus=2")
+    place = f"--temp-dir=/tmp/ray_{free_port()}"
+    tokens = {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+    environment = {**os.environ, **ENVIRONMENT, "TMPDIR": str(folder), **tokens}
+    command = [Path(sys.executable).parent / "ray", "start", *role, *options, place]
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=SECONDS)
 
 
 @pytest.fixture
@@ -262,6 +358,24 @@ def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
     assert json.loads((folder / "summary.json").read_text())["frames"] >= 10_000
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
     until(lambda: not pids(folder, "ray::_"), "the end of the actors")
+
+
+def test_a_machine_that_joins_plays_and_one_that_leaves_is_not_missed(folder, secret):
+    address = cluster_with(folder, "token")
+    run = started(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
+    until(lambda: saved(folder)["updates"] > 20, "the first checkpoint")
+    assert len(pids(folder, "ray::HostActor")) == 1
+    first = set(pids(folder, "raylet"))
+    ray_start(folder, "token", f"--address={address}")
+    until(lambda: len(list((folder / "logs").glob("*/host_*"))) == 2, "the second host's pushes")
+    for pid in set(pids(folder, "raylet")) - first:
+        os.kill(pid, signal.SIGKILL)
+    mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the notice")
+    until(lambda: saved(folder)["updates"] > mended["updates"] + 20, "learning on")
+    run.send_signal(signal.SIGINT)
+    status, output, errors = finished(run)
+    assert (status, errors) == (130, "")
+    assert "was lost: its process or its machine died" in output
 
 
 def test_a_users_cluster_that_asks_for_no_token_is_refused(folder, secret):

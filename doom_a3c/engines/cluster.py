@@ -189,7 +189,9 @@ class ClusterEngine:
             return State(self._state["variables"], self._state["progress"])
 
     def _copy(self) -> None:
-        with contextlib.suppress(UnreachableError):
+        from ray.exceptions import RayError
+
+        with contextlib.suppress(UnreachableError, RayError):
             state = call_server("state")
             if state is not None:
                 variables = {name: value.copy() for name, value in state["variables"].items()}  # not Ray's memory
@@ -207,10 +209,11 @@ class ClusterEngine:
     def stop(self) -> None:
         """Ends hosts and server; may be called twice."""
         import ray
+        from ray.exceptions import RayError
 
         if self._stop_event.is_set():
             return
-        with contextlib.suppress(UnreachableError):
+        with contextlib.suppress(UnreachableError, RayError):
             call_server("stop")  # no push counts from now on
         with self._lock:
             self._copy()
