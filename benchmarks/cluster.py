@@ -54,7 +54,7 @@ class FakeHost:
         self._name, self._message = name, message
 
     def run(self, seconds: float) -> list[float]:
-        """Pushes for that long; returns how long each push took, one after the other. Finding the queue full is part of it."""
+        """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
         from doom_a3c.engines.connection import call_server
         from doom_a3c.engines.host import SECONDS_BETWEEN_TRIES
 
