@@ -53,20 +53,29 @@ def folder(tmp_path):
 
 
 def started(folder, *arguments):
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), *RUN, "--evaluate-every", "0", *map(str, arguments)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )
+    with (folder / "output").open("w") as output:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), *RUN, "--evaluate-every", "0", *map(str, arguments)],
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )
 
 
-def finished(run):
-    output, errors = run.communicate(timeout=SECONDS)
-    return run.returncode, output, errors
+def said(folder):
+    return (folder / "output").read_text()
+
+
+def finished(folder, run):
+    _, errors = run.communicate(timeout=SECONDS)
+    return run.returncode, said(folder), errors
+
+
+def ran(folder, *arguments):
+    return finished(folder, started(folder, *arguments))
 
 
 def processes_of(folder):
@@ -122,7 +131,7 @@ def traces():
 def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport, budget, limit):
     before = traces()
     run = started(folder, "--hosts", 2, f"--{budget}", limit, "--transport", transport, "--summary", "summary.json")
-    status, output, errors = finished(run)
+    status, output, errors = finished(folder, run)
     assert (status, errors) == (0, "")
     assert "2 hosts a machine" in output
     assert processes_of(folder) == {}
@@ -144,7 +153,7 @@ def test_the_first_update_is_that_of_the_threads_engine(folder):
     weights = {}
     for engine in ("threads", "cluster"):
         flags = ("--engine", engine, "--frames", 1, "--models-dir", engine, "--seed", 5)
-        status, _, errors = finished(started(folder, *flags))
+        status, _, errors = ran(folder, *flags)
         assert (status, errors) == (0, "")
         checkpoint = load(folder / engine / "last.ckpt")
         assert checkpoint.record["progress"]["updates"] == 1
@@ -160,15 +169,16 @@ def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoi
     for pid in pids(folder, victim)[:1]:
         os.kill(pid, signal.SIGKILL)
     mended = until(lambda: fault in saved(folder)["faults"] and saved(folder), "the mending")
+    seen = len(said(folder))
     after = until(lambda: saved(folder)["updates"] > mended["updates"] + 50 and saved(folder), "learning on")
     assert before["frames"] <= mended["frames"] < after["frames"]
     assert before["updates"] <= mended["updates"]
-    assert len(until(lambda: pids(folder, "ray::HostActor")[1:] and pids(folder, "ray::HostActor"), "both hosts")) == 2
+    until(lambda: "| 2 hosts: " in said(folder)[seen:], "a line of the rates of both")
+    assert len(pids(folder, "ray::HostActor")) == 2
     run.send_signal(signal.SIGINT)
-    status, output, errors = finished(run)
+    status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
     assert f"fault survived: {fault} 1 times" in output
-    assert "2 hosts: " in output
     assert processes_of(folder) == {}
 
 
@@ -184,7 +194,7 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, m
     until(lambda: processes_of(folder) == {}, "the end of all processes")
     checkpoint = saved(folder)
     flags = ("--resume", "--frames", checkpoint["frames"] + 20_000, "--summary", "summary.json")
-    status, output, errors = finished(started(folder, *flags))
+    status, output, errors = ran(folder, *flags)
     assert (status, errors) == (0, "")
     assert "resuming cartpole" in output
     after = json.loads((folder / "summary.json").read_text())
@@ -205,7 +215,7 @@ def test_a_killed_host_takes_its_doom_engines_along(folder):
     mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the mending")
     until(lambda: saved(folder)["updates"] > mended["updates"] + 5, "learning on")
     run.send_signal(signal.SIGINT)
-    status, _, errors = finished(run)
+    status, _, errors = finished(folder, run)
     assert (status, errors) == (130, "")
     until(lambda: processes_of(folder) == {}, "the end of all processes")  # the engines' reapers look once in a while
 
@@ -308,7 +318,7 @@ def test_a_cluster_without_a_token_is_refused_in_one_line(folder, monkeypatch, e
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    status, _, errors = finished(started(folder, "--address", f"127.0.0.1:{free_port()}"))
+    status, _, errors = ran(folder, "--address", f"127.0.0.1:{free_port()}")
     assert status == 2
     assert remedy in errors
     assert len(errors.splitlines()) == 1
@@ -319,7 +329,7 @@ def test_an_address_where_no_cluster_is_says_so_in_one_line(folder, monkeypatch)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
     address = f"127.0.0.1:{free_port()}"
-    status, _, errors = finished(started(folder, "--address", address))
+    status, _, errors = ran(folder, "--address", address)
     assert status == 2
     assert address in errors
     assert len(errors.splitlines()) == 1
@@ -353,7 +363,7 @@ def secret(folder, monkeypatch):
 def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    status, _, errors = finished(started(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json"))
+    status, _, errors = ran(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json")
     assert (status, errors) == (0, "")
     assert json.loads((folder / "summary.json").read_text())["frames"] >= 10_000
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
@@ -373,13 +383,13 @@ def test_a_machine_that_joins_plays_and_one_that_leaves_is_not_missed(folder, se
     mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the notice")
     until(lambda: saved(folder)["updates"] > mended["updates"] + 20, "learning on")
     run.send_signal(signal.SIGINT)
-    status, output, errors = finished(run)
+    status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
     assert "was lost: its process or its machine died" in output
 
 
 def test_a_users_cluster_that_asks_for_no_token_is_refused(folder, secret):
-    status, _, errors = finished(started(folder, "--address", cluster_with(folder, "disabled")))
+    status, _, errors = ran(folder, "--address", cluster_with(folder, "disabled"))
     assert status == 2
     assert "asks nobody for a token" in errors
     assert len(errors.splitlines()) == 1
