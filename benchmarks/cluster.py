@@ -85,10 +85,10 @@ def push_of(config: Config, builder: Any) -> dict[str, Any]:
 
     network, length, games = builder.network("any", 0), config.rollout_length, config.games
     if config.transport == "gradients":
-        sums = GradientSum(1, 1, 1)
+        sums = GradientSum(1, 1)
         sums.count(length * games, [], [])
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
-        sums.apply(Gradients(small, {"Losses/Entropy": 0.0}, True, 0))
+        sums.add(Gradients(small, {"Losses/Entropy": 0.0}, True, 0))
         return sums.take()
     zeros = np.zeros((length, games), np.float32)
     box = RolloutBox(1)

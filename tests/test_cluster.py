@@ -264,9 +264,9 @@ def test_the_protocol_over_real_calls():
     start = {**captured(model, Progress())._asdict(), "members": {}}
 
     def push(host, generation, sequence, version=0):
-        sums = GradientSum(1, 1, 1)
+        sums = GradientSum(1, 1)
         sums.count(8, [], [])
-        sums.apply(Gradients([tf.ones(variable.shape) for variable in model.network.parameters], METRICS, True, version))
+        sums.add(Gradients([tf.ones(variable.shape) for variable in model.network.parameters], METRICS, True, version))
         return call_server("push", host, generation, sequence, sums.take(), -1)["verdict"]
 
     def reached(method, *arguments):

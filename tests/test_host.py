@@ -191,12 +191,12 @@ def gradients(version, vector, finite=True, entropy=0.5):
 
 
 def test_gradients_are_added_up_until_they_are_enough():
-    sums = GradientSum(3, 3, 1)
+    sums = GradientSum(3, 1)
     thread, results = caught(sums.take)
     for number, version in enumerate((5, 3, 4)):
         assert waits(thread)
         sums.count(8 + number, [EPISODE] * number, ["crash"] * number)
-        sums.apply(gradients(version, [1.0, 10.0**number], entropy=number))
+        sums.add(gradients(version, [1.0, 10.0**number], entropy=number))
     thread.join(10)
     [push] = results
     assert push.pop("gradients").tolist() == [3.0, 111.0]
@@ -206,41 +206,60 @@ def test_gradients_are_added_up_until_they_are_enough():
 
 
 def test_gradients_that_are_not_finite_are_left_out_and_counted():
-    sums = GradientSum(3, 3, 1)
+    sums = GradientSum(3, 1)
     for vector in ([np.nan, 1.0], [1.0, 2.0], [np.inf, 1.0]):
         sums.count(8, [], [])
-        sums.apply(gradients(1, vector, finite=bool(np.isfinite(vector).all())))
+        sums.add(gradients(1, vector, finite=bool(np.isfinite(vector).all())))
     push = prompt(sums.take)
     assert (push["gradients"].tolist(), push["not_finite"], push["steps"]) == ([1.0, 2.0], 2, 24)
     for _ in range(3):
-        prompt(sums.apply, gradients(4, [np.nan], finite=False))
+        prompt(sums.add, gradients(4, [np.nan], finite=False))
     push = prompt(sums.take)
     assert (push["gradients"], push["not_finite"], push["steps"], push["version"]) == (None, 3, 0, 4)
 
 
-@pytest.mark.parametrize(("capacity", "fit"), [(1, 3), (8, 4)])  # at least a push and what one worker adds
-def test_a_worker_waits_where_its_gradients_do_not_fit(capacity, fit):
-    sums = GradientSum(4, capacity, 2)  # each of two rollouts
-    for _ in range(fit):
-        prompt(sums.apply, gradients(0, [1.0]))
-    thread, results = caught(sums.apply, gradients(0, [100.0]))
-    assert waits(thread)
-    assert prompt(sums.take)["gradients"].tolist() == [fit]
-    thread.join(10)
-    assert results == [None]
+def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_complete():
+    sums = GradientSum(4, 2)  # each of two rollouts
     prompt(sums.apply, gradients(0, [1.0]))
-    assert prompt(sums.take)["gradients"].tolist() == [101.0]
+    second, results = caught(sums.apply, gradients(0, [10.0]))
+    assert waits(second)
+    assert prompt(sums.take)["gradients"].tolist() == [11.0]
+    assert waits(second)  # for the answer
+    prompt(sums.apply, gradients(0, [1.0]))  # into the next push
+    taker, pushes = caught(sums.take)
+    assert waits(taker)
+    second.join(10)
+    assert results == [None]
+    last, _ = caught(sums.apply, gradients(0, [100.0]))
+    taker.join(10)
+    assert [push["gradients"].tolist() for push in pushes] == [[101.0]]
+    assert waits(last)
+    sums.close()
+
+
+def test_a_worker_need_not_wait_for_the_pushes_of_others():
+    sums = GradientSum(1, 1)
+    first, results = caught(sums.apply, gradients(0, [1.0]))
+    assert waits(first)
+    prompt(sums.take)
+    second, _ = caught(sums.apply, gradients(0, [10.0]))
+    assert waits(second)
+    assert prompt(sums.take)["gradients"].tolist() == [10.0]
+    first.join(10)
+    assert results == [None]
+    assert waits(second)
+    sums.close()
 
 
 def test_what_is_counted_at_once_is_taken_at_once():
-    sums, takers = GradientSum(1, 8, 1), []
+    sums, takers = GradientSum(1, 1), []
 
     def episodes():
         takers.append(caught(sums.take))
         assert waits(takers[0][0])
         yield EPISODE
 
-    sums.apply(gradients(0, [1.0]))
+    sums.add(gradients(0, [1.0]))
     sums.count(8, episodes(), ["crash"])
     thread, results = takers[0]
     thread.join(10)
@@ -248,7 +267,7 @@ def test_what_is_counted_at_once_is_taken_at_once():
 
 
 def test_many_workers_lose_and_double_nothing():
-    sums, pushes, total = GradientSum(1, 8, 1), [], 8 * 50
+    sums, pushes, total = GradientSum(1, 1), [], 8 * 50
 
     def work():
         for _ in range(50):
@@ -259,6 +278,7 @@ def test_many_workers_lose_and_double_nothing():
     def take():
         while sum(push["not_finite"] for push in pushes) < total:
             pushes.append(sums.take())
+        sums.close()
 
     for thread in [caught(call)[0] for call in (take, *[work] * 8)]:
         thread.join(30)
@@ -291,9 +311,8 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
 
 
 def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
-    empty, full, box = GradientSum(1, 1, 1), GradientSum(1, 1, 1), RolloutBox(1)
-    for _ in range(2):
-        full.apply(gradients(0, [1.0]))
+    empty, full, box = GradientSum(1, 1), GradientSum(1, 1), RolloutBox(1)
+    full.add(gradients(0, [1.0]))
     waiting = [caught(empty.take), caught(full.apply, gradients(0, [1.0])), caught(box.take)]
     assert all(waits(thread) for thread, _ in waiting)
     for outbox in (empty, full, box):
@@ -308,9 +327,9 @@ def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
 
 
 def push(number, version=0):
-    sums, size = GradientSum(1, 1, 1), flat(network("any").parameters).size
+    sums, size = GradientSum(1, 1), flat(network("any").parameters).size
     sums.count(8, [EPISODE], [])
-    sums.apply(gradients(version, np.random.default_rng(number).normal(size=size)))
+    sums.add(gradients(version, np.random.default_rng(number).normal(size=size)))
     return sums.take()
 
 

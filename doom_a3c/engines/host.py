@@ -164,7 +164,7 @@ class Host(Crew):
         model = SharedNetwork(network)
         make: Callable[..., Worker | Player]
         if config.transport == "gradients":
-            sums = GradientSum(config.push_rollouts, workers * config.accumulate, config.accumulate)
+            sums = GradientSum(config.push_rollouts, config.accumulate)
             self._outbox: Outbox = sums
             make = partial(Worker, config=config, progress=progress, updates=sums)
         else:

@@ -33,7 +33,7 @@ class Outbox(Protocol):
     """What waits to be pushed."""
 
     def take(self) -> Message:
-        """Returns the next push, waiting for it; raises ClosedError after `close`."""
+        """Returns the next push when there is one, once the last has been answered; raises ClosedError after `close`."""
 
     def close(self) -> None:
         """Wakes everyone with ClosedError."""
@@ -42,15 +42,16 @@ class Outbox(Protocol):
 class GradientSum:
     """Gradients of all workers, added up until they are pushed. Owns the sum and what has been counted meanwhile.
 
-    A worker whose gradients do not fit into the sum waits: no more than `capacity` rollouts are under way.
+    A worker waits for the answer to its push, as its next rollout is to be played with weights that hold its last update.
+    Where the sum is not yet large enough for a push, it plays on.
     """
 
-    def __init__(self, rollouts: int, capacity: int, rollouts_each: int) -> None:
+    def __init__(self, rollouts: int, rollouts_each: int) -> None:
         """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
         self._enough, self._each = rollouts, rollouts_each
-        self._capacity = max(capacity, rollouts + rollouts_each)
         self._changed = threading.Condition()
         self._closed = False
+        self._taken = self._answered = 0  # pushes; one at most is between
         self._clear()
 
     def _clear(self) -> None:
@@ -69,10 +70,20 @@ class GradientSum:
             self._faults.extend(faults)
 
     def apply(self, gradients: Gradients) -> None:
-        """Adds gradients, waiting while there are enough for the next push."""
+        """Adds gradients, and returns when their push has been answered, or is not complete yet."""
+        push = self.add(gradients)
+
+        def free() -> bool:
+            incomplete = self._taken < push and self._rollouts < self._enough
+            return self._closed or self._answered >= push or incomplete
+
+        with self._changed:
+            self._changed.wait_for(free)
+
+    def add(self, gradients: Gradients) -> int:
+        """Adds gradients; returns the number of the push that they will be in."""
         vector = flat(gradients.gradients) if gradients.finite else None
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._rollouts + self._each <= self._capacity)
             if vector is None:
                 self._not_finite += 1
             else:
@@ -81,10 +92,13 @@ class GradientSum:
             self._version = gradients.version if self._version is None else min(self._version, gradients.version)
             self._rollouts += self._each
             self._changed.notify_all()
+            return self._taken + 1
 
     def take(self) -> Message:
-        """Returns the sum as a push, and begins a new one."""
+        """Returns the sum as a push, and begins a new one. The push before it has been answered."""
         with self._changed:
+            self._answered = self._taken
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._closed or self._rollouts >= self._enough)
             if self._closed:
                 raise ClosedError
@@ -92,7 +106,7 @@ class GradientSum:
             message = _push(self._version, self._steps, self._episodes, self._faults)
             message |= {"gradients": self._sum, "not_finite": self._not_finite, "metrics": dict(self._metrics)}
             self._clear()
-            self._changed.notify_all()
+            self._taken += 1
             return message
 
     def close(self) -> None:
