@@ -75,7 +75,7 @@ class FakeHost:
         return times
 
 
-def push_of(config: Config, builder: Any) -> dict[str, Any]:
+def push_of(config: Config, builder: Any) -> Any:
     """Returns a push of the size that a host of this scenario would send."""
     import tensorflow as tf
 
@@ -113,7 +113,7 @@ def push_of(config: Config, builder: Any) -> dict[str, Any]:
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
     from doom_a3c.engines.connection import connected, placed_on, start_actor, start_server
-    from doom_a3c.engines.server import size
+    from doom_a3c.engines.messages import size
 
     print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
     for transport in options.transports:

@@ -41,7 +41,7 @@ def audited(settings: dict[str, Any]) -> Any:
         log.write(json.dumps([time.time(), *entry]) + "\n")
         log.flush()
 
-    def audited_start(state: dict[str, Any]) -> None:
+    def audited_start(state: Any) -> None:
         write("began", state["progress"]["updates"])
         start(state)
 

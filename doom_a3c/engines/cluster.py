@@ -26,7 +26,7 @@ from doom_a3c.engines.connection import (
     start_server,
 )
 from doom_a3c.engines.host import UnreachableError
-from doom_a3c.engines.outbox import Message
+from doom_a3c.engines.messages import ServerState, Settings, Status
 from doom_a3c.engines.rates import Rates
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.model import State
@@ -57,7 +57,7 @@ class ClusterEngine:
         *,
         hosts: int,
         device: str,
-        settings: Message,
+        settings: Settings,
         make_server: MakeServer,
         make_host: MakeHost,
         state: State,
@@ -69,7 +69,7 @@ class ClusterEngine:
         """`hosts` play on each machine; `make_server` and `make_host` are functions that every machine can import."""
         self._slots, self._device, self._settings = hosts, device, settings
         self._make_server, self._make_host = make_server, make_host
-        self._state: Message = {**state._asdict(), "members": {}}
+        self._state: ServerState = {"variables": state.variables, "progress": state.progress, "members": {}}
         self._progress, self._add_gif, self._say = progress, add_gif, say
         self._rates = Rates(make_summaries)
         self._server: Any = None
@@ -108,7 +108,7 @@ class ClusterEngine:
         """Looks at everything once, and mends what is broken."""
         if not self._over:
             self._tend_hosts()
-        status = call_server("status")
+        status: Status = call_server("status")
         self._over = status["over"]
         if not status["ready"]:
             call_server("start", self._state)
@@ -192,7 +192,7 @@ class ClusterEngine:
         from ray.exceptions import RayError
 
         with contextlib.suppress(UnreachableError, RayError):
-            state = call_server("state")
+            state: ServerState | None = call_server("state")
             if state is not None:
                 variables = {name: value.copy() for name, value in state["variables"].items()}  # not Ray's memory
                 self._state = {**state, "variables": variables}

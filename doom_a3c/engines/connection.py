@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.engines.host import Host, UnreachableError
-from doom_a3c.engines.outbox import Message
+from doom_a3c.engines.messages import Settings
 from doom_a3c.engines.server import ParameterServer
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings import UserError
@@ -43,8 +43,8 @@ _HOW_TO_GUARD = (
     "(docs/scaling.md)"
 )
 
-MakeServer = Callable[[Message], ParameterServer]
-MakeHost = Callable[[Message, str, int, Callable[..., Any]], Host]
+MakeServer = Callable[[Settings], ParameterServer]
+MakeHost = Callable[[Settings, str, int, Callable[..., Any]], Host]
 
 
 @contextlib.contextmanager
@@ -134,7 +134,7 @@ def _reach(address: str) -> None:
 class ServerActor:
     """The actor of the parameter server; a restarted one waits for its state."""
 
-    def __init__(self, make: MakeServer, settings: Message) -> None:
+    def __init__(self, make: MakeServer, settings: Settings) -> None:
         self._failure: Exception | None = None
         try:
             self._server = make(settings)
@@ -151,7 +151,7 @@ class ServerActor:
 class HostActor:
     """The actor of a host. It finds the server by name: a handle would not survive everything."""
 
-    def run(self, make: MakeHost, settings: Message, name: str, number: int) -> None:
+    def run(self, make: MakeHost, settings: Settings, name: str, number: int) -> None:
         """Plays until the run is over."""
         make(settings, name, number, call_server).run()
 
@@ -181,7 +181,7 @@ def start_actor(kind: type, options: Mapping[str, Any], *arguments: Any) -> Any:
     return remote.options(num_cpus=0, **options).remote(*arguments)
 
 
-def start_server(make: MakeServer, settings: Message, gpu: bool) -> Any:
+def start_server(make: MakeServer, settings: Settings, gpu: bool) -> Any:
     """Starts the run's server beside the driver, or where a GPU is; Ray starts it again whenever it dies."""
     import ray
 

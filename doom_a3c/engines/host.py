@@ -17,7 +17,8 @@ import numpy as np
 from doom_a3c.config import Config, worker_count
 from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.crew import Crew
-from doom_a3c.engines.outbox import GradientSum, Message, Outbox, RolloutBox
+from doom_a3c.engines.messages import Answer, Push
+from doom_a3c.engines.outbox import GradientSum, Outbox, RolloutBox
 from doom_a3c.engines.threads import Worker
 from doom_a3c.model import SharedNetwork
 from doom_a3c.networks import ACNetwork
@@ -42,7 +43,7 @@ class Link:
     def __init__(
         self,
         name: str,
-        call: Callable[..., Message],
+        call: Callable[..., Any],
         outbox: Outbox,
         model: SharedNetwork,
         progress: Progress,
@@ -66,21 +67,21 @@ class Link:
         """Pushes until the run is over."""
         try:
             while not self._stop_event.is_set():
-                message = self._outbox.take()
+                push = self._outbox.take()
                 if self._gifs:
                     gif = self._gifs.popleft()
-                    message["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
-                message["metrics"]["Perf/Push Seconds"] = self._seconds
+                    push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
+                push["metrics"]["Perf/Push Seconds"] = self._seconds
                 start = time.monotonic()
-                self._deliver(message)
+                self._deliver(push)
                 self._seconds = time.monotonic() - start
         except ClosedError:
             pass
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, push: Push) -> None:
         self._sequence += 1
         while not self._stop_event.is_set():
-            answer = self._ask("push", self._name, self._generation, self._sequence, message, self._model.version)
+            answer = self._ask("push", self._name, self._generation, self._sequence, push, self._model.version)
             if answer["verdict"] == "fenced":
                 raise FencedError(f"another host has joined as {self._name}")
             if answer["verdict"] != "rejoin":
@@ -89,11 +90,11 @@ class Link:
             self.join()
             self._sequence += 1
 
-    def _ask(self, method: str, *arguments: Any) -> Message:
+    def _ask(self, method: str, *arguments: Any) -> Answer:
         """Calls the server until an answer comes that is one; at the end of the run it is `done`."""
         while not self._stop_event.is_set():
             try:
-                answer = self._call(method, *arguments)
+                answer: Answer = self._call(method, *arguments)
             except UnreachableError:
                 answer = {"verdict": "wait"}
             if answer["verdict"] == "done":
@@ -105,7 +106,7 @@ class Link:
             self._stop_event.wait(SECONDS_BETWEEN_TRIES)
         return {"verdict": "done"}
 
-    def _take_over(self, answer: Message) -> None:
+    def _take_over(self, answer: Answer) -> None:
         if answer["verdict"] == "done":
             return
         self._progress.frames = answer["frames"]
@@ -150,7 +151,7 @@ class Host(Crew):
     def __init__(
         self,
         name: str,
-        call: Callable[..., Message],
+        call: Callable[..., Any],
         *,
         config: Config,
         network: ACNetwork,

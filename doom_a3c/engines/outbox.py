@@ -1,38 +1,22 @@
-"""What a host of the cluster engine sends to the parameter server, and where it waits until it is sent.
-
-A push is plain data, never an object of this package:
-
-| key          | holds                                                                                      |
-|--------------|--------------------------------------------------------------------------------------------|
-| `version`    | the oldest weights that had a part in it, as a number of updates                            |
-| `steps`      | decisions played                                                                           |
-| `episodes`   | the numbers of every finished `Episode`                                                    |
-| `faults`     | the kinds of the engine faults met                                                         |
-| `gradients`  | transport `gradients`: their sum as one vector, None where none were finite                |
-| `not_finite` | transport `gradients`: how many were left out of the sum                                   |
-| `metrics`    | the newest losses by TensorBoard tag                                                       |
-| `rollout`    | transport `rollouts`: the arrays of a `Rollout` by field, else None                        |
-| `gifs`       | films of finished episodes, one at most: the fields of a `Gif`, its data as uint8           |
-"""
+"""What a host of the cluster engine sends to the parameter server, and where it waits until it is sent."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.messages import Push
 from doom_a3c.learner import Gradients
 from doom_a3c.model import Vector, flat
 from doom_a3c.rollouts import Episode, Rollout
-
-Message = dict[str, Any]  # what travels: words and numbers, arrays, and lists and tables of those
 
 
 class Outbox(Protocol):
     """What waits to be pushed."""
 
-    def take(self) -> Message:
+    def take(self) -> Push:
         """Returns the next push when there is one, once the last has been answered; raises ClosedError after `close`."""
 
     def close(self) -> None:
@@ -94,7 +78,7 @@ class GradientSum:
             self._changed.notify_all()
             return self._taken + 1
 
-    def take(self) -> Message:
+    def take(self) -> Push:
         """Returns the sum as a push, and begins a new one. The push before it has been answered."""
         with self._changed:
             self._answered = self._taken
@@ -103,11 +87,12 @@ class GradientSum:
             if self._closed:
                 raise ClosedError
             assert self._version is not None  # there are rollouts
-            message = _push(self._version, self._steps, self._episodes, self._faults)
-            message |= {"gradients": self._sum, "not_finite": self._not_finite, "metrics": dict(self._metrics)}
+            push = _new(self._version, self._steps, self._episodes, self._faults)
+            push["gradients"], push["not_finite"] = self._sum, self._not_finite
+            push["metrics"] = dict(self._metrics)
             self._clear()
             self._taken += 1
-            return message
+            return push
 
     def close(self) -> None:
         """Wakes everyone who waits."""
@@ -120,14 +105,16 @@ class RolloutBox:
     """Whole rollouts of all workers, in order. Owns the few that wait."""
 
     def __init__(self, capacity: int) -> None:
-        self._channel: Channel[Message] = Channel(capacity)
+        self._channel: Channel[Push] = Channel(capacity)
 
     def put(self, rollout: Rollout, version: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
         """Adds a rollout that weights of `version` have played, waiting while too many do."""
         arrays = {**rollout._asdict(), "core_state": tuple(state.numpy() for state in rollout.core_state)}
-        self._channel.put({**_push(version, rollout.actions.size, episodes, faults), "rollout": arrays})
+        push = _new(version, rollout.actions.size, episodes, faults)
+        push["rollout"] = arrays
+        self._channel.put(push)
 
-    def take(self) -> Message:
+    def take(self) -> Push:
         """Returns the oldest rollout as a push."""
         return self._channel.take(1, 1)[0]
 
@@ -136,7 +123,7 @@ class RolloutBox:
         self._channel.close()
 
 
-def _push(version: int, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> Message:
+def _new(version: int, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> Push:
     """Returns what every push has; the episodes are plain numbers."""
     return {
         "version": version,

@@ -22,12 +22,11 @@ import dataclasses
 import threading
 import traceback
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from doom_a3c.config import Config, spent
 from doom_a3c.engines.channel import Channel, ClosedError
-from doom_a3c.engines.outbox import Message
+from doom_a3c.engines.messages import Answer, Push, ServerState, Status, size
 from doom_a3c.engines.trainer import Played, Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, played_scores
 from doom_a3c.learner import Gradients
@@ -75,12 +74,12 @@ class ParameterServer:
         self._answered: set[str] = set()  # by this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
-        self._gifs: deque[Message] = deque(maxlen=MAX_GIFS)
+        self._gifs: deque[dict[str, Any]] = deque(maxlen=MAX_GIFS)
         self._gate = Gate()
         self._ready = self._over = self._diverged = False
         self._error: str | None = None
 
-    def start(self, state: Message) -> None:
+    def start(self, state: ServerState) -> None:
         """Begins with the state that `state` returned; does nothing where the server has begun before."""
         with self._lock:
             if self._ready:
@@ -114,7 +113,7 @@ class ParameterServer:
         if self._thread.ident is not None:
             self._thread.join(_TRAINER_SECONDS)
 
-    def join(self, host: str) -> Message:
+    def join(self, host: str) -> Answer:
         """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
         with self._lock:
             if verdict := self._closed():
@@ -122,16 +121,16 @@ class ParameterServer:
             known = self._members.get(host)
             member = self._members[host] = Member(known.generation + 1 if known else 1)
             self._answered.add(host)
-            return {"verdict": "joined", "generation": member.generation, **self._news(-1)}
+            return {**self._news("joined", -1), "generation": member.generation}
 
-    def push(self, host: str, generation: int, sequence: int, message: Message, known_version: int) -> Message:
+    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
-        if message["rollout"] is not None:
+        if push["rollout"] is not None:
             self._rollouts.wait_for_room(ROOM_SECONDS)
         with self._lock:
             verdict = self._closed() or self._refused(host, generation, sequence)
             if verdict is None:
-                verdict = self._accept(host, message)
+                verdict = self._accept(host, push)
             if verdict in ("applied", "stale"):
                 self._members[host].sequence = sequence
             if verdict not in ("applied", "stale", "duplicate"):
@@ -139,9 +138,9 @@ class ParameterServer:
             # Versions count from the state that this server began with: a host may have the same number of another's.
             known_version = known_version if host in self._answered else -1
             self._answered.add(host)
-            news = self._news(known_version)
-            self._tallies.setdefault(host, Tally()).bytes += size(news)
-            return {"verdict": verdict, **news}
+            answer = self._news(verdict, known_version)
+            self._tallies.setdefault(host, Tally()).bytes += size(answer)
+            return answer
 
     def retire(self, host: str) -> None:
         """Fences off a host that is given up: should it still push, it is refused."""
@@ -163,49 +162,51 @@ class ParameterServer:
             return "fenced"
         return "duplicate" if sequence <= member.sequence else None
 
-    def _accept(self, host: str, message: Message) -> str:
+    def _accept(self, host: str, push: Push) -> str:
         config = self._config
-        lag = max(0, self._model.version - message["version"])  # a restarted server may be behind its hosts
+        lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
         stale = lag > config.max_staleness
-        if not stale and message["rollout"] is not None:
-            if not self._rollouts.offer(_played(message)):
+        episodes = [Episode(*episode) for episode in push["episodes"]]
+        if not stale and push["rollout"] is not None:
+            rollout = Rollout(**push["rollout"])
+            if not self._rollouts.offer(Played(rollout, push["version"], episodes, push["faults"])):
                 return "full"
         else:
-            self._updater.count(message["steps"], _episodes(message), message["faults"])
+            self._updater.count(push["steps"], episodes, push["faults"])
         if stale:
             self._progress.add_steps(0, 0, (), ["stale_push"])
-        elif message["rollout"] is None:
-            self._learn(message)
+        elif push["rollout"] is None:
+            self._learn(push)
         self._lags.append(lag)
-        if message["gifs"] and self._gate.enter():
-            self._gifs.extend(message["gifs"])
+        if push["gifs"] and self._gate.enter():
+            self._gifs.extend(push["gifs"])
         tally = self._tallies.setdefault(host, Tally())
-        tally.frames += message["steps"] * config.frame_skip
+        tally.frames += push["steps"] * config.frame_skip
         tally.pushes += 1
-        tally.bytes += size(message)
-        tally.metrics |= {**message["metrics"], **played_scores(_episodes(message))}
+        tally.bytes += size(push)
+        tally.metrics |= {**push["metrics"], **played_scores(episodes)}
         return "stale" if stale else "applied"
 
-    def _learn(self, message: Message) -> None:
+    def _learn(self, push: Push) -> None:
         """Applies a push of gradients; too many that are not finite end the run."""
         try:
-            for _ in range(message["not_finite"]):
-                self._updater.apply(Gradients((), message["metrics"], False, message["version"]))
-            if message["gradients"] is not None:
-                gradients = split(message["gradients"], self._model.network.parameters)
-                self._updater.apply(Gradients(gradients, message["metrics"], True, message["version"]))
+            for _ in range(push["not_finite"]):
+                self._updater.apply(Gradients((), push["metrics"], False, push["version"]))
+            if push["gradients"] is not None:
+                gradients = split(push["gradients"], self._model.network.parameters)
+                self._updater.apply(Gradients(gradients, push["metrics"], True, push["version"]))
         except Exception as error:
             self._fail(error)
 
-    def _news(self, known_version: int) -> Message:
+    def _news(self, verdict: str, known_version: int) -> Answer:
         weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
-        return {"weights": weights, "version": version, "frames": self._progress.frames}
+        return {"verdict": verdict, "weights": weights, "version": version, "frames": self._progress.frames}
 
     def fault(self, kind: str) -> None:
         """Counts something that the run has survived."""
         self._progress.add_steps(0, 0, (), [kind])
 
-    def status(self) -> Message:
+    def status(self) -> Status:
         """Returns what the driver shows; lags and gifs are handed over, once."""
         with self._lock:
             lags, gifs = list(self._lags), list(self._gifs)
@@ -222,27 +223,11 @@ class ParameterServer:
                 "gifs": gifs,
             }
 
-    def state(self) -> Message | None:
+    def state(self) -> ServerState | None:
         """Returns everything that a restarted server goes on from, None before there is any."""
         with self._lock:
             if not self._ready:
                 return None
-            members = {name: dataclasses.astuple(member) for name, member in self._members.items()}
-            return {**captured(self._model, self._progress)._asdict(), "members": members}
-
-
-def _episodes(message: Mapping[str, Any]) -> list[Episode]:
-    return [Episode(*episode) for episode in message["episodes"]]
-
-
-def _played(message: Mapping[str, Any]) -> Played:
-    return Played(Rollout(**message["rollout"]), message["version"], _episodes(message), message["faults"])
-
-
-def size(message: Any) -> int:
-    """Returns the bytes of all arrays in a message."""
-    if isinstance(message, dict):
-        return sum(size(value) for value in message.values())
-    if isinstance(message, list | tuple):
-        return sum(size(value) for value in message)
-    return int(getattr(message, "nbytes", 0))
+            members = {name: (member.generation, member.sequence) for name, member in self._members.items()}
+            state = captured(self._model, self._progress)
+            return {"variables": state.variables, "progress": state.progress, "members": members}
