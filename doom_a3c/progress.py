@@ -20,6 +20,11 @@ class Point(NamedTuple):
     mean: float  # of the last 100 episodes, or of all where there are fewer
 
 
+def shown(score: float | None) -> str:
+    """Returns a score as people read it: two decimals where it is small, a dash where there is none."""
+    return "-" if score is None else f"{score:.{1 if abs(score) >= 10 else 2}f}"
+
+
 class Progress:
     """Counters of the whole run, over all workers and restarts. Owns a lock; every method may be called by any thread."""
 

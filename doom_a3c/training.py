@@ -17,7 +17,7 @@ from doom_a3c.checkpoint import CheckpointFolder
 from doom_a3c.config import Config, scheduled, spent
 from doom_a3c.evaluation import Evaluation, Evaluator
 from doom_a3c.model import State
-from doom_a3c.progress import WINDOW, Progress
+from doom_a3c.progress import WINDOW, Progress, shown
 from doom_a3c.summaries import Summaries
 
 TICK_SECONDS = 0.1
@@ -265,8 +265,8 @@ class Training:
             self._folder.save_best(state.variables, self._whole_record(state))
         greedy, sampled = evaluation
         self._say(
-            f"evaluation at {frames:,} frames: greedy {greedy.mean:.1f} +- {greedy.std:.1f}, "
-            f"sampled {sampled.mean:.1f} +- {sampled.std:.1f}, {greedy.episodes} episodes each"
+            f"evaluation at {frames:,} frames: greedy {shown(greedy.mean)} +- {shown(greedy.std)}, "
+            f"sampled {shown(sampled.mean)} +- {shown(sampled.std)}, {greedy.episodes} episodes each"
             + (", the best so far" if is_best else "")
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from doom_a3c.curves import write_curve
-from doom_a3c.progress import MAX_POINTS, WINDOW, Point, Progress
+from doom_a3c.progress import MAX_POINTS, WINDOW, Point, Progress, shown
 
 SIZE = (495, 880)  # height and width in pixels
 
@@ -153,3 +153,10 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(OSError, match=r"scores\.part"):
         write_curve(path, "new", points([1.0, 2.0, 9.0]))
     assert path.read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("score", "text"), [(None, "-"), (0.196, "0.20"), (-0.07, "-0.07"), (9.99, "9.99"), (10, "10.0"), (-342.25, "-342.2")]
+)
+def test_small_scores_are_shown_with_more_digits(score, text):
+    assert shown(score) == text

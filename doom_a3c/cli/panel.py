@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from doom_a3c.progress import shown
 from doom_a3c.training import Status
 
 SECONDS_BETWEEN_LINES = 10.0  # where stdout is no terminal
@@ -47,14 +48,11 @@ class Panel:
 def describe(status: Status) -> str:
     """Returns a status as one line."""
 
-    def score(value: float | None) -> str:
-        return "-" if value is None else f"{value:.1f}"
-
     seconds = status.seconds_left
     left = "-" if seconds == float("inf") else f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
     return (
         f"frames {status.frames:,}/{status.frame_budget:,} | {status.frames_per_second:,.0f} frames/s | "
-        f"episodes {status.episodes:,} | mean of 100 {score(status.mean_score)} | "
-        f"best evaluation {score(status.best_evaluation)} | entropy {status.entropy:.3f} | left {left}"
+        f"episodes {status.episodes:,} | mean of 100 {shown(status.mean_score)} | "
+        f"best evaluation {shown(status.best_evaluation)} | entropy {status.entropy:.3f} | left {left}"
         + (f" | {status.engine}" if status.engine else "")
     )

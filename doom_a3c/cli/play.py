@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from doom_a3c import scenarios
 from doom_a3c.cli import command
 from doom_a3c.config import Config, cpu_count
+from doom_a3c.progress import shown
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
@@ -84,12 +85,10 @@ def _play(arguments: list[str] | None) -> int:
         for index in range(options.episodes):
             stem = folder / f"episode_{index:03d}" if index < options.record else None
             episodes.append(player.episode(options.seed + index, stem))
-            say(f"{index:7d} {episodes[-1].score:7.1f} {episodes[-1].length:10d}")
+            say(f"{index:7d} {shown(episodes[-1].score):>7} {episodes[-1].length:10d}")
     statistics = _write_scores(folder, options, epsilon, builder.scenario.name, episodes)
-    say(
-        f"mean {statistics.mean:.2f}  std {statistics.std:.2f}  min {statistics.min:.1f}  max {statistics.max:.1f}\n"
-        f"films, scores.csv, scores.png and summary.json are in {folder}"
-    )
+    mean, std, least, most = map(shown, statistics[:4])
+    say(f"mean {mean}  std {std}  min {least}  max {most}\nfilms, scores.csv, scores.png and summary.json are in {folder}")
     return 0
 
 
@@ -135,9 +134,9 @@ class Player:
 
     def __exit__(self, *error: object) -> None:
         self._env.close()
-        for shown in (self._camera, self._window):
-            if shown:
-                shown.close()
+        for view in (self._camera, self._window):
+            if view:
+                view.close()
 
     def episode(self, seed: int, stem: Path | None) -> Episode:
         """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one."""

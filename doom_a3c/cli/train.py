@@ -177,6 +177,7 @@ class _Run:
 
     def _finish(self, result: Result, panel: Any) -> None:
         from doom_a3c.curves import write_curve
+        from doom_a3c.progress import shown
 
         progress = self.progress
         outcome = {
@@ -195,11 +196,10 @@ class _Run:
         if self.options.summary:
             Path(self.options.summary).write_text(json.dumps(outcome, indent=1) + "\n")
         write_curve(self.gifs / "scores.png", f"{self.name}, {progress.frames:,} frames", progress.curve)
-        mean = "-" if progress.mean_score is None else f"{progress.mean_score:.1f}"
-        best = "-" if result.best_evaluation is None else f"{result.best_evaluation:.1f}"
         panel.say(
             f"ended by {result.stopped_by} after {outcome['seconds']:.0f} s: {progress.frames:,} frames, "
-            f"{progress.episodes:,} episodes, mean of the last 100 {mean}, best evaluation {best}"
+            f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
+            f"best evaluation {shown(result.best_evaluation)}"
         )
         for kind, count in progress.faults.items():
             panel.say(f"fault survived: {kind} {count} times")
