@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from doom_a3c.files import write_whole
 from doom_a3c.progress import Point
 
 
@@ -25,6 +27,6 @@ def write_curve(path: Path, title: str, points: Sequence[Point]) -> None:
     if points:
         axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    figure.savefig(part, format="png", dpi=110)
-    part.replace(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110)
+    write_whole(path, picture.getvalue())

@@ -16,6 +16,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
+from doom_a3c.files import write_whole
+
 Frame = NDArray[np.uint8]
 KEPT_GIFS = 50
 SECONDS_BETWEEN_GIFS = 60.0
@@ -27,13 +29,6 @@ def gif_bytes(frames: Sequence[Frame], frames_per_second: float) -> bytes:
     duration = max(1000.0 / frames_per_second, 20.0)  # browsers slow anything under 20 ms down to 100 ms
     data: bytes = imageio.v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=duration, loop=0)
     return data
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_bytes(data)
-    part.replace(path)
 
 
 class FilmWriter:
@@ -62,7 +57,7 @@ class FilmWriter:
     def __exit__(self, *error: object) -> None:
         if self._video is not None:
             self._video.close()
-            _write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._frames, self._rate))
+            write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._frames, self._rate))
 
 
 class Film(NamedTuple):
@@ -185,7 +180,7 @@ class GifFolder:
         name = f"worker_{gif.worker}-episode_{gif.episode:07d}-score_{gif.score:.0f}-{stamp}.gif"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(self._folder / name, gif.data)
+            write_whole(self._folder / name, gif.data)
             for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
                 old.unlink()
         except OSError as error:  # a full disk must not end the training

@@ -26,8 +26,7 @@ from doom_a3c.engines.connection import ENVIRONMENT, call_server, connected, sta
 from doom_a3c.engines.host import UnreachableError
 from doom_a3c.engines.outbox import GradientSum
 from doom_a3c.learner import Gradients
-from doom_a3c.model import GlobalModel, captured
-from doom_a3c.optimizers import Adam
+from doom_a3c.model import captured
 from doom_a3c.progress import Progress
 from doom_a3c.summaries import Summaries
 
@@ -231,8 +230,7 @@ def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, parts, 
     config = Config(scenario="cartpole")
     scenario = catalog.find("cartpole")
     builder = Builder(scenario, config.frame_skip)
-    network = builder.network("global", 0)
-    model, progress = GlobalModel(network, Adam(network.parameters)), Progress()
+    model, progress = builder.model(config), Progress()
     with connected(None, "test"):
         from ray.exceptions import RayError  # not before: Ray reads at once whether there is a token
 

@@ -11,6 +11,7 @@ RANKS = {
     "doom_a3c": 0,
     "settings": 1,
     "config": 1.2,
+    "files": 1,
     "quiet": 1,
     "returns": 1,
     "losses": 1,

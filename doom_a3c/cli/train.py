@@ -55,10 +55,10 @@ def _train(arguments: list[str] | None) -> int:
         command.import_tensorflow(cpu_count(), options.verbose, typed.get("device", Config.device))
         from doom_a3c.checkpoint import load  # imports TensorFlow, silenced by now
 
-        checkpoint = load(_models(typed.get("models_dir", Config.models_dir)) / "last.ckpt")
+        checkpoint = load(_newest(typed.get("models_dir", Config.models_dir)))
         return _Run(options, *_resumed(typed, checkpoint.record), checkpoint).run()
     scenario, config = _settings(typed)
-    newest = _models(config.models_dir) / "last.ckpt"
+    newest = _newest(config.models_dir)
     if newest.exists():
         raise UserError(f"{newest} holds another run: go on with --resume, or keep it and name another --models-dir")
     # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
@@ -67,8 +67,8 @@ def _train(arguments: list[str] | None) -> int:
     return _Run(options, scenario, config, None).run()
 
 
-def _models(folder: str) -> Path:
-    return Path(folder).expanduser()
+def _newest(folder: str) -> Path:
+    return Path(folder).expanduser() / "last.ckpt"
 
 
 class _Run:
