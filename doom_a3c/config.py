@@ -25,6 +25,14 @@ class Config:
     )
     workers: int = setting(0, "worker threads; 0 means one per CPU", unit="threads", low=0, high=1024)
     games: int = setting(16, "games that each worker plays at once", unit="games per worker", low=1, high=4096)
+    game_processes: int | None = setting(
+        None,
+        "processes that each worker's games live in, apart from the trainer; 0 is in the trainer itself; unset is 1 for "
+        "ViZDoom and 0 for other games",
+        unit="processes",
+        low=0,
+        high=256,
+    )
     rollout_length: int = setting(30, "decisions of each game per update", unit="decisions", low=1, high=1024)
     frame_skip: int = setting(4, "game tics that one decision lasts; rewards are summed", unit="tics", low=1, high=64)
     discount: float = setting(0.99, "gamma, the discount of rewards per decision", low=0, high=1)
@@ -207,6 +215,11 @@ def corrects(config: Config) -> bool:
 def _learns_apart(config: Config) -> bool:
     """Tells whether rollouts wait in a queue for a trainer."""
     return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
+
+
+def learns_at_once(config: Config) -> bool:
+    """Tells whether every rollout has been learned from before its worker plays the next one."""
+    return not _learns_apart(config) and config.accumulate == 1
 
 
 def _explores(config: Config) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, engine_faults, explore, game_seeds, greedy
+from doom_a3c.rollouts import Policy, cut_short, explore, game_seeds, greedy
 
 
 class Scores(NamedTuple):
@@ -85,11 +85,11 @@ class Evaluator:
             logits[:half] = greedy(logits[:half])
             actions, _ = explore(logits, epsilons, self._random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)
-            faults = engine_faults(infos, batch)
+            lost = cut_short(infos, batch)
             running += rewards
             ends = terminated | truncated
             for game in np.flatnonzero(ends):
-                if len(finished[game]) < quotas[game] and not faults[game]:  # else played again
+                if len(finished[game]) < quotas[game] and not lost[game]:  # else played again
                     finished[game].append(float(running[game]))
                 running[game] = 0.0
             resets = ends.astype(np.float32)

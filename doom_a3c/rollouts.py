@@ -147,9 +147,15 @@ def game_seeds(seed: np.random.SeedSequence, games: int) -> Any:
     return seed.generate_state(games)
 
 
-def engine_faults(infos: dict[str, Any], games: int) -> Any:
-    """Returns for each game what cut its episode short in this step, None where nothing did."""
-    return infos.get("final_info", {}).get("engine_fault", [None] * games)
+def cut_short(infos: dict[str, Any], games: int) -> Any:
+    """Returns for each game whether a fault has ended its episode in this step: such an episode has no score."""
+    return infos.get("final_info", {}).get("cut_short", np.zeros(games, np.bool_))
+
+
+def met_faults(infos: dict[str, Any]) -> list[str]:
+    """Returns the kinds of all faults that games have met, of their own or of what runs them."""
+    tables = (infos.get("final_info", {}), infos)
+    return [kind for table in tables for kinds in table.get("faults", ()) for kind in kinds or ()]
 
 
 class Actor:
@@ -170,27 +176,30 @@ class Actor:
         seed: np.random.SeedSequence,
         reward_clip: float | None = None,
         epsilons: Callable[[], Array] | None = None,
+        history: Callable[[int], Any] | None = None,
     ) -> None:
-        """`epsilons` returns the probability of a random action for each game, asked at the start of a rollout."""
-        self._env, self._policy, self._batch = env, policy, env.num_envs
+        """`epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
+
+        `history` returns the observations before and after the last so many steps, [T+1, B, ...], where the games keep
+        them: then those of a rollout are the games' own, and the next rollout overwrites them.
+        """
+        self._env, self._policy, self._batch, self._history = env, policy, env.num_envs, history
         self._length, self._discount, self._reward_scale = rollout_length, discount, reward_scale
         self._reward_clip, self._epsilons = reward_clip, epsilons
         self._random = np.random.default_rng(seed)
         self._core_state = policy.initial_state(self._batch)
-        self._observations, _ = env.reset(seed=game_seeds(seed, self._batch))
+        self._observations, infos = env.reset(seed=game_seeds(seed, self._batch))
         self._resets = np.ones(self._batch, np.float32)
         self._scores = np.zeros(self._batch)
         self._value_sums = np.zeros(self._batch)
         self._lengths = np.zeros(self._batch, np.int64)
         self._episodes: list[Episode] = []
-        self._faults: list[str] = []
+        self._faults = met_faults(infos)
 
     def rollout(self) -> Rollout:
         """Plays T decisions of every game with weights that must not change meanwhile."""
         length, batch = self._length, self._batch
-        observations = tf.nest.map_structure(
-            lambda array: np.empty((length + 1, *array.shape), array.dtype), self._observations
-        )
+        copies = None if self._history else _rows_of(self._observations, length + 1)
         resets = np.empty((length + 1, batch), np.float32)
         actions = np.empty((length, batch), np.int32)
         rewards = np.empty((length, batch), np.float32)
@@ -202,7 +211,8 @@ class Actor:
         cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
         start = self._core_state
         for t in range(length):
-            _write(observations, t, self._observations)
+            if copies is not None:
+                _write(copies, t, self._observations)
             resets[t] = self._resets
             logits, values[t], self._core_state = self._policy(self._observations, self._resets, self._core_state)
             actions[t], log_probs[t] = explore(logits, epsilons, self._random)
@@ -216,7 +226,9 @@ class Actor:
             for game in np.flatnonzero(truncated & ~terminated):
                 cut.append((t, int(game), infos["final_obs"][game], tuple(s[game] for s in self._core_state)))
             self._count(raw_rewards, values[t], over, infos)
-        _write(observations, length, self._observations)
+        if copies is not None:
+            _write(copies, length, self._observations)
+        observations = self._history(length) if self._history else copies
         resets[length] = self._resets
         values[length] = self._policy(self._observations, self._resets, self._core_state)[1]
         next_values = values[1:].copy()
@@ -246,15 +258,12 @@ class Actor:
         self._scores += rewards
         self._value_sums += values
         self._lengths += 1
-        faults = engine_faults(infos, self._batch)
-        for game in np.flatnonzero(ends):
-            if faults[game]:
-                self._faults.append(str(faults[game]))
-            else:
-                mean_value = self._value_sums[game] / self._lengths[game]
-                self._episodes.append(
-                    Episode(float(self._scores[game]), int(self._lengths[game]), float(mean_value), int(game))
-                )
+        self._faults += met_faults(infos)
+        for game in np.flatnonzero(ends & ~cut_short(infos, self._batch)):
+            mean_value = self._value_sums[game] / self._lengths[game]
+            self._episodes.append(
+                Episode(float(self._scores[game]), int(self._lengths[game]), float(mean_value), int(game))
+            )
         self._scores[ends] = 0.0
         self._value_sums[ends] = 0.0
         self._lengths[ends] = 0
@@ -268,6 +277,10 @@ class Actor:
     def close(self) -> None:
         """Closes the games."""
         self._env.close()
+
+
+def _rows_of(arrays: Any, rows: int) -> Any:
+    return tf.nest.map_structure(lambda array: np.empty((rows, *array.shape), array.dtype), arrays)
 
 
 def _write(buffers: Any, row: int, arrays: Any) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from doom_a3c.config import Config
 from doom_a3c.settings import UserError, nearest, validated
@@ -21,6 +21,7 @@ from doom_a3c.settings import UserError, nearest, validated
 class DoomGame:
     """A ViZDoom game: its files, buttons and engine settings."""
 
+    tics_per_second: ClassVar[int] = 35  # in real time
     config: str = ""  # .cfg file, may be ''
     wad: str = ""  # .wad file, '' where the cfg names it
     map: str = ""  # '' is what the cfg says, or map01
@@ -39,6 +40,7 @@ class DoomGame:
 class AtariGame:
     """An Atari game of the Arcade Learning Environment. docs/atari.md says which settings published numbers assume."""
 
+    tics_per_second: ClassVar[int] = 60  # in real time
     id: str = ""  # 'ALE/Pong-v5'
     noop_max: int = 30  # no-ops at the start of an episode, a random number below this
     fire_on_reset: bool = True  # FIRE begins an episode and the life after a lost one, in games that have it

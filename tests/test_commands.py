@@ -12,6 +12,7 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from processes import engines, left_over
 
 from doom_a3c.checkpoint import load, save
 
@@ -32,33 +33,6 @@ def call(program, *arguments, cwd):
 
 def train(cwd, *arguments):
     return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)
-
-
-def engines_of(parent):
-    """Returns the instance ids of the ViZDoom engines that a process has started, by pid."""
-    engines = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (path / "cmdline").read_text().split("\0")
-            if (path / "stat").read_text().rpartition(")")[2].split()[1] == str(parent) and "+viz_instance_id" in arguments:
-                engines[int(path.name)] = arguments[arguments.index("+viz_instance_id") + 1]
-        except OSError:
-            continue
-    return engines
-
-
-def left_over(engines):
-    """Returns which of the engines still run, or have left shared memory."""
-    segments = os.listdir("/dev/shm")
-    running = [pid for pid in engines if (Path("/proc") / str(pid) / "cmdline").exists() and command_line(pid)]
-    return running + [name for name in segments if name.endswith(tuple(engines.values()))]
-
-
-def command_line(pid):
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes()  # empty for one that is dead but not waited for
-    except OSError:
-        return b""
 
 
 @pytest.fixture(scope="module")
@@ -254,33 +228,33 @@ def started(cwd, *arguments):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_ends_and_leaves_nothing(tmp_path, number):
     process = started(tmp_path)
-    engines = engines_of(process.pid)
-    assert len(engines) >= 4
+    games = engines(process.pid)
+    assert len(games) >= 4
     process.send_signal(number)
     _, errors = process.communicate(timeout=10)
     assert process.returncode == 128 + number
     assert errors == ""
-    assert left_over(engines) == []
+    assert left_over(games, games.values()) == []
     resumed = train(tmp_path, "--resume", "--minutes", 0.02)
     assert resumed.returncode == 0, resumed.stderr
 
 
 def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
     process = started(tmp_path)
-    engines = engines_of(process.pid)
+    games = engines(process.pid)
     process.kill()
     process.communicate()
     deadline = time.monotonic() + 5
-    while left_over(engines) and time.monotonic() < deadline:
+    while left_over(games, games.values()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert left_over(engines) == []
+    assert left_over(games, games.values()) == []
     resumed = train(tmp_path, "--resume", "--minutes", 0.02)
     assert resumed.returncode == 0, resumed.stderr
 
 
 def test_training_goes_on_when_engines_die(tmp_path):
     process = started(tmp_path, "--summary", "summary.json")
-    killed = list(engines_of(process.pid))[:2]
+    killed = list(engines(process.pid))[:2]
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     time.sleep(5)

@@ -1,29 +1,32 @@
 """The Doom environment and its engines, on real ViZDoom."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 import vizdoom
 from gymnasium.utils.env_checker import check_env
+from processes import engines, family, kill, left_over, until
 
 from doom_a3c import catalog
-from doom_a3c.envs import engine
+from doom_a3c.envs import engine, vectors
 from doom_a3c.envs.camera import DoomCamera
 from doom_a3c.envs.doom import DoomEnv, button_actions, check
 from doom_a3c.envs.pixels import preprocess
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.rollouts import met_faults
 from doom_a3c.scenarios import DoomGame
 from doom_a3c.settings import UserError
 
 BASIC = catalog.find("basic")
+GAMES = [partial(DoomEnv, BASIC, 4)]
 
 
 @pytest.fixture
@@ -152,7 +155,7 @@ def test_the_camera_films_the_same_episode_every_tic(env):
         _, reward, terminated, truncated, _ = env.step(0)
         frames += camera.step(0, ended)
         total, ended = total + reward, terminated or truncated
-    assert camera.score == total
+    assert camera.get_score() == total
     assert len(frames) == 300  # a frame a tic, the last one before the end included
     assert frames[0].shape == (240, 320, 3)
     camera.close()
@@ -165,7 +168,7 @@ def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch
     env.step(0)
     os.kill(env._engine.pid, harm)
     *_, terminated, truncated, info = env.step(0)
-    assert (terminated, truncated, info.get("engine_fault")) == (False, True, kind)
+    assert (terminated, truncated, info) == (False, True, {"cut_short": True, "faults": [kind]})
     env.reset()
     assert env.step(0)[1] == -4
 
@@ -173,44 +176,48 @@ def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch
 def test_engines_leave_nothing_behind_and_write_nothing_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(os.listdir("/dev/shm"))
-    vector = ThreadedVectorEnv([lambda: DoomEnv(BASIC, 4)] * 3)
-    vector.reset(seed=1)
-    pids = [env._engine.pid for env in vector.envs]
-    vector.close()
+    for vector in (LocalVectorEnv(GAMES * 2), ProcessVectorEnv(GAMES * 4, 2)):
+        vector.reset(seed=1)
+        games = engines(os.getpid())
+        assert len(games) == vector.num_envs
+        vector.close()
+        assert left_over(games, games.values()) == []
     assert set(os.listdir("/dev/shm")) <= before
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in state(pid)]
     assert os.listdir(tmp_path) == []
 
 
-def state(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+SCRIPT = """
+import os, sys, time
+sys.path.append("tests")
+from functools import partial
+from doom_a3c import catalog
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+env = {make}([partial(DoomEnv, catalog.find("basic"), 4)] * 2)
+env.reset(seed=1)
+print("playing", flush=True)
+time.sleep(60)
+"""
 
 
-def test_kill_9_of_the_owner_takes_the_engines_along():
-    script = (
-        "import os, time; from doom_a3c import catalog; from doom_a3c.envs.doom import DoomEnv\n"
-        "envs = [DoomEnv(catalog.find('basic'), 4) for _ in range(2)]\n"
-        "[env.reset(seed=1) for env in envs]\n"
-        "print(*[env._engine.pid for env in envs], flush=True); time.sleep(60)"
-    )
-    root = Path(__file__).parent.parent
-    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
-    pids = [int(pid) for pid in owner.stdout.readline().split()]
-    segments = {name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(engine._instance(pid))}
-    assert len(pids) == 2
-    assert len(segments) == 6
+@pytest.mark.parametrize("make", ["LocalVectorEnv", "ProcessVectorEnv"])
+@pytest.mark.parametrize("engine_too", [False, True])
+def test_kill_9_of_the_owner_takes_the_engines_along(root, make, engine_too):
+    owner = subprocess.Popen([sys.executable, "-c", SCRIPT.format(make=make)], stdout=subprocess.PIPE, cwd=root)
+    assert owner.stdout.readline() == b"playing\n"
+    games, helpers = engines(owner.pid), family(owner.pid)
+    segments = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(games.values()))]
+    assert (len(games), len(segments)) == (2, 6)
+    if engine_too:  # one that dies by itself leaves its shared memory
+        kill(next(iter(games)))
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and (any(map(engine._instance, pids)) or segments & set(os.listdir("/dev/shm"))):
-        time.sleep(0.1)
-    assert not any(map(engine._instance, pids))
-    assert not segments & set(os.listdir("/dev/shm"))
+    assert until(lambda: not left_over(helpers, games.values()), 5)
 
 
 def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
-    vector = ThreadedVectorEnv([lambda: DoomEnv(BASIC, 4)] * 2)
+    vector = ProcessVectorEnv(GAMES * 2)
     vector.reset(seed=[1, 2])
     for _ in range(75):
         observations, _, terminated, truncated, infos = vector.step(np.array([0, 1]))
@@ -219,22 +226,65 @@ def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
     assert all(final.shape == (84, 84, 1) for final in infos["final_obs"])
     assert not np.array_equal(infos["final_obs"][0], observations[0])
     vector.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("games-")]
 
 
-def test_an_engine_that_dies_with_its_owner_leaves_nothing_either():
-    script = (
-        "import os, signal; from doom_a3c import catalog; from doom_a3c.envs.doom import DoomEnv\n"
-        "env = DoomEnv(catalog.find('basic'), 4); env.reset(seed=1); pid = env._engine.pid\n"
-        "from doom_a3c.envs.engine import _instance; print(_instance(pid), flush=True)\n"
-        "os.kill(pid, signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    root = Path(__file__).parent.parent
-    owner = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
-    assert owner.returncode == -signal.SIGKILL
-    instance = owner.stdout.strip()
-    assert len(instance) == 10
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and any(name.endswith(instance) for name in os.listdir("/dev/shm")):
-        time.sleep(0.1)
-    assert not [name for name in os.listdir("/dev/shm") if name.endswith(instance)]
+@pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
+def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
+    vector = ProcessVectorEnv(GAMES * 2)
+    vector.reset(seed=[1, 2])
+    vector.step(np.array([0, 0]))
+    kill(max(engines(os.getpid())), harm)
+    *_, truncated, infos = vector.step(np.array([0, 0]))
+    assert met_faults(infos) == [kind]
+    assert truncated.sum() in (1, 2)  # all of a server's games go where its caller is blocked for good
+    assert vector.step(np.array([0, 0]))[1].tolist() == [-4, -4]
+    assert len(engines(os.getpid())) == 2
+    vector.close()
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.02, 0.05, 0.1, 0.15])
+def test_engines_that_die_newborn_are_replaced(wait):
+    vector = ProcessVectorEnv(GAMES, prepare=True)
+    newborn = until(lambda: engines(os.getpid()))
+    time.sleep(wait)
+    for pid in newborn:
+        kill(pid)
+    _, infos = vector.reset(seed=1)
+    assert len(met_faults(infos)) == 1
+    assert vector.step(np.array([0]))[1].tolist() == [-4]
+    vector.close()
+
+
+def changed(**settings):
+    return replace(BASIC, game=replace(BASIC.game, settings={**BASIC.game.settings, **settings}))
+
+
+def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
+    launcher = tmp_path / "launcher"
+    launcher.write_text("#!/bin/sh\necho no reactor, no game\nexit 1\n")
+    launcher.chmod(0o700)
+    vector = ProcessVectorEnv([partial(DoomEnv, changed(vizdoom_path=str(launcher)), 4)])
+    with pytest.raises(GamesError, match="no reactor, no game"):
+        vector.reset()
+    vector.close()
+
+
+def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
+    (tmp_path / "broken.wad").write_bytes(b"IWAD" + bytes(8))
+    vector = ProcessVectorEnv([partial(DoomEnv, changed(doom_game_path=str(tmp_path / "broken.wad")), 4)])
+    with pytest.raises(GamesError):
+        vector.reset()
+    vector.close()
+
+
+def test_a_map_that_does_not_exist_is_told_before_anything_starts():
+    with pytest.raises(UserError, match=r"no map 'map77'.*map01"):
+        check(replace(BASIC, game=replace(BASIC.game, map="map77")))
+
+
+def test_an_environment_can_be_pickled(env):
+    again = pickle.loads(pickle.dumps(env))
+    np.testing.assert_array_equal(again.reset(seed=3)[0], env.reset(seed=3)[0])
+    again.close()

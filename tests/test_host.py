@@ -20,7 +20,7 @@ from doom_a3c.engines.outbox import GradientSum, RolloutBox
 from doom_a3c.engines.server import ParameterServer
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import Updater
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.learner import Gradients
 from doom_a3c.model import GlobalModel, SharedNetwork, flat, split
 from doom_a3c.networks import ACNetwork, Inputs
@@ -106,7 +106,7 @@ def model():
 
 
 def actor(index, policy, **game):
-    env = ThreadedVectorEnv([partial(Tape, 2 * index + number, **game) for number in range(2)])
+    env = LocalVectorEnv([partial(Tape, 2 * index + number, **game) for number in range(2)])
     seed = np.random.SeedSequence([1, index])
     return Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
 

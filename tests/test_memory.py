@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from doom_a3c.config import Config
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.learner import Learner
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, observation_inputs
@@ -38,7 +38,7 @@ class Recall(gymnasium.Env):
 
 def last_scores(core, updates=220):
     config = Config(gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
-    env = ThreadedVectorEnv([Recall] * 16)
+    env = LocalVectorEnv([Recall] * 16)
     spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
     inputs = observation_inputs(env.single_observation_space)
     network = ACNetwork(spec, inputs, 2, 1, "global")

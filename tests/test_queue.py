@@ -16,7 +16,7 @@ from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.queue import Answer, QueueEngine, RemotePolicy
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError, Updater
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
 from doom_a3c.optimizers import RMSProp
@@ -95,7 +95,7 @@ def network(name):
 
 
 def actor(index, policy, **game):
-    env = ThreadedVectorEnv([partial(Tape, index, episode, **game) for episode in range(2)])
+    env = LocalVectorEnv([partial(Tape, index, episode, **game) for episode in range(2)])
     seed = np.random.SeedSequence([1, index])
     return Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
 

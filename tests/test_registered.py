@@ -1,6 +1,7 @@
 """Registered Gymnasium environments as the agent sees them: Gymnasium's classics, and toys whose every frame is known."""
 
 from dataclasses import replace
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,8 @@ from gymnasium.vector import AutoresetMode
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
 from doom_a3c.envs import registered
-from doom_a3c.envs.registered import OwnCamera, RegisteredGames
+from doom_a3c.envs.registered import OwnCamera
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.scenarios import GymnasiumGame, Observation
 from doom_a3c.settings import UserError
 
@@ -100,7 +102,9 @@ def play():
     made = []
 
     def make(game_id="tests/Toy-v0", games=1, frame_skip=1, observation=GREY, **settings):
-        made.append(RegisteredGames(scenario(game_id, observation, **settings), frame_skip, games))
+        made.append(
+            LocalVectorEnv([partial(registered.make, scenario(game_id, observation, **settings), frame_skip)] * games)
+        )
         return made[-1]
 
     yield make
@@ -346,7 +350,7 @@ TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a
 )
 def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
     for call in (
-        lambda: RegisteredGames(scenario(game_id, **settings), 1, 2),
+        lambda: registered.make(scenario(game_id, **settings), 1),
         lambda: Builder(scenario(game_id, **settings), 1),
     ):
         with pytest.raises(UserError) as raised:

@@ -1,7 +1,6 @@
 """Rollouts of a game whose pictures tell game, episode, time and action, so that every alignment can be checked."""
 
 import itertools
-import threading
 
 import gymnasium
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from doom_a3c.envs.threaded import MAX_THREADS, ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.rollouts import Actor, Policy, Rollout, concatenated, explore, greedy, sample
 
 GAMMA = 0.9
@@ -56,7 +55,7 @@ class CountingEnv(gymnasium.Env):
         if self.steps == self.fails_at:
             raise RuntimeError(f"game {self.game} broke")
         ending = self.endings[self.episode % len(self.endings)] if self.time == self.length else ""
-        info = {"engine_fault": self.fault} if ending and self.fault else {}
+        info = {"cut_short": True, "faults": [self.fault]} if ending and self.fault else {}
         if self.time in self.losses:
             info["life_lost"] = True
         terminated, truncated = ending in ("terminated", "both"), ending in ("truncated", "both")
@@ -100,7 +99,7 @@ def play(make_network):
     ):
         network = make_network(core=core, variables=2 if options.get("variables") else 0)
         games = [CountingEnv(i, length, **options) for i, length in enumerate(lengths)]
-        env = ThreadedVectorEnv([lambda game=game: game for game in games])
+        env = LocalVectorEnv([lambda game=game: game for game in games])
         actor = Actor(
             env,
             Policy(network),
@@ -462,7 +461,7 @@ def test_workers_play_and_seed_differently(make_network):
     streams, seeds = set(), []
     for worker in range(16):
         games = [CountingEnv(i, 50) for i in range(2)]
-        env = ThreadedVectorEnv([lambda game=game: game for game in games])
+        env = LocalVectorEnv([lambda game=game: game for game in games])
         actor = Actor(
             env,
             Policy(network),
@@ -485,86 +484,3 @@ def test_a_seed_repeats_the_rollout(play):
     np.testing.assert_array_equal(one.actions, same.actions)
     np.testing.assert_array_equal(one.observations, same.observations)
     assert (one.actions != other.actions).any()
-
-
-# The vector environment
-
-
-def vector(count=3, **options):
-    games = [CountingEnv(i, **options) for i in range(count)]
-    return ThreadedVectorEnv([lambda game=game: game for game in games]), games
-
-
-@pytest.mark.parametrize("count", [1, 3, 2 * MAX_THREADS + 3])
-def test_an_episode_ends_and_begins_in_one_step(count):
-    env, games = vector(count, length=2, endings=("truncated", "terminated"))
-    games[0].length = 3
-    actions = np.arange(count) % 3
-    first, _ = env.reset(seed=5)
-    np.testing.assert_array_equal(first, [picture(i, 0, 0, NO_ACTION) for i in range(count)])
-    env.step(actions)
-    observations, rewards, terminated, truncated, infos = env.step(actions)
-    fresh = [picture(i, 1, 0, NO_ACTION) for i in range(1, count)]
-    np.testing.assert_array_equal(observations, [picture(0, 0, 2, actions[0]), *fresh])
-    np.testing.assert_array_equal(rewards, np.full(count, 2.0))
-    np.testing.assert_array_equal(truncated, np.arange(count) > 0)
-    assert not terminated.any()
-    if count > 1:
-        np.testing.assert_array_equal(infos["_final_obs"], np.arange(count) > 0)
-        assert infos["final_obs"][0] is None
-        for i in range(1, count):
-            np.testing.assert_array_equal(infos["final_obs"][i], picture(i, 0, 2, actions[i]))
-    else:
-        assert "final_obs" not in infos
-    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
-    env.close()
-
-
-def test_observations_are_not_changed_by_the_next_step():
-    env, _ = vector()
-    first, _ = env.reset(seed=0)
-    copy = first.copy()
-    env.step([0, 1, 2])
-    np.testing.assert_array_equal(first, copy)
-    env.close()
-
-
-def test_seeds_reach_their_games():
-    env, games = vector()
-    env.reset(seed=5)
-    env.reset(seed=[9, 7, None])
-    env.reset(seed=np.array([1, 2, 3], np.uint32))
-    env.reset()
-    assert [game.seeds for game in games] == [[5, 9, 1, None], [6, 7, 2, None], [7, None, 3, None]]
-    env.close()
-
-
-@pytest.mark.parametrize("count", [1, 3, MAX_THREADS + 2])
-def test_an_exception_in_a_game_reaches_the_caller(count):
-    env, games = vector(count)
-    games[-1].fails_at = 2
-    env.reset(seed=0)
-    env.step([0] * count)
-    with pytest.raises(RuntimeError, match=f"game {count - 1} broke"):
-        env.step([0] * count)
-    assert [game.steps for game in games] == [2] * count  # the others were not left half-way
-    env.step([0] * count)  # and no thread died of it
-    env.close()
-
-
-def test_close_is_idempotent_and_ends_the_threads():
-    before = set(threading.enumerate())
-    env, games = vector(4)
-    env.reset(seed=0)
-    assert set(threading.enumerate()) - before
-    env.close()
-    env.close()
-    assert set(threading.enumerate()) <= before
-    assert [game.closed for game in games] == [1] * 4
-
-
-def test_close_before_reset_ends_the_threads():
-    before = set(threading.enumerate())
-    env, _ = vector(4)
-    env.close()
-    assert set(threading.enumerate()) <= before

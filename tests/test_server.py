@@ -14,7 +14,7 @@ from doom_a3c.engines import server as server_module
 from doom_a3c.engines.outbox import RolloutBox
 from doom_a3c.engines.server import ParameterServer
 from doom_a3c.engines.updates import MAX_NON_FINITE
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.learner import Learner
 from doom_a3c.model import GlobalModel, flat, split
 from doom_a3c.networks import ACNetwork, Inputs
@@ -119,7 +119,7 @@ def gradients(version=0, seed=1, **parts):
 
 def rollouts(count, version=0, **game):
     """Pushes of rollouts, as a host makes them."""
-    env, policy, seed = ThreadedVectorEnv([partial(Tape, **game)] * 2), Policy(network("player")), np.random.SeedSequence(3)
+    env, policy, seed = LocalVectorEnv([partial(Tape, **game)] * 2), Policy(network("player")), np.random.SeedSequence(3)
     actor = Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
     box = RolloutBox(count)
     for _ in range(count):

@@ -10,7 +10,7 @@ import pytest
 from doom_a3c.config import Config
 from doom_a3c.engines.threads import ThreadsEngine, Worker
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError, Updater
-from doom_a3c.envs.threaded import ThreadedVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.evaluation import Evaluator
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs
@@ -46,7 +46,7 @@ def network(name):
 
 
 def actor(index, policy, reward=1.0):
-    env = ThreadedVectorEnv([lambda: Tape(reward)] * 2)
+    env = LocalVectorEnv([lambda: Tape(reward)] * 2)
     seed = np.random.SeedSequence([1, index])
     return Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
 
@@ -161,7 +161,7 @@ def test_a_stuck_worker_is_unblocked():
 
 def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_favoured():
     lengths = [2, 9, 2, 9]
-    env = ThreadedVectorEnv([lambda length=length: Tape(1.0, length) for length in lengths])
+    env = LocalVectorEnv([lambda length=length: Tape(1.0, length) for length in lengths])
     evaluator = Evaluator(env, network("evaluator"), np.random.SeedSequence(1))
     greedy, sampled = evaluator.evaluate(6)
     evaluator.close()
@@ -172,6 +172,6 @@ def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_fav
 def test_evaluation_gives_up_when_told_to():
     stop = threading.Event()
     stop.set()
-    evaluator = Evaluator(ThreadedVectorEnv([Tape] * 2), network("evaluator"), np.random.SeedSequence(1))
+    evaluator = Evaluator(LocalVectorEnv([Tape] * 2), network("evaluator"), np.random.SeedSequence(1))
     assert evaluator.evaluate(3, stop) is None
     evaluator.close()

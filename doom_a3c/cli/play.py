@@ -20,7 +20,8 @@ from doom_a3c.progress import shown
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
-    from doom_a3c.cli.build import Builder, Camera
+    from doom_a3c.cli.build import Builder
+    from doom_a3c.envs.games import Camera
     from doom_a3c.evaluation import Scores
     from doom_a3c.networks import ACNetwork
     from doom_a3c.recording import Frame
@@ -104,7 +105,7 @@ def restored(model: str) -> tuple[Builder, ACNetwork, Config, str]:
     checkpoint = load(Path(model))
     scenario = scenarios.from_record(checkpoint.record["scenario"], f"the scenario in {model}")
     config = validated(Config, checkpoint.record["config"], f"the settings in {model}")
-    builder = Builder(scenario, config.frame_skip)
+    builder = Builder(scenario, config.frame_skip, config.game_processes)
     network = builder.network("player", config.seed)
     try:
         network.load(checkpoint.variables)
@@ -159,7 +160,7 @@ class Player:
     def _play(self, seed: int, camera: Camera | None, show: Callable[[Frame], None]) -> Episode:
         import numpy as np
 
-        from doom_a3c.rollouts import engine_faults, explore, greedy
+        from doom_a3c.rollouts import cut_short, explore, greedy, met_faults
 
         random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
@@ -172,8 +173,8 @@ class Player:
             logits, _, core_state = self._policy(observations, reset, core_state)
             actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)
-            if fault := engine_faults(infos, 1)[0]:
-                raise UserError(f"the game engine failed while playing ({fault}); run play.py again")
+            if cut_short(infos, 1)[0]:
+                raise UserError(f"the game failed while it was played ({', '.join(met_faults(infos))}); run play.py again")
             score, length, ended = score + float(rewards[0]), length + 1, bool(terminated[0] or truncated[0])
             reset = np.zeros(1, np.float32)
             for frame in camera.step(int(actions[0]), ended) if camera else ():

@@ -100,7 +100,7 @@ class _Run:
             from doom_a3c.engines.connection import check
 
             check(config.address)
-        self.builder = Builder(self.scenario, config.frame_skip)
+        self.builder = Builder(self.scenario, config.frame_skip, config.game_processes)
         self.model = self.builder.model(config)
         self.progress = Progress()
         if self.checkpoint is None:

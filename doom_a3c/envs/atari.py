@@ -18,7 +18,6 @@ from doom_a3c.envs.pixels import Frame, rgb
 from doom_a3c.scenarios import ATARI, AtariGame, Observation, Scenario
 from doom_a3c.settings import UserError, nearest
 
-TICS_PER_SECOND = 60
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 
 ALEInterface.setLoggerMode(LoggerMode.Error)
@@ -142,6 +141,9 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         frame = rgb(seen[..., -3:] if self._spec.color else seen[..., -1])
         return cv2.resize(frame, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
 
+    def release(self) -> None:
+        """Does nothing: these games run in their caller's thread."""
+
 
 class AtariCamera:
     """Films episodes in the console's colours, whatever the network sees. Owns a second game.
@@ -152,7 +154,7 @@ class AtariCamera:
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         view = Observation(size=(_HEIGHT, _WIDTH), color=True)
         self._env = AtariGames(dataclasses.replace(scenario, observation=view), frame_skip, 1)
-        self.frames_per_second = TICS_PER_SECOND / frame_skip
+        self.frames_per_second = AtariGame.tics_per_second / frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Frame]:

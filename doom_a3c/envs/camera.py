@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import vizdoom
 
-from doom_a3c.envs.doom import TICS_PER_SECOND, check, configure, doom_game, set_screen
+from doom_a3c.envs.doom import check, configure, doom_game, set_screen
 from doom_a3c.envs.engine import Engine
 from doom_a3c.envs.pixels import Frame
 from doom_a3c.scenarios import Scenario
@@ -16,8 +16,6 @@ class DoomCamera:
     ViZDoom is deterministic in seed and actions, so a second game that is given the seed and the actions of the first
     shows the same episode at any resolution, while the network keeps seeing exactly the frames it was trained on.
     """
-
-    frames_per_second: float = TICS_PER_SECOND
 
     def __init__(self, scenario: Scenario, frame_skip: int, resolution: str = "320x240") -> None:
         self._frame_skip = frame_skip
@@ -45,8 +43,7 @@ class DoomCamera:
             frames.append(game.get_state().screen_buffer)
         return frames
 
-    @property
-    def score(self) -> float:
+    def get_score(self) -> float:
         """The filmed episode's reward so far: equal to the player's, or the film shows another episode."""
         return float(self._engine.game.get_total_reward())
 

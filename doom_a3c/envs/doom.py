@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 import vizdoom
+from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.engine import Engine, EngineError
 from doom_a3c.envs.pixels import Frame, History, rgb
@@ -17,9 +19,8 @@ from doom_a3c.quiet import caught_stderr
 from doom_a3c.scenarios import DoomGame, Observation, Scenario, located
 from doom_a3c.settings import UserError, nearest
 
-TICS_PER_SECOND = 35
+_check_lock = threading.Lock()  # stderr is the process's
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
-_START_ATTEMPTS = 3
 
 
 def action_names(scenario: Scenario) -> list[str]:
@@ -123,13 +124,13 @@ def doom_game(scenario: Scenario) -> DoomGame:
 def check(scenario: Scenario) -> list[list[int]]:
     """Returns the actions of a scenario after checking all that can be checked without starting an engine.
 
-    Call it once before threads start: what ViZDoom prints about a bad cfg becomes part of the error.
+    What ViZDoom prints about a bad cfg becomes part of the error.
 
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
     game, spec = vizdoom.DoomGame(), doom_game(scenario)
-    with caught_stderr() as caught:
+    with _check_lock, caught_stderr() as caught:
         try:
             configure(game, spec, scenario.observation)
             mistake = None
@@ -141,10 +142,32 @@ def check(scenario: Scenario) -> list[list[int]]:
     for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
         if not located(wad).is_file() and not shipped_game(wad).is_file():
             raise UserError(f"{spec.config} wants {wad}, which does not exist")
+    _check_map(game)
     return button_actions(spec, game.get_available_buttons())
 
 
-class DoomEnv(gymnasium.Env[Any, Any]):
+def _check_map(game: vizdoom.DoomGame) -> None:
+    """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it for ever."""
+    wads = [game.get_doom_scenario_path(), game.get_doom_game_path() or str(shipped_game("freedoom2.wad"))]
+    files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
+    if not all(file.suffix.lower() == ".wad" for file in files):
+        return  # an archive (pk3) keeps its maps elsewhere
+    maps = [maps_in(file) for file in files]
+    if not any(game.get_doom_map().upper() in found for found in maps):
+        known = ", ".join(name.lower() for name in next(filter(None, maps), [])[:8])
+        raise UserError(f"there is no map {game.get_doom_map()!r} in {files[0].name}, which has {known or 'none'}")
+
+
+def maps_in(wad: Path) -> list[str]:
+    """Returns the names of the maps in a WAD file, such as MAP01 or E1M1: what stands before a lump that begins a map."""
+    data = wad.read_bytes()
+    count, start = (int.from_bytes(data[offset : offset + 4], "little") for offset in (4, 8))
+    entries = (data[place + 8 : place + 16] for place in range(start, start + 16 * count, 16))
+    names = [entry.rstrip(b"\0").split(b"\0")[0].decode("ascii", "replace").upper() for entry in entries]
+    return [name for name, following in itertools.pairwise(names) if following in ("THINGS", "TEXTMAP")]
+
+
+class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     """One game of a ViZDoom scenario. Owns the engine, the newest frames and the seed stream of its episodes.
 
     Observations are uint8 pixels [H, W, C], or a dict of those as `pixels` and float32 `variables`. Rewards are the
@@ -152,20 +175,19 @@ class DoomEnv(gymnasium.Env[Any, Any]):
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` tics old.
 
-    An engine that dies or hangs ends the episode as truncated, with `info["engine_fault"]` naming the kind; the next
-    reset starts a new engine.
+    An engine that dies or hangs ends the episode as truncated, with `info["cut_short"]`; the next reset starts a new one.
+    `info["faults"]` lists the kinds of such faults since the info before.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": TICS_PER_SECOND}  # noqa: RUF012  # Gymnasium's interface
+    metadata = {"render_modes": ["rgb_array"], "render_fps": DoomGame.tics_per_second}  # noqa: RUF012  # Gymnasium's interface
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        frame_skip: int,
-        render_mode: str | None = "rgb_array",
-        actions: list[list[int]] | None = None,
-    ) -> None:
-        """`actions` is what `check` returned for the scenario; without it the scenario is checked here."""
+    def __init__(self, scenario: Scenario, frame_skip: int, render_mode: str | None = "rgb_array") -> None:
+        """Checks the scenario; no engine is started yet.
+
+        Raises:
+            UserError: for a mistake in the scenario or its files.
+        """
+        EzPickle.__init__(self, scenario, frame_skip, render_mode)
         game = doom_game(scenario)
         self._game_spec, self._observation_spec = game, scenario.observation
         self._frame_skip, self.render_mode = frame_skip, render_mode
@@ -174,7 +196,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
         self._history = History(scenario.observation)
         self._variables = np.zeros(len(game.variables), np.float32)
         self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
-        self._actions = actions or check(scenario)
+        self._actions = check(scenario)
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         channels = scenario.observation.stack * (3 if scenario.observation.color else 1)
         pixels = gymnasium.spaces.Box(0, 255, (*scenario.observation.size, channels), np.uint8)
@@ -183,31 +205,39 @@ class DoomEnv(gymnasium.Env[Any, Any]):
             gymnasium.spaces.Dict(pixels=pixels, variables=variables) if len(self._variables) else pixels
         )
 
+    def prepare(self) -> None:
+        """Starts the engine, so that the first reset need not.
+
+        Raises:
+            EngineError: if it does not start.
+        """
+        if self._engine is None:
+            self._engine = Engine(lambda game: configure(game, self._game_spec, self._observation_spec))
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions decides all of it.
 
         Raises:
-            EngineError: if several engines in a row cannot be started.
+            EngineError: if an engine that has just been started fails.
         """
         super().reset(seed=seed)
-        for attempt in range(_START_ATTEMPTS):
-            episode_seed = int(self.np_random.integers(2**31))
+        info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
+        if self._engine is not None:
             try:
-                self._new_episode(episode_seed)
-                break
-            except EngineError:
+                self._new_episode(self._engine, info["seed"])
+            except EngineError as fault:
                 self._drop_engine()
-                if attempt == _START_ATTEMPTS - 1:
-                    raise
+                info = {"seed": int(self.np_random.integers(2**31)), "faults": [fault.kind]}
+        if self._engine is None:
+            self.prepare()
+            self._new_episode(cast(Engine, self._engine), info["seed"])
         self._history.clear()
         self._look()
-        return self._observe(), {"seed": episode_seed}
+        return self._observe(), info
 
-    def _new_episode(self, seed: int) -> None:
-        if self._engine is None:
-            self._engine = Engine(lambda game: configure(game, self._game_spec, self._observation_spec))
-        self._engine.game.set_seed(seed)
-        self._engine.ask(self._engine.game.new_episode)
+    def _new_episode(self, engine: Engine, seed: int) -> None:
+        engine.game.set_seed(seed)
+        engine.ask(engine.game.new_episode)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Presses the buttons of `action` for `frame_skip` tics."""
@@ -219,7 +249,7 @@ class DoomEnv(gymnasium.Env[Any, Any]):
             ended = game.is_episode_finished()
         except EngineError as fault:
             self._drop_engine()
-            return self._observe(), 0.0, False, True, {"engine_fault": fault.kind}
+            return self._observe(), 0.0, False, True, {"cut_short": True, "faults": [fault.kind]}
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
         if not ended:
             self._look()
@@ -241,6 +271,10 @@ class DoomEnv(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         """Returns the engine's newest screen as RGB, [height, width, 3]."""
         return rgb(self._screen)
+
+    def picture(self, final: bool) -> Any:
+        """Returns the newest screen, None for the end of an episode: the engine has none of it."""
+        return None if final else self.render()
 
     def _drop_engine(self) -> None:
         if self._engine is not None:

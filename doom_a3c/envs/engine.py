@@ -1,13 +1,13 @@
-"""ViZDoom engine processes: started in a private folder, killed when they hang, reaped when the trainer dies.
+"""ViZDoom engine processes: started in a private folder, killed when they hang.
 
 Every `DoomGame` is a separate process that ignores SIGTERM, outlives a killed parent, and answers or never answers;
-its library has no time-out. Three things keep that in hand:
+its library has no time-out, crashes its caller when an engine dies in its first moments, and blocks its caller for good
+when an engine dies at an unlucky one. So games belong in game servers, which may die of that. Here
 
-- a launcher script starts the engine in its own folder (the engine writes into its working directory), and notes
-  its pid and arguments;
-- a watchdog thread kills an engine that has not answered for `ANSWER_SECONDS`, which wakes the waiting caller;
-- a reaper process waits on a pipe that closes when the trainer is gone, however it went, and then kills every engine
-  whose pid is noted and removes its shared memory and folders.
+- a launcher script starts the engine in its own folder (the engine writes into its working directory), and notes its pid,
+  its arguments and what it prints;
+- a watchdog thread kills an engine that has not answered for `ANSWER_SECONDS`, which wakes the waiting caller, or else
+  calls what `when_stuck` has set.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -30,7 +27,11 @@ from typing import TypeVar
 
 import vizdoom
 
-ANSWER_SECONDS = 10.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
+from doom_a3c.envs.keeper import instance_in, remove_shared_memory
+from doom_a3c.envs.process import private_folder
+
+ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
+STUCK_SECONDS = 2.0  # after an engine's death its caller knows within milliseconds
 # ViZDoom's start and close are not thread-safe: two at once crash the process now and then (seen in 2 of 8 runs).
 _one_at_a_time = threading.Lock()
 _DEATHS = (
@@ -60,14 +61,14 @@ class Engine:
         Raises:
             EngineError: if it dies or hangs while starting.
         """
-        self.folder = _supervisor().new_folder()
+        self.folder = private_folder()
         self.busy_since: float | None = None
         self.hung = False
         with _one_at_a_time:
             self.game = vizdoom.DoomGame()
             configure(self.game)
             self._launch_from_own_folder()
-            _supervisor().watched.add(self)
+            _watchdog().watched.add(self)
             try:
                 self.ask(self.game.init)
                 return
@@ -80,7 +81,7 @@ class Engine:
         folder = shlex.quote(str(self.folder))
         engine = shlex.quote(self.game.get_vizdoom_path() or str(Path(vizdoom.__file__).parent / "vizdoom"))
         launcher = self.folder / "launch"
-        notes = f'echo "$*" >{folder}/arguments\necho $$ >{folder}/pid\n'
+        notes = f'exec >>{folder}/log 2>&1\necho "$*" >{folder}/arguments\necho $$ >{folder}/pid\n'
         launcher.write_text(f'#!/bin/sh\n{notes}cd {folder}\nexec {engine} "$@"\n')
         launcher.chmod(0o700)
         self.game.set_vizdoom_path(str(launcher))
@@ -107,106 +108,68 @@ class Engine:
             return int((self.folder / "pid").read_text())
         return None
 
+    @property
+    def instance(self) -> str:
+        """The id in the names of the running engine's shared memory, '' when there is none (any longer)."""
+        with contextlib.suppress(OSError):
+            return instance_in(Path(f"/proc/{self.pid}/cmdline").read_text().split("\0"))
+        return ""
+
     def kill(self) -> None:
         """Kills the process at once; a caller waiting for its answer gets EngineError."""
-        pid = self.pid
-        if pid is not None and _instance(pid):
+        if self.pid is not None and self.instance:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the process and removes what it left; may be called twice, and on a dead engine."""
         if self.folder.exists():
-            pid = self.pid
-            instance = _instance(pid) if pid is not None else ""
             self.kill()  # nothing in there is worth waiting for, and a hung engine would never end by itself
             with _one_at_a_time, contextlib.suppress(EngineError):
                 self.ask(self.game.close)
-            _remove_shared_memory(instance)
+            with contextlib.suppress(OSError):
+                remove_shared_memory(instance_in((self.folder / "arguments").read_text().split()))
             shutil.rmtree(self.folder, ignore_errors=True)
-        _supervisor().watched.discard(self)
+        _watchdog().watched.discard(self)
 
 
-def _instance(pid: int) -> str:
-    """Returns the id in the names of an engine's shared memory, '' if the pid is no (longer an) engine."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        return arguments[arguments.index("+viz_instance_id") + 1]
-    return ""
-
-
-def _remove_shared_memory(instance: str) -> None:
-    for segment in Path("/dev/shm").glob(f"ViZDoom*{instance}") if instance else ():
-        segment.unlink(missing_ok=True)
-
-
-# Run by a bare interpreter: it must start fast and need nothing of the trainer's. Several rounds, for an engine that
-# was being launched in the moment of the trainer's death.
-_REAPER = r"""
-import glob, os, re, shutil, signal, sys, time
-root = sys.argv[1]
-sys.stdin.buffer.read()
-for _ in range(4):
-    for path in glob.glob(root + "/*/pid"):
-        try:
-            pid = int(open(path).read())
-            instance = re.search(r"viz_instance_id (\w+)", open(path[:-3] + "arguments").read()).group(1)
-        except (OSError, ValueError, AttributeError):
-            continue  # not written yet, or half removed
-        try:
-            if instance in open("/proc/%d/cmdline" % pid).read():
-                os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass  # it has ended by itself, and left its shared memory
-        for segment in glob.glob("/dev/shm/ViZDoom*" + glob.escape(instance)):
-            try: os.unlink(segment)
-            except OSError: pass
-    time.sleep(0.5)
-shutil.rmtree(root, ignore_errors=True)
-"""
-
-
-class _Supervisor:
-    """Owns the engines' common folder, the reaper process and the watchdog thread of this process."""
+class _Watchdog:
+    """Kills engines that do not answer. Owns a thread."""
 
     def __init__(self) -> None:
         self.watched: weakref.WeakSet[Engine] = weakref.WeakSet()
-        self._root = Path(tempfile.mkdtemp(prefix="doom_a3c-"))
-        # A session of its own keeps Ctrl-C and the terminal's end away from the reaper; only the pipe ends it.
-        self._reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _REAPER, str(self._root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self.stuck: Callable[[str], None] = lambda kind: None
+        self._gone_since: weakref.WeakKeyDictionary[Engine, float] = weakref.WeakKeyDictionary()
         threading.Thread(target=self._watch, name="engine-watchdog", daemon=True).start()
-
-    def new_folder(self) -> Path:
-        """Returns a new folder for an engine."""
-        return Path(tempfile.mkdtemp(dir=self._root))
 
     def _watch(self) -> None:
         while True:
-            time.sleep(0.5)
-            now = time.monotonic()
+            time.sleep(0.25)
             for engine in list(self.watched):
-                busy_since = engine.busy_since
-                if busy_since is not None and now - busy_since > ANSWER_SECONDS:
-                    engine.hung = True
-                    engine.kill()
+                self._look_at(engine, time.monotonic())
+
+    def _look_at(self, engine: Engine, now: float) -> None:
+        busy_since = engine.busy_since
+        if busy_since is None:
+            return
+        if now - busy_since > ANSWER_SECONDS:
+            engine.hung = True
+            engine.kill()
+        if engine.instance or (engine.pid is None and not engine.hung):  # it lives, or is being launched
+            self._gone_since.pop(engine, None)
+        elif now - max(busy_since, self._gone_since.setdefault(engine, now)) > STUCK_SECONDS:
+            self.stuck("engine_hung" if engine.hung else "engine_died")
 
 
-_supervisor_lock = threading.Lock()
-_make_supervisor = functools.cache(_Supervisor)
+_watchdog_lock = threading.Lock()
+_make_watchdog = functools.cache(_Watchdog)
 
 
-def _supervisor() -> _Supervisor:
-    with _supervisor_lock:
-        return _make_supervisor()
+def _watchdog() -> _Watchdog:
+    with _watchdog_lock:
+        return _make_watchdog()
 
 
-def kill_all() -> None:
-    """Kills every engine of this process, so that all threads waiting for one go on: the way out of a stuck stop."""
-    for engine in list(_supervisor().watched):
-        engine.kill()
+def when_stuck(call: Callable[[str], None]) -> None:
+    """Sets what is called, with the kind of the fault, when an engine's death has left its caller blocked for good."""
+    _watchdog().stuck = call

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import cv2
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from doom_a3c.envs.pixels import Frame, History
 from doom_a3c.scenarios import GymnasiumGame, Observation, Scenario
@@ -69,6 +67,11 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._filmed = True
         return self.env.render()
 
+    def picture(self, final: bool) -> Frame | None:
+        """Returns the newest picture, or that of the end of the last episode; None where there is none."""
+        picture: Any = self.final if final else self.render()
+        return _small(picture) if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
+
 
 class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` tics. Owns the newest frames."""
@@ -122,24 +125,6 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._history.pixels()
 
 
-class RegisteredGames(SyncVectorEnv):
-    """Games of one kind, stepped together in the calling thread."""
-
-    def __init__(self, scenario: Scenario, frame_skip: int, games: int) -> None:
-        makers: list[Callable[[], gymnasium.Env[Any, Any]]] = [lambda: make(scenario, frame_skip)] * games
-        super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Resets all games; `seed` is one per game, or an int that gives game i the seed `seed + i`."""
-        seeds: Any = seed if seed is None or isinstance(seed, int) else [int(one) for one in seed]
-        return super().reset(seed=seeds, options=options)
-
-    def picture(self, final: bool = False) -> Frame | None:
-        """Returns the newest picture of the first game, or of the end of its last episode; None where there is none."""
-        picture: Any = self.envs[0].get_wrapper_attr("final") if final else self.envs[0].render()
-        return _small(picture) if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
-
-
 def _small(picture: Frame) -> Frame:
     """Returns a picture scaled down to the size of a film, where it is larger."""
     height, width, _ = picture.shape
@@ -158,7 +143,7 @@ class OwnCamera:
 
     score: float | None = None  # it films the played game itself
 
-    def __init__(self, env: RegisteredGames, frame_skip: int) -> None:
+    def __init__(self, env: Any, frame_skip: int) -> None:
         self._env = env
         self.frames_per_second = env.metadata.get("render_fps", 30) / frame_skip
 

@@ -1,0 +1,176 @@
+"""The kinds of games there are, and where those of each kind are played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+
+from doom_a3c.envs.process import GameProcess
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
+from doom_a3c.settings import UserError
+
+MAX_DECISIONS = 5000  # of an episode of Doom that is evaluated or shown; Atari and Gymnasium games have limits of their own
+DOOM_PROCESSES = 1  # for a worker's games, unless the settings say otherwise
+
+
+class Camera(Protocol):
+    """Films the episodes of a single game in colour."""
+
+    frames_per_second: float
+
+    @property
+    def score(self) -> float | None:
+        """The filmed episode's, where the camera plays a game of its own: a film of another course would show in it."""
+
+    def reset(self, seed: int) -> list[NDArray[np.uint8]]:
+        """Starts filming an episode; returns its first frame, [height, width, 3]."""
+
+    def step(self, action: int, ended: bool) -> list[NDArray[np.uint8]]:
+        """Returns the frames of a decision."""
+
+    def close(self) -> None:
+        """Ends what the camera runs."""
+
+
+class Games(Protocol):
+    """One kind of games."""
+
+    decisions_per_second: float  # in real time
+
+    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+        """Returns games stepped together; `limited` ends episodes that could go on for ever.
+
+        The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
+        With `rows` it may have a third, `history`, which gives the newest so many observations; those that `step` returns
+        may then be views of them. `ahead` lets games start that can do so before they are reset.
+        """
+
+    def camera(self, env: Any) -> Camera:
+        """Returns a camera for an `env` of one game."""
+
+
+def games_of(scenario: Scenario, frame_skip: int, processes: int | None = None) -> Games:
+    """Returns the games of a scenario; a vector of them has so many `processes`, 0 is this one, None what suits them.
+
+    Raises:
+        UserError: if they cannot be played, or not there.
+    """
+    if isinstance(scenario.game, AtariGame):
+        if processes:
+            raise UserError("--game-processes has no effect on Atari games: their library plays them on threads of its own")
+        return _AtariGames(scenario, frame_skip)
+    if isinstance(scenario.game, DoomGame):
+        return _DoomGames(scenario, frame_skip, DOOM_PROCESSES if processes is None else processes)
+    return _RegisteredGames(scenario, frame_skip, processes or 0)
+
+
+def _vector(
+    make: Callable[[], gymnasium.Env[Any, Any]], games: int, processes: int, rows: int, ahead: bool
+) -> VectorEnv[Any, Any, Any]:
+    if processes == 0:
+        return LocalVectorEnv([make] * games)
+    return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=ahead)
+
+
+def make_doom(scenario: Scenario, frame_skip: int, limited: bool) -> gymnasium.Env[Any, Any]:
+    """Returns one game of Doom."""
+    from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
+
+    env = DoomEnv(scenario, frame_skip)
+    return TimeLimit(env, MAX_DECISIONS) if limited else env
+
+
+class _DoomGames:
+    """ViZDoom games."""
+
+    def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
+        self._scenario, self._frame_skip, self._processes = scenario, frame_skip, processes
+        self.decisions_per_second = DoomGame.tics_per_second / frame_skip
+
+    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+        make = partial(make_doom, self._scenario, self._frame_skip, limited)
+        return _vector(make, games, self._processes, rows, ahead)
+
+    def camera(self, env: Any) -> Camera:
+        return RemoteCamera(self._scenario, self._frame_skip)
+
+
+def _doom_camera(scenario: Scenario, frame_skip: int, wire: Any) -> Any:
+    from doom_a3c.envs.camera import DoomCamera  # loads ViZDoom, which only game servers need
+
+    return DoomCamera(scenario, frame_skip)
+
+
+class RemoteCamera:
+    """A camera for Doom, in a process of its own. Owns the process."""
+
+    frames_per_second: float = DoomGame.tics_per_second
+
+    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
+        self._process = GameProcess(partial(_doom_camera, scenario, frame_skip))
+        self._process.answer()
+
+    @property
+    def score(self) -> float:
+        """The filmed episode's reward so far."""
+        return float(self._process.call("get_score"))
+
+    def reset(self, seed: int) -> list[NDArray[np.uint8]]:
+        """Starts the episode of that engine seed; returns its first frame."""
+        frames: list[NDArray[np.uint8]] = self._process.call("reset", seed)
+        return frames
+
+    def step(self, action: int, ended: bool) -> list[NDArray[np.uint8]]:
+        """Plays one decision; returns the frame of every tic that has one."""
+        frames: list[NDArray[np.uint8]] = self._process.call("step", action, ended)
+        return frames
+
+    def close(self) -> None:
+        """Ends the process; may be called twice."""
+        self._process.end()
+
+
+class _AtariGames:
+    """Atari games."""
+
+    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
+        self._scenario, self._frame_skip = scenario, frame_skip
+        self.decisions_per_second = AtariGame.tics_per_second / frame_skip
+
+    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+        from doom_a3c.envs.atari import AtariGames
+
+        return AtariGames(self._scenario, self._frame_skip, games)
+
+    def camera(self, env: Any) -> Camera:
+        from doom_a3c.envs.atari import AtariCamera
+
+        return AtariCamera(self._scenario, self._frame_skip)
+
+
+class _RegisteredGames:
+    """Any other Gymnasium environment."""
+
+    def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
+        self._scenario, self._frame_skip, self._processes = scenario, frame_skip, processes
+        env = self.vector(1, limited=True)
+        self.decisions_per_second = env.metadata.get("render_fps", 30) / frame_skip
+        env.close()
+
+    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+        from doom_a3c.envs.registered import make
+
+        return _vector(partial(make, self._scenario, self._frame_skip), games, self._processes, rows, ahead)
+
+    def camera(self, env: Any) -> Camera:
+        from doom_a3c.envs.registered import OwnCamera
+
+        return OwnCamera(env, self._frame_skip)

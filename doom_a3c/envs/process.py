@@ -1,0 +1,188 @@
+"""Objects in processes of their own: what happens to them cannot hurt this process, and every call has a time limit.
+
+A `GameProcess` is this process's end of one. The processes are forked by a keeper (see there), one for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from doom_a3c.envs import keeper
+from doom_a3c.envs.keeper import Grave
+from doom_a3c.envs.wire import Wire
+
+ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
+KEEPER_SECONDS = 60.0  # the keeper's first start imports a lot, on a machine that may be busy
+PRELOAD = "doom_a3c.envs.doom"  # what most servers need; the keeper imports it once for all of them
+
+
+class ProcessError(Exception):
+    """The process is gone, and has to be replaced. `kind` is what faults are counted by."""
+
+    def __init__(self, kind: str, words: str = "") -> None:
+        super().__init__(f"{kind}: {words}" if words else kind)
+        self.kind, self.words = kind, words
+
+
+class RemoteError(Exception):
+    """What was called raised an exception that is no user's mistake; the message is its traceback there."""
+
+
+class Keeper:
+    """This process's connection to its keeper. Owns the folder of all servers; starts another keeper if one dies."""
+
+    def __init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-"))
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        own, other = socket.socketpair()
+        self._process = subprocess.Popen(
+            keeper.command(other.fileno(), self.root),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[other.fileno()],
+            start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads must not be forked
+        )
+        other.close()
+        self._wire = Wire(own)
+
+    def _order(self, order: str, number: int, end: socket.socket | None = None) -> Any:
+        for last in (False, True):
+            try:
+                self._wire.send((order, number, PRELOAD), KEEPER_SECONDS)
+                if end is not None:
+                    self._wire.send_descriptors([end.fileno()])
+                return self._wire.receive(KEEPER_SECONDS)
+            except OSError:  # a time-out too
+                self._process.kill()
+                self._process.wait()
+                self._wire.close()
+                if last:
+                    raise
+                self.root.mkdir(exist_ok=True)
+                self._start()
+
+    def start(self, end: socket.socket) -> tuple[int, int]:
+        """Starts a server at the other end of a socket; returns its number and process id."""
+        with self._lock:
+            number = next(self._numbers)
+            return number, self._order("start", number, end)
+
+    def bury(self, number: int) -> Grave:
+        """Kills a server and its engines, if they live, and removes what they have left; returns what is known."""
+        with self._lock:
+            grave: Grave = self._order("bury", number)
+            return grave
+
+
+_keeper_lock = threading.Lock()
+_make_keeper = functools.cache(Keeper)
+
+
+def the_keeper() -> Keeper:
+    """Returns the keeper of this process, starting it if there is none."""
+    with _keeper_lock:
+        return _make_keeper()
+
+
+class GameProcess:
+    """An object in a process of its own. Owns the process; one thread at a time may use it, `release` is for any."""
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        """Starts the process, in which `factory` makes the object; its first `answer` tells that it has (None)."""
+        own, other = socket.socketpair()
+        self._wire = Wire(own)
+        with other:
+            self._number, self.pid = the_keeper().start(other)
+        self._wire.send(cloudpickle.dumps(factory))
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        """Calls a method without waiting for its end; `answer` must follow before the next call.
+
+        Raises:
+            ProcessError: if the process is gone.
+        """
+        try:
+            self._wire.send((method, arguments), ANSWER_SECONDS)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def answer(self, seconds: float | None = None) -> Any:
+        """Returns what the call returns.
+
+        Raises:
+            ProcessError: if the process is gone, or has given no sign of life for so many seconds (`ANSWER_SECONDS`).
+            UserError: if the call raised one.
+            RemoteError: if it raised anything else.
+        """
+        try:
+            while (message := self._wire.receive(ANSWER_SECONDS if seconds is None else seconds))[0] == "alive":
+                pass
+        except OSError as error:
+            raise self._failure(error) from None
+        kind, result = message
+        if kind == "returned":
+            return result
+        if kind == "gone":
+            raise ProcessError(result, self.end().words)
+        if kind == "mistake":
+            raise result
+        raise RemoteError(result)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Returns the result of a method of the object; raises as `ask` and `answer` do."""
+        self.ask(method, *arguments)
+        return self.answer()
+
+    def send_descriptor(self, descriptor: int) -> None:
+        """Hands an open file over, which a call that has been asked for takes."""
+        try:
+            self._wire.send_descriptors([descriptor])
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> ProcessError:
+        kind = "server_hung" if isinstance(error, TimeoutError) else "server_died"
+        return ProcessError(kind, self.end().words)
+
+    def release(self) -> None:
+        """Makes the call under way and all later ones fail at once."""
+        self._wire.close()
+
+    def end(self) -> Grave:
+        """Ends the process and whatever it has started; may be called twice."""
+        self._wire.close()
+        return the_keeper().bury(self._number)
+
+
+def private_folder() -> Path:
+    """Returns a new folder for an engine of this process; it is cleared when this process is gone."""
+    return Path(tempfile.mkdtemp(dir=_own_root()))
+
+
+_own: list[Path] = []
+
+
+def be_server(folder: Path) -> None:
+    """Tells this module that this process is a game server, whose keeper clears `folder`."""
+    _own.append(folder)
+
+
+def _own_root() -> Path:
+    return _own[0] if _own else the_keeper().root

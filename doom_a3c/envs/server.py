@@ -1,0 +1,142 @@
+"""What runs in a game server: the loop that answers calls, and the games of one part of a vector."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import gymnasium
+
+from doom_a3c.envs import engine, process
+from doom_a3c.envs.shared import SharedArrays, map_nested, write
+from doom_a3c.envs.wire import Wire
+from doom_a3c.settings import UserError
+
+SIGN_SECONDS = 1.0  # a call that lasts longer shows signs of life
+CLOSE_SECONDS = 3  # for games whose owner is gone
+
+
+def serve(wire: Wire, folder: Path) -> None:
+    """Makes the object that the first message is the factory of, and answers calls of its methods while there is an owner.
+
+    An engine that cannot be got rid of otherwise takes this process along: it blocks the only thread that plays.
+    """
+    process.be_server(folder)
+    engine.when_stuck(lambda kind: _die(wire, kind))
+    thing: Any = None
+
+    def answer(message: Any) -> tuple[str, Any]:
+        nonlocal thing
+        try:
+            if thing is None:
+                thing = cloudpickle.loads(message)(wire)
+                return "returned", None
+            method, arguments = message
+            return "returned", getattr(thing, method)(*arguments)
+        except UserError as error:
+            return "mistake", error
+        except engine.EngineError as error:
+            return "gone", error.kind
+        except Exception:
+            return "raised", traceback.format_exc()
+
+    try:
+        while True:
+            wire.send(answer(wire.receive()))
+    except OSError:  # the owner is gone
+        signal.alarm(CLOSE_SECONDS)
+        with contextlib.suppress(Exception):
+            thing.close()
+
+
+def _die(wire: Wire, kind: str) -> None:
+    with contextlib.suppress(OSError):
+        wire.send(("gone", kind), CLOSE_SECONDS)
+    os.killpg(0, signal.SIGKILL)
+
+
+class GameServer:
+    """Some of a vector's games, stepped one after the other. Owns the games; the arrays are everybody's.
+
+    Several servers work at the same time, and while one waits for its engine another runs: threads would add nothing.
+    """
+
+    def __init__(self, make_envs: Sequence[Callable[[], gymnasium.Env[Any, Any]]], first: int, wire: Wire) -> None:
+        """`first` is the place of the first of these games in the vector."""
+        self._wire, self._first = wire, first
+        self._envs = [make() for make in make_envs]
+        self._arrays: SharedArrays
+        self._last_sign = time.monotonic()
+
+    def describe(self) -> tuple[Any, Any, dict[str, Any], str | None]:
+        """Returns the spaces of observations and actions of one game, the metadata and the mode of pictures."""
+        env = self._envs[0]
+        return env.observation_space, env.action_space, env.metadata, env.render_mode
+
+    def attach(self, observation_space: Any, action_space: Any, games: int, rows: int) -> None:
+        """Takes over the arrays of a vector of those spaces, whose descriptor comes next."""
+        (descriptor,) = self._wire.receive_descriptors(1)
+        for env in self._envs:
+            if (env.observation_space, env.action_space) != (observation_space, action_space):
+                raise ValueError("the games of a vector need equal spaces")
+        self._arrays = SharedArrays(observation_space, action_space, games, rows, descriptor)
+
+    def prepare(self) -> None:
+        """Starts what takes long, for games that can start it ahead of their first episode."""
+        for env in self._envs:
+            prepare = getattr(env.unwrapped, "prepare", None)
+            if prepare is not None:
+                prepare()
+                self._show_life()
+
+    def reset(self, seeds: Sequence[int | None], chosen: Sequence[bool], options: Any, row: int) -> dict[int, Any]:
+        """Resets the chosen games; returns their infos by place in the vector."""
+        self._last_sign = time.monotonic()
+        infos = {}
+        for place, env in enumerate(self._envs):
+            if chosen[place]:
+                observation, info = env.reset(seed=seeds[place], options=options)
+                write(self._arrays.observations, (row, self._first + place), observation)
+                infos[self._first + place] = info
+                self._show_life()
+        return infos
+
+    def step(self, row: int) -> dict[int, Any]:
+        """Steps all games by the actions in the arrays; returns infos by place in the vector, where there are any."""
+        arrays, infos = self._arrays, {}
+        self._last_sign = time.monotonic()
+        for index, env in enumerate(self._envs, self._first):
+            action = map_nested(lambda array: array[index], arrays.actions)  # noqa: B023  # called at once
+            observation, reward, terminated, truncated, info = env.step(action)
+            arrays.rewards[index], arrays.terminated[index], arrays.truncated[index] = reward, terminated, truncated
+            if terminated or truncated:
+                write(arrays.finals, index, observation)
+                final_info = info
+                observation, info = env.reset()
+                info = {**info, "final_info": final_info}
+                self._show_life()
+            write(arrays.observations, (row, index), observation)
+            if info:
+                infos[index] = info
+        return infos
+
+    def _show_life(self) -> None:
+        if time.monotonic() - self._last_sign > SIGN_SECONDS:
+            self._wire.send(("alive", None))
+            self._last_sign = time.monotonic()
+
+    def picture(self, final: bool) -> Any:
+        """Returns the newest picture of the first game, or of the end of its last episode, as `picture` there does."""
+        return self._envs[0].get_wrapper_attr("picture")(final)
+
+    def close(self) -> None:
+        """Closes all games."""
+        for env in self._envs:
+            env.close()

@@ -1,0 +1,91 @@
+"""Arrays that several processes see: actions, observations, rewards and ends of a vector of games."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Dict, Space, Tuple
+
+_ALIGNMENT = 64  # bytes; a cache line, and what TensorFlow wants of an array that it need not copy
+
+
+class SharedArrays:
+    """The arrays of B games in anonymous shared memory, which is gone when the last process that maps it is."""
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        games: int,
+        rows: int,
+        descriptor: int | None = None,
+    ) -> None:
+        """`descriptor` is that of the arrays of another process, made for the same spaces, games and rows.
+
+        Raises:
+            ValueError: if values of a space have no fixed size.
+        """
+        self.descriptor = os.memfd_create("doom_a3c-games") if descriptor is None else descriptor
+        size = 0
+
+        def reserve(shape: tuple[int, ...], dtype: Any) -> Any:
+            nonlocal size
+            start, count = size, int(np.prod(shape))
+            size += -(-count * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
+            return lambda memory: np.frombuffer(memory, dtype, count, start).reshape(shape)
+
+        plan = {
+            "observations": _map_space(observation_space, lambda s: reserve((rows, games, *s.shape), s.dtype)),
+            "finals": _map_space(observation_space, lambda s: reserve((games, *s.shape), s.dtype)),
+            "actions": _map_space(action_space, lambda s: reserve((games, *s.shape), s.dtype)),
+            "rewards": reserve((games,), np.float64),
+            "terminated": reserve((games,), np.bool_),
+            "truncated": reserve((games,), np.bool_),
+        }
+        if descriptor is None:
+            os.ftruncate(self.descriptor, size)
+        memory = mmap.mmap(self.descriptor, size)
+        arrays = {name: map_nested(lambda view: view(memory), planned) for name, planned in plan.items()}
+        self.observations = arrays["observations"]  # [rows, B, ...]
+        self.finals = arrays["finals"]  # [B, ...], the last observation of an episode that ended in this step
+        self.actions = arrays["actions"]  # [B, ...]
+        self.rewards, self.terminated, self.truncated = (arrays[name] for name in ("rewards", "terminated", "truncated"))
+
+    def close(self) -> None:
+        """Closes the descriptor; the arrays stay as long as somebody holds them."""
+        os.close(self.descriptor)
+
+
+def _map_space(space: Space[Any], call: Callable[[Any], Any]) -> Any:
+    if isinstance(space, Dict):
+        return {key: _map_space(part, call) for key, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(_map_space(part, call) for part in space.spaces)
+    if space.shape is None or space.dtype is None or np.dtype(space.dtype).hasobject:
+        raise ValueError(f"values of {space} have no fixed size, so processes cannot share them")
+    return call(space)
+
+
+def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Returns nested dictionaries and tuples with `call` applied to the leaves that stand in the same places."""
+    if isinstance(first, dict):
+        return {key: map_nested(call, part, *(other[key] for other in others)) for key, part in first.items()}
+    if isinstance(first, tuple):
+        return tuple(map_nested(call, *parts) for parts in zip(first, *others, strict=True))
+    return call(first, *others)
+
+
+def write(arrays: Any, index: Any, values: Any) -> None:
+    """Writes nested values into place `index` of nested arrays."""
+    if isinstance(arrays, dict):
+        for key, array in arrays.items():
+            write(array, index, values[key])
+    elif isinstance(arrays, tuple):
+        for array, value in zip(arrays, values, strict=True):
+            write(array, index, value)
+    else:
+        arrays[index] = values

@@ -1,0 +1,73 @@
+"""Games small enough to be understood at a glance, which game servers can import quickly."""
+
+import os
+import signal
+import sys
+import time
+
+import gymnasium
+import numpy as np
+
+
+class Counter(gymnasium.Env):
+    """Shows game, seed, time and the last action; the n-th step of an episode is rewarded with n, the last one ends it."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, game=0, length=3, truncates=False):
+        self.game, self.length, self.truncates = game, length, truncates
+        self.time = 0
+
+    def observe(self, action):
+        return np.float32([self.game, self.seed, self.time, action])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.seed = 0, int(self.np_random.integers(1000))
+        return self.observe(-1), {"seed": self.seed, **(options or {})}
+
+    def step(self, action):
+        self.time += 1
+        over = self.time == self.length
+        return self.observe(action), float(self.time), over and not self.truncates, over and self.truncates, {}
+
+    def picture(self, final):
+        return None if final else np.full((2, 2, 3), self.time, np.uint8)
+
+
+class Nested(Counter):
+    """A Counter whose observations are a dictionary of pixels and numbers."""
+
+    observation_space = gymnasium.spaces.Dict(
+        pixels=gymnasium.spaces.Box(0, 255, (2, 2, 1), np.uint8), variables=gymnasium.spaces.Box(0, 1000, (2,), np.float32)
+    )
+
+    def observe(self, action):
+        return {"pixels": np.full((2, 2, 1), self.time, np.uint8), "variables": np.float32([self.game, self.seed])}
+
+
+class Troubled(Counter):
+    """A Counter to which something happens at its n-th step ever, or when it is made."""
+
+    def __init__(self, game=0, trouble="raise", at=2):
+        super().__init__(game)
+        self.trouble, self.at, self.steps = trouble, at, 0
+        if at == 0:
+            self.befall()
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == self.at:
+            self.befall()
+        return super().step(action)
+
+    def befall(self):
+        if self.trouble == "raise":
+            raise RuntimeError(f"game {self.game} broke")
+        if self.trouble == "exit":
+            print("no reactor, no game", flush=True)
+            sys.exit(3)
+        if self.trouble == "sleep":
+            time.sleep(60)
+        os.kill(os.getpid(), getattr(signal, self.trouble))
