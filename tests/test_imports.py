@@ -15,6 +15,7 @@ RANKS = {
     "quiet": 1,
     "returns": 1,
     "losses": 1,
+    "lstm": 1,
     "vtrace": 1,
     "curves": 1.2,
     "optimizers": 1,
@@ -131,7 +132,7 @@ def test_networks_know_no_environment(modules):
 
 
 def test_mathematics_knows_nothing_else(modules):
-    for name in ("returns", "losses", "optimizers"):
+    for name in ("returns", "losses", "lstm", "optimizers"):
         assert not any(target.startswith("doom_a3c") for target in modules[f"doom_a3c.{name}"])
 
 
