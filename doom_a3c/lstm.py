@@ -19,7 +19,7 @@ def lstm(
     Args:
         gates_in: the inputs' part of input gate, candidate, forget gate and output gate, [T, B, 4 S].
         resets: 1 where the state is zeroed before the step, [T, B].
-        recurrent_kernel: [S, 4 S].
+        recurrent_kernel: [S, 4 S]; products with it are computed in its type, everything else in that of the gates.
         cell: the state before the first step, as `hidden` [B, S].
 
     Returns:
@@ -32,7 +32,7 @@ def lstm(
         cell, hidden = cell * keep, hidden * keep
         cells_before.append(cell)
         hiddens_before.append(hidden)
-        raw = tf.split(gate_in + tf.matmul(hidden, recurrent_kernel), 4, axis=1)
+        raw = tf.split(gate_in + product(hidden, recurrent_kernel), 4, axis=1)
         in_gate, candidate = tf.sigmoid(raw[0]), tf.tanh(raw[1])
         forget_gate, out_gate = tf.sigmoid(raw[2] + 1.0), tf.sigmoid(raw[3])
         cell = cell * forget_gate + in_gate * candidate
@@ -64,10 +64,16 @@ def lstm(
             d_hidden += d_hiddens[t]
             d_cell += d_hidden * hidden_to_cell[t]
             d_gates.append(tf.concat([tf.tile(d_cell, (1, 3)) * cell_to_gates[t], d_hidden * hidden_to_out[t]], axis=1))
-            d_hidden = tf.matmul(d_gates[-1], recurrent_kernel, transpose_b=True) * keeps[t]
+            d_hidden = product(d_gates[-1], recurrent_kernel, transpose_b=True) * keeps[t]
             d_cell *= activated[t][2] * keeps[t]
         d_gates.reverse()
-        d_kernel = tf.matmul(tf.concat(hiddens_before, axis=0), tf.concat(d_gates, axis=0), transpose_a=True)
+        sides = (tf.cast(tf.concat(steps, axis=0), recurrent_kernel.dtype) for steps in (hiddens_before, d_gates))
+        d_kernel = tf.matmul(*sides, transpose_a=True)
         return tf.stack(d_gates), None, d_kernel, d_cell, d_hidden
 
     return (tf.concat(hiddens, axis=0), cell, hidden), gradient
+
+
+def product(rows: tf.Tensor, matrix: tf.Tensor, **options: bool) -> tf.Tensor:
+    """Returns the matrix product in the matrix's type, as the rows'."""
+    return tf.cast(tf.matmul(tf.cast(rows, matrix.dtype), matrix, **options), rows.dtype)
