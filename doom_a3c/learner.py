@@ -144,9 +144,11 @@ class Learner:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Averages gradients and losses with weights that add up to 1, and clips the average."""
         shares = tf.unstack(weights, num=len(gradients))
-        averages = [
-            tf.add_n([g * share for g, share in zip(parts, shares, strict=True)]) for parts in zip(*gradients, strict=True)
-        ]
+
+        def average(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+            return parts[0] if len(parts) == 1 else tf.add_n([p * share for p, share in zip(parts, shares, strict=True)])
+
+        averages = [average(parts) for parts in zip(*gradients, strict=True)]
         clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)
-        loss = tf.add_n([part * share for part, share in zip(losses, shares, strict=True)])
+        loss = average(losses)
         return clipped, tf.concat([loss, tf.stack([norm, tf.linalg.global_norm(self._network.parameters)])], axis=0)

@@ -31,7 +31,9 @@ class SharedNetwork:
         with self._lock:
             for local, shared in zip(network.parameters, self.network.parameters, strict=True):
                 local.assign(shared)
-            return self.version
+            version = self.version
+        network.refresh()
+        return version
 
     def weights(self) -> tuple[Vector, int]:
         """Returns all weights as one vector, and their version."""

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from doom_a3c.lstm import lstm, product
+from doom_a3c.precision import Matrix, matrix_type
 from doom_a3c.scenarios import Network
 
 CoreState = tuple[tf.Tensor, ...]  # LSTM: cell and hidden of each torso, all [B, core_size]; feed-forward: ()
@@ -70,9 +72,10 @@ class _Initializer:
 class _Torso(tf.Module):
     """From observations to what a head reads: convolutions, fully connected layers, LSTM. Owns its variables."""
 
-    def __init__(self, spec: Network, inputs: Inputs, make: _Initializer, prefix: str) -> None:
+    def __init__(self, spec: Network, inputs: Inputs, make: _Initializer, prefix: str, dtype: tf.DType) -> None:
         super().__init__(name=prefix.rstrip("/") or "torso")
         self._spec, self._inputs = spec, inputs
+        self.matrices: dict[str, Matrix] = {}
         self._activation = getattr(tf.nn, spec.activation)
         self._convolutions = []
         features = inputs.variables
@@ -81,15 +84,17 @@ class _Torso(tf.Module):
             for index, (filters, size, stride) in enumerate(spec.convolutions):
                 name, fan = f"{prefix}conv{index}", size * size * channels
                 kernel = make.uniform(f"{name}/kernel", (size, size, channels, filters), fan)
+                # One channel alone is too thin for matrix units: the first convolution keeps full precision.
+                self._multiply(kernel, dtype if index else tf.float32)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
                 height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
             features += height * width * channels
         self._hidden = []
         for index, size in enumerate(spec.hidden):
             name = f"{prefix}hidden{index}"
-            self._hidden.append(
-                (make.uniform(f"{name}/kernel", (features, size), features), make.zeros(f"{name}/bias", size))
-            )
+            kernel = make.uniform(f"{name}/kernel", (features, size), features)
+            self._multiply(kernel, dtype)
+            self._hidden.append((kernel, make.zeros(f"{name}/bias", size)))
             features = size
         if spec.core == "lstm":
             gates = 4 * spec.core_size
@@ -99,46 +104,55 @@ class _Torso(tf.Module):
                 make.uniform(f"{prefix}lstm/recurrent_kernel", (spec.core_size, gates), fan),
                 make.zeros(f"{prefix}lstm/bias", gates),
             )
+            for kernel in self._lstm[:2]:
+                self._multiply(kernel, dtype)
             features = spec.core_size
         self.features = features
+
+    def _multiply(self, kernel: tf.Variable, dtype: tf.DType) -> None:
+        self.matrices[variable_name(kernel)] = Matrix(kernel, dtype)
+
+    def _read(self, kernel: tf.Variable) -> tf.Tensor:
+        return self.matrices[variable_name(kernel)].read()
 
     def run(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns features [T * B, ...] of observations [T, B, ...], and the state after them."""
         features = self._see(tf.nest.map_structure(_fold_time, observations))
-        return self._remember(features, resets, core_state) if self._spec.core == "lstm" else (features, ())
+        if self._spec.core == "lstm":
+            return self._remember(features, resets, core_state)
+        return tf.cast(features, tf.float32), ()
 
     def _see(self, observations: Any) -> tf.Tensor:
         seen = []
         if self._inputs.pixels is not None:
             pixels = observations["pixels"] if self._inputs.variables else observations
-            maps = (tf.cast(pixels, tf.float32) - self._spec.pixel_mean) / self._spec.pixel_scale
-            for kernel, bias, stride in self._convolutions:
-                maps = self._activation(tf.nn.bias_add(tf.nn.conv2d(maps, kernel, stride, "VALID"), bias))
+            maps = tf.cast(pixels, tf.float32)
+            if not self._convolutions:
+                maps = (maps - self._spec.pixel_mean) / self._spec.pixel_scale
+            for index, (kernel, bias, stride) in enumerate(self._convolutions):
+                weights = (self._read(kernel), bias) if index else self._centring(self._read(kernel), bias)
+                maps = self._activation(_convolved(maps, *weights, stride))
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
         if self._inputs.variables:
             seen.append(observations if self._inputs.pixels is None else observations["variables"])
-        features = tf.concat(seen, axis=1) if len(seen) > 1 else seen[0]
+        features = tf.concat([tf.cast(part, seen[0].dtype) for part in seen], axis=1) if len(seen) > 1 else seen[0]
         for kernel, bias in self._hidden:
-            features = self._activation(tf.nn.bias_add(tf.matmul(features, kernel), bias))
+            matrix = self._read(kernel)
+            features = tf.matmul(tf.cast(features, matrix.dtype), matrix)
+            features = self._activation(tf.nn.bias_add(features, tf.cast(bias, features.dtype)))
         return features
 
+    def _centring(self, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the weights that do to raw pixels what these do to centred and scaled ones: no pass over the pixels."""
+        kernel = kernel / self._spec.pixel_scale
+        return kernel, bias - self._spec.pixel_mean * tf.reduce_sum(kernel, axis=(0, 1, 2))
+
     def _remember(self, features: tf.Tensor, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Runs the LSTM over time, statically unrolled: a while-loop is several times slower on a CPU."""
-        length, batch, size = resets.shape[0], tf.shape(resets)[1], self._spec.core_size
         input_kernel, recurrent_kernel, bias = self._lstm
-        gates_in = tf.nn.bias_add(tf.matmul(features, input_kernel), bias)
-        gates_in = tf.unstack(tf.reshape(gates_in, (length, batch, 4 * size)), num=length)
-        keeps = tf.unstack(1.0 - resets[..., None], num=length)
-        cell, hidden = core_state
-        hiddens = []
-        for gate_in, keep in zip(gates_in, keeps, strict=True):
-            cell, hidden = cell * keep, hidden * keep
-            gates = gate_in + tf.matmul(hidden, recurrent_kernel)
-            in_gate, candidate, forget_gate, out_gate = tf.split(gates, 4, axis=1)
-            cell = cell * tf.sigmoid(forget_gate + 1.0) + tf.sigmoid(in_gate) * tf.tanh(candidate)
-            hidden = tf.tanh(cell) * tf.sigmoid(out_gate)
-            hiddens.append(hidden)
-        return tf.concat(hiddens, axis=0), (cell, hidden)
+        gates_in = tf.nn.bias_add(tf.cast(product(features, self._read(input_kernel)), bias.dtype), bias)
+        gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
+        hiddens, *state = lstm(gates_in, resets, self._read(recurrent_kernel), *core_state)
+        return hiddens, tuple(state)
 
 
 class ACNetwork(tf.Module):
@@ -149,14 +163,19 @@ class ACNetwork(tf.Module):
     are centred and scaled to about unit size. With pixels / 255 and Glorot weights everywhere, as in the A3C-Doom agent,
     the LSTM's output differs by 0.003 between pictures at the start, and most of a short training goes into making that
     difference larger.
+
+    With `precision` 'bfloat16', or 'auto' on a CPU made for it, the large matrix products read rounded copies of the
+    weights; weights, recurrent state, heads and gradients stay float32. Who assigns to `parameters` calls `refresh`.
     """
 
-    def __init__(self, spec: Network, inputs: Inputs, actions: int, seed: int, name: str) -> None:
+    def __init__(
+        self, spec: Network, inputs: Inputs, actions: int, seed: int, name: str, precision: str = "float32"
+    ) -> None:
         super().__init__(name=name)
         self.spec, self.inputs, self.actions = spec, inputs, actions
         make = _Initializer(seed)
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
-        self._torsos = [_Torso(spec, inputs, make, prefix) for prefix in prefixes]
+        self._torsos = [_Torso(spec, inputs, make, prefix, matrix_type(precision)) for prefix in prefixes]
         features = self._torsos[0].features
         self._policy = make.columns("policy/kernel", (features, actions), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
@@ -171,6 +190,13 @@ class ACNetwork(tf.Module):
         """
         for parameter in self.parameters:
             parameter.assign(variables[variable_name(parameter)])
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Takes over what has been assigned to `parameters`; without reduced precision there is nothing to do."""
+        for torso in self._torsos:
+            for matrix in torso.matrices.values():
+                matrix.refresh()
 
     def initial_state(self, batch_size: int) -> CoreState:
         """Returns the recurrent state at the start of an episode: zeros."""
@@ -206,6 +232,23 @@ class ACNetwork(tf.Module):
         )
         values = tf.squeeze(tf.matmul(features[-1], self._value), axis=1)
         return Output(tf.matmul(features[0], self._policy), values), tuple(itertools.chain(*states))
+
+
+def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:
+    """Returns the convolution [N, H', W', F] of maps [N, H, W, C], without padding.
+
+    Where the stride divides both widths, columns that are read together become channels: nothing moves in memory, and
+    more channels and a stride of 1 along the rows suit the vector units of a CPU.
+    """
+    strides = [stride, stride]
+    if maps.shape[2] % stride == 0 and kernel.shape[1] % stride == 0:
+        _, height, width, channels = maps.shape
+        rows, columns, _, filters = kernel.shape
+        maps = tf.reshape(maps, (-1, height, width // stride, stride * channels))
+        kernel = tf.reshape(kernel, (rows, columns // stride, stride * channels, filters))
+        strides = [stride, 1]
+    maps = tf.nn.conv2d(tf.cast(maps, kernel.dtype), kernel, strides, "VALID")
+    return tf.nn.bias_add(maps, tf.cast(bias, maps.dtype))
 
 
 def _fold_time(array: tf.Tensor) -> tf.Tensor:

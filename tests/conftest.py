@@ -27,8 +27,8 @@ def make_network():
     from doom_a3c.networks import ACNetwork, Inputs
     from doom_a3c.scenarios import Network
 
-    def make(*, variables=0, actions=3, seed=0, name="network", **sizes):
+    def make(*, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
         spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": (8,), "core_size": 5, **sizes})
-        return ACNetwork(spec, Inputs((8, 8, 1), variables), actions, seed, name)
+        return ACNetwork(spec, Inputs((8, 8, 1), variables), actions, seed, name, precision)
 
     return make

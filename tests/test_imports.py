@@ -15,6 +15,8 @@ RANKS = {
     "quiet": 1,
     "returns": 1,
     "losses": 1,
+    "lstm": 1,
+    "precision": 1,
     "vtrace": 1,
     "curves": 1.2,
     "optimizers": 1,
@@ -131,7 +133,7 @@ def test_networks_know_no_environment(modules):
 
 
 def test_mathematics_knows_nothing_else(modules):
-    for name in ("returns", "losses", "optimizers"):
+    for name in ("returns", "losses", "lstm", "optimizers"):
         assert not any(target.startswith("doom_a3c") for target in modules[f"doom_a3c.{name}"])
 
 
@@ -157,3 +159,13 @@ def test_games_load_no_tensorflow(root):
     names = [name for name in module_names(root) if room(name) == "envs"]
     assert len(names) >= 4
     assert not loaded(root, ", ".join(names)) & set(HEAVY)
+
+
+def test_the_command_lines_import_tensorflow_without_keras(root):
+    code = (
+        "import sys; from doom_a3c.cli import command; command.import_tensorflow(1, False, 'cpu');"
+        "assert not {'keras', 'matplotlib'} & set(sys.modules);"
+        "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # who wants it later still gets it
+    )
+    output = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert output.stdout.split()[-1] == "Adam"

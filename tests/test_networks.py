@@ -125,6 +125,31 @@ def test_the_network_follows_its_equations(make_network, mean, scale, activation
         np.testing.assert_allclose(values[t, 0], hidden @ weights["value/kernel"][:, 0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("size", "stride"), [(4, 2), (3, 2), (2, 1), (4, 4)])  # strides that divide the kernel and not
+def test_convolutions_follow_their_equations(size, stride):
+    spec = Network(convolutions=((4, size, stride),), hidden=(), core="none")
+    network = ACNetwork(spec, Inputs((8, 8, 3), 0), 2, 0, "network")
+    weights = {variable_name(p): p.numpy().astype(np.float64) for p in network.parameters}
+    network.load({**weights, "conv0/bias": weights["conv0/bias"] + 0.1})
+    pixels = np.random.default_rng(0).integers(256, size=(1, 2, 8, 8, 3), dtype=np.uint8)
+    logits = unroll(network, pixels)[0]
+    for game in range(2):
+        image = (pixels[0, game].astype(np.float64) - 64.0) / 64.0
+        corners = [(y, x) for y in range(0, 9 - size, stride) for x in range(0, 9 - size, stride)]
+        patches = [image[y : y + size, x : x + size] for y, x in corners]
+        maps = np.array([np.tensordot(patch, weights["conv0/kernel"], 3) + 0.1 for patch in patches])
+        expected = ACTIVATIONS["elu"](maps).reshape(-1) @ weights["policy/kernel"]
+        np.testing.assert_allclose(logits[0, game], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_pixels_are_centred_without_convolutions_too():
+    network = ACNetwork(Network(convolutions=(), hidden=(), core="none"), Inputs((2, 2, 1), 0), 2, 0, "network")
+    pixels = np.array([0, 64, 128, 255], np.uint8).reshape(1, 1, 2, 2, 1)
+    weights = {variable_name(p): p.numpy() for p in network.parameters}
+    expected = np.array([-1, 0, 1, 191 / 64]) @ weights["policy/kernel"]
+    np.testing.assert_allclose(unroll(network, pixels)[0][0, 0], expected, rtol=1e-5)
+
+
 def test_a_reset_inside_equals_starting_afresh(make_network):
     network, observations = make_network(), observe()
     resets = np.zeros((T, B), np.float32)

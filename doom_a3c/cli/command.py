@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings import UserError
@@ -39,7 +42,8 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with caught_stderr(not verbose):
-        import tensorflow as tf
+        with without("keras.src"):  # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here
+            import tensorflow as tf
 
         tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.config.threading.set_intra_op_parallelism_threads(each)
@@ -51,6 +55,19 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         tf.constant(0)  # starts the runtime, which prints too
     if kind == "gpu" and not chosen:
         raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
+
+
+@contextlib.contextmanager
+def without(module: str) -> Iterator[None]:
+    """Lets imports of a module fail inside the block, unless it has been imported before."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = cast(ModuleType, None)  # Python's own mark for this
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def seconds_since_start() -> float:

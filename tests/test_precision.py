@@ -1,0 +1,63 @@
+"""Reduced precision: which machines use it, and that the network stays the same but for rounding."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.model import SharedNetwork
+from doom_a3c.networks import variable_name
+from doom_a3c.precision import matrix_type
+
+T, B = 4, 6
+SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}
+
+
+def played(network):
+    """Returns values and gradients of a rollout with a reset inside."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(256, size=(T, B, 8, 8, 1), dtype=np.uint8)
+    observations = pixels
+    if network.inputs.variables:
+        observations = {"pixels": pixels, "variables": random.normal(size=(T, B, 2)).astype(np.float32)}
+    resets = np.zeros((T, B), np.float32)
+    resets[2, 1] = 1
+    with tf.GradientTape() as tape:
+        output, _ = network.unroll(observations, tf.constant(resets), network.initial_state(B))
+        total = tf.reduce_sum(output.values) + 100 * tf.reduce_sum(output.logits[:, 0])
+    return output.values, tape.gradient(total, network.parameters)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("variables", [0, 2])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_bfloat16_computes_the_same_but_for_rounding(make_network, core, variables, shared):
+    kind = {**SIZES, "core": core, "variables": variables, "shared": shared}
+    exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")
+    assert [p.dtype for p in rounded.parameters] == [tf.float32] * len(exact.parameters)
+    assert [variable_name(p) for p in rounded.parameters] == [variable_name(p) for p in exact.parameters]
+    (values, gradients), (rounded_values, rounded_gradients) = played(exact), played(rounded)
+    assert rounded_values.dtype == tf.float32
+    assert np.any(values != rounded_values)
+    for expected, found in zip([values, *gradients], [rounded_values, *rounded_gradients], strict=True):
+        assert found.dtype == tf.float32
+        assert np.linalg.norm(found - expected) < 0.05 * np.linalg.norm(expected)
+
+
+def test_rounded_copies_follow_the_weights(make_network):
+    source = make_network(**SIZES, seed=1)
+    pulled, loaded, made = (make_network(**SIZES, seed=seed, precision="bfloat16") for seed in (2, 3, 1))
+    SharedNetwork(source).pull(pulled)
+    loaded.load({variable_name(p): p.numpy() for p in source.parameters})
+    for network in (pulled, loaded):
+        np.testing.assert_array_equal(played(network)[0], played(made)[0])
+
+
+def test_auto_is_bfloat16_where_the_cpu_has_matrix_units(tmp_path):
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags : fpu avx512_bf16 amx_bf16 amx_tile\n")
+    assert matrix_type("auto", info) == tf.bfloat16
+    assert matrix_type("float32", info) == tf.float32
+    info.write_text("flags : fpu avx512_bf16\n")
+    assert matrix_type("auto", info) == tf.float32
+    assert matrix_type("bfloat16", info) == tf.bfloat16
+    assert matrix_type("auto", tmp_path / "missing") == tf.float32
