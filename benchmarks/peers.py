@@ -152,11 +152,11 @@ def marked(mark: str) -> list[int]:
 
 
 def segments(processes: list[int]) -> set[Path]:
-    """Returns the shared memory of ViZDoom's that processes use: an engine which is killed leaves it behind."""
+    """Returns the shared memory that processes use: those of ViZDoom's and torch's leave it behind when they are killed."""
     found: set[Path] = set()
     for process in processes:
         with contextlib.suppress(OSError):
-            found.update(map(Path, re.findall(r"/dev/shm/ViZDoom\S+", Path(f"/proc/{process}/maps").read_text())))
+            found.update(map(Path, re.findall(r"/dev/shm/\S+", Path(f"/proc/{process}/maps").read_text())))
     return found
 
 
@@ -250,7 +250,7 @@ def outcome(points: Points, name: str, options: argparse.Namespace, reason: str)
     reached = points.reached(options.target_score, limit) if learns else None
     figures: dict[str, Any] = {"frames_per_second": rate(points.all) if points.all else None}
     if learns:
-        means = [point.mean for point in points.all if point.mean is not None]
+        means = [point.mean for point in points.all if point.mean is not None and point.seconds <= limit]
         last = reached or (points.all[-1] if points.all else None)
         figures |= {
             "seconds": reached.seconds if reached else None,
