@@ -84,7 +84,7 @@ SYSTEMS = {
         "envpool",
         learns=False,
         optional=True,
-        note="colour, renders 320x240, resizes to 84x84",
+        note="8 threads; colour, renders 320x240, resizes to 84x84",
     ),
 }
 

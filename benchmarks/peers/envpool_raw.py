@@ -10,7 +10,9 @@ from report import play, runner_flags
 def main() -> None:
     """Plays until the time is up."""
     parser = runner_flags(__doc__)
-    parser.add_argument("--threads", type=int, default=0, help="0: as EnvPool chooses")
+    parser.add_argument(
+        "--threads", type=int, default=8, help="more than cores, to hide the wait for engines; 0: as EnvPool chooses"
+    )
     options = parser.parse_args()
     games = options.games
     envs = envpool.make(
