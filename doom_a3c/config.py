@@ -132,6 +132,12 @@ class Config:
         low=0,
     )
     seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
+    precision: str = setting(
+        "auto",
+        "what large matrices are multiplied in: auto is bfloat16 on a CPU with AMX and float32 elsewhere; weights, "
+        "recurrent state and losses are float32 always",
+        choices=("auto", "float32", "bfloat16"),
+    )
     device: str = setting("auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     frames: int = setting(
         10_000_000, "budget: the run ends after this many game tics, skipped ones counted", unit="frames", low=1

@@ -1,0 +1,43 @@
+"""The raw rate of EnvPool's ViZDoom basic, one random button a decision; it renders 320x240, whatever one asks for."""
+
+from __future__ import annotations
+
+import envpool
+import numpy as np
+from report import play, runner_flags
+
+
+def main() -> None:
+    """Plays until the time is up."""
+    parser = runner_flags(__doc__)
+    parser.add_argument(
+        "--threads", type=int, default=8, help="more than cores, to hide the wait for engines; 0: as EnvPool chooses"
+    )
+    options = parser.parse_args()
+    games = options.games
+    envs = envpool.make(
+        "Basic-v1",
+        env_type="gymnasium",
+        num_envs=games,
+        num_threads=options.threads,
+        frame_skip=options.frame_skip,
+        stack_num=1,
+        seed=options.seed,
+    )
+    envs.reset()
+    random = np.random.default_rng(options.seed)
+    ended = np.zeros(games, np.bool_)
+
+    def step() -> int:
+        nonlocal ended
+        buttons = np.eye(3)[random.integers(3, size=games)]
+        _, _, terminated, truncated, _ = envs.step(buttons)
+        decisions = int(games - ended.sum())  # a game that has ended is reset by its next step, which decides nothing
+        ended = terminated | truncated
+        return decisions
+
+    play(step, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The raw rate of this program's vector environment, random actions; its pictures come cropped, resized to 84x84."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+import numpy as np
+from report import play, runner_flags
+
+from doom_a3c import catalog
+from doom_a3c.cli import command
+from doom_a3c.config import cpu_count
+
+
+def main() -> None:
+    """Plays until the time is up."""
+    options = runner_flags(__doc__).parse_args()
+    command.import_tensorflow(cpu_count(), verbose=False, device="cpu")
+    from doom_a3c.cli.build import Builder
+
+    builder = Builder(catalog.find("basic"), options.frame_skip)
+    envs = builder.training_env(options.games)
+    envs.reset(seed=options.seed)
+    random = np.random.default_rng(options.seed)
+
+    def step() -> int:
+        envs.step(random.integers(builder.actions, size=options.games))
+        return int(options.games)
+
+    play(step, options)
+
+
+if __name__ == "__main__":
+    main()
