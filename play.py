@@ -1,8 +1,11 @@
 """Shows what an agent can do: python play.py --model models/last.ckpt --out /tmp/result."""
 
+import signal
 import sys
 
-from doom_a3c.cli.play import main
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the midst of the imports just ends the program
+
+from doom_a3c.cli.play import main  # noqa: E402  # so the line above comes first
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,11 @@
 """Trains an agent: python train.py --scenario basic.wad (python train.py --help lists all settings)."""
 
+import signal
 import sys
 
-from doom_a3c.cli.train import main
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the midst of the imports just ends the program
+
+from doom_a3c.cli.train import main  # noqa: E402  # so the line above comes first
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -70,7 +70,7 @@ def raw_vector(scenario: Scenario, frame_skip: int, threads: int, games: int, se
     """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
     from doom_a3c.cli.build import Builder
 
-    builder = Builder(scenario, frame_skip)
+    builder = Builder(scenario, Config(frame_skip=frame_skip))
     envs: list[Any] = [builder.training_env(games) for _ in range(threads)]
     if isinstance(scenario.game, AtariGame):
         envs = [env.unwrapped for env in envs]
@@ -207,7 +207,7 @@ def main() -> None:
 
     scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
-    builder = Builder(scenario, config.frame_skip)
+    builder = Builder(scenario, config)
     samples: dict[str, list[float]] = {}
 
     def note(name: str, value: float) -> None:

@@ -21,7 +21,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
 
     found = catalog.find(scenario)
     config = validated(Config, {**found.training, "scenario": scenario, "engine": "cluster", **changes}, "settings")
-    return config, remote.settings(config, found, 0), Builder(found, config.frame_skip)
+    return config, remote.settings(config, found, 0), Builder(found, config)
 
 
 def start_state(config: Config, builder: Any) -> Any:

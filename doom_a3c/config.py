@@ -223,9 +223,12 @@ def _learns_apart(config: Config) -> bool:
     return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
 
 
-def learns_at_once(config: Config) -> bool:
-    """Tells whether every rollout has been learned from before its worker plays the next one."""
-    return not _learns_apart(config) and config.accumulate == 1
+def rows_kept(config: Config) -> int:
+    """Returns how many of the newest observations games keep.
+
+    Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
+    """
+    return 1 if _learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
 
 
 def _explores(config: Config) -> bool:

@@ -54,6 +54,7 @@ class Status(NamedTuple):
     entropy: float
     seconds_left: float
     engine: str  # what it says of itself
+    faults: Mapping[str, int]  # survived so far, by kind
 
 
 class Result(NamedTuple):
@@ -227,6 +228,7 @@ class Training:
             progress.entropy,
             max(0.0, left),
             engine.describe(),
+            dict(progress.faults),
         )
 
     def _write_point(self, engine: Engine) -> None:

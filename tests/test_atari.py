@@ -10,6 +10,7 @@ import pytest
 
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
+from doom_a3c.config import Config
 from doom_a3c.envs.atari import AtariCamera, AtariGames, _games, actions, rom
 from doom_a3c.rollouts import Actor
 from doom_a3c.scenarios import AtariGame, Observation
@@ -396,7 +397,7 @@ def test_the_final_picture_stays_when_another_game_ends(play):
     ("typed", "meant"), [("ALE/Pogn-v5", "ALE/Pong-v5"), ("ALE/Pong-v4", "ALE/Pong-v5"), ("ALE/QBert-v5", "ALE/Qbert-v5")]
 )
 def test_an_unknown_game_names_the_nearest(typed, meant):
-    for call in (lambda: actions(AtariGame(id=typed)), lambda: Builder(catalog.find(typed), 4)):
+    for call in (lambda: actions(AtariGame(id=typed)), lambda: Builder(catalog.find(typed), Config())):
         with pytest.raises(UserError) as raised:
             call()
         message = str(raised.value)

@@ -229,7 +229,7 @@ def test_a_killed_host_takes_its_doom_engines_along(folder):
 def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, parts, message, lost):
     config = Config(scenario="cartpole")
     scenario = catalog.find("cartpole")
-    builder = Builder(scenario, config.frame_skip)
+    builder = Builder(scenario, config)
     model, progress = builder.model(config), Progress()
     with connected(None, "test"):
         from ray.exceptions import RayError  # not before: Ray reads at once whether there is a token
@@ -257,7 +257,7 @@ def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, parts, 
 def test_the_protocol_over_real_calls():
     config = Config(scenario="cartpole", engine="cluster", max_staleness=1, frames=10**9)
     scenario = catalog.find("cartpole")
-    builder = Builder(scenario, config.frame_skip)
+    builder = Builder(scenario, config)
     model = builder.model(config)
     start = {**captured(model, Progress())._asdict(), "members": {}}
 

@@ -11,12 +11,14 @@ from gymnasium.vector import AutoresetMode
 
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
+from doom_a3c.config import Config
 from doom_a3c.envs import registered
 from doom_a3c.envs.registered import OwnCamera
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.scenarios import GymnasiumGame, Observation
 from doom_a3c.settings import UserError
 
+ONE_TIC = Config(frame_skip=1)
 GREY = Observation()
 LENGTH = 10  # of a toy's episode, tics
 
@@ -184,7 +186,7 @@ def test_numbers_become_single_precision(play):
     seen, *_ = env.step(np.array([0]))
     assert seen.dtype == env.single_observation_space.dtype == np.float32
     np.testing.assert_allclose(seen[0], np.arange(5) + 1 / 3, rtol=1e-6)
-    assert Builder(scenario("tests/Numbers-v0"), 1).inputs == (None, 5)
+    assert Builder(scenario("tests/Numbers-v0"), ONE_TIC).inputs == (None, 5)
 
 
 # Pixels
@@ -225,7 +227,10 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert (terminated.all(), truncated.any()) == (True, False)
     assert channels(infos["final_obs"][1]) == newest(LENGTH)
     assert channels(seen[1]) == newest(0)  # nothing of the last episode
-    assert Builder(scenario("tests/Toy-v0", observation, shape=shape), 1).inputs == ((*observation.size, len(newest(0))), 0)
+    assert Builder(scenario("tests/Toy-v0", observation, shape=shape), ONE_TIC).inputs == (
+        (*observation.size, len(newest(0))),
+        0,
+    )
 
 
 @pytest.mark.parametrize("stack", [1, 2])
@@ -351,7 +356,7 @@ TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a
 def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
     for call in (
         lambda: registered.make(scenario(game_id, **settings), 1),
-        lambda: Builder(scenario(game_id, **settings), 1),
+        lambda: Builder(scenario(game_id, **settings), ONE_TIC),
     ):
         with pytest.raises(UserError) as raised:
             call()

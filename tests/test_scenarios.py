@@ -73,7 +73,7 @@ def training_env():
 def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     scenario = catalog.find(name)
     config = validated(Config, scenario.training, name)
-    builder = Builder(short(scenario, config.frame_skip), config.frame_skip)
+    builder = Builder(short(scenario, config.frame_skip), config)
     network, env = builder.network("network", 0), training_env(builder)
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
@@ -156,7 +156,7 @@ def complaint(name):
 def test_values_of_a_wrong_kind_are_a_line(tmp_path, line, remedy):
     (tmp_path / "mine.toml").write_text(f'base = "basic"\n{line}\n')
     with pytest.raises(UserError, match=remedy):
-        Builder(catalog.find(str(tmp_path / "mine.toml")), 4)
+        Builder(catalog.find(str(tmp_path / "mine.toml")), Config())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from report import play, runner_flags
 
 from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import cpu_count
+from doom_a3c.config import Config, cpu_count
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     command.import_tensorflow(cpu_count(), verbose=False, device="cpu")
     from doom_a3c.cli.build import Builder
 
-    builder = Builder(catalog.find("basic"), options.frame_skip)
+    builder = Builder(catalog.find("basic"), Config(frame_skip=options.frame_skip))
     envs = builder.training_env(options.games)
     envs.reset(seed=options.seed)
     random = np.random.default_rng(options.seed)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from doom_a3c.cli.build import Builder
-from doom_a3c.config import Config, learns_at_once, scheduled, worker_count
+from doom_a3c.config import Config, rows_kept, scheduled, worker_count
 from doom_a3c.progress import Progress
 from doom_a3c.recording import Film, FilmedVectorEnv, Gate
 from doom_a3c.rollouts import Actor, Decide
@@ -34,10 +34,8 @@ class ActorFactory:
     def __call__(self, index: int, policy: Decide) -> Actor:
         """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
         config, games = self._config, self._config.games
-        # A rollout's frames stay where the games have put them, unless somebody has to keep it beyond the next one.
-        at_once = learns_at_once(config)
-        games_env = self._builder.training_env(games, config.rollout_length + 1 if at_once else 1)
-        env = FilmedVectorEnv(games_env, index, config.gif_every, self._gate, self._filmed)
+        vector = self._builder.training_env(games, rows_kept(config))
+        env = FilmedVectorEnv(vector, index, config.gif_every, self._gate, self._filmed)
         places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
         powers = 1.0 + config.epsilon_spread * places
         return Actor(
@@ -48,6 +46,6 @@ class ActorFactory:
             reward_scale=config.reward_scale,
             reward_clip=config.reward_clip,
             epsilons=lambda: (scheduled(config, "epsilon", self._progress.frames) ** powers).astype(np.float32),
-            history=getattr(games_env, "history", None) if at_once else None,
+            history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
             seed=np.random.SeedSequence([config.seed, self._restarts, index, self._host]),
         )

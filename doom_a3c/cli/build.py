@@ -6,6 +6,7 @@ from typing import Any
 
 from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from doom_a3c.config import Config
 from doom_a3c.envs.games import Camera, Games, games_of
@@ -16,24 +17,23 @@ from doom_a3c.scenarios import Scenario
 
 
 class Builder:
-    """Makes games and networks that fit each other. Owns the games that were started ahead, until they are asked for.
+    """Makes games and networks that fit each other.
 
     Raises:
         UserError: if the scenario cannot be played.
     """
 
-    def __init__(self, scenario: Scenario, frame_skip: int, processes: int | None = None) -> None:
-        """`processes` are those that a vector of games lives in, as `games_of` takes them."""
-        self.scenario = scenario
-        self._games: Games = games_of(scenario, frame_skip, processes)
+    def __init__(self, scenario: Scenario, config: Config, games: Games | None = None) -> None:
+        """`games` are those of the scenario, where some have been started already."""
+        self.scenario, self._precision = scenario, config.precision
+        self._games = games or games_of(scenario, config.frame_skip, config.game_processes)
         self.decisions_per_second = self._games.decisions_per_second
         self._training: list[Any] = []  # every vector that training plays
-        env = self.evaluation_env(1)
-        self.inputs: Inputs = observation_inputs(env.single_observation_space)
-        assert isinstance(env.single_action_space, Discrete)
-        self.actions = int(env.single_action_space.n)
-        self.example: Any = env.observation_space.sample()  # observations of one game
-        env.close()
+        observations, actions = self._games.spaces()
+        self.inputs: Inputs = observation_inputs(observations)
+        assert isinstance(actions, Discrete)
+        self.actions = int(actions.n)
+        self.example: Any = batch_space(observations, 1).sample()  # observations of one game
 
     def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns that many games, stepped together, which keep `rows` observations if they can."""
@@ -44,6 +44,10 @@ class Builder:
     def evaluation_env(self, games: int) -> VectorEnv[Any, Any, Any]:
         """Returns that many games for evaluation or playing, where an episode ends at last: some have no time-out."""
         return self._games.vector(games, limited=True)
+
+    def close(self) -> None:
+        """Closes the games that were started and never asked for."""
+        self._games.close()
 
     def unblock(self) -> None:
         """Frees threads that wait for training games for ever: they end at once."""
@@ -61,4 +65,4 @@ class Builder:
 
     def network(self, name: str, seed: int) -> ACNetwork:
         """Returns a freshly initialised network."""
-        return ACNetwork(self.scenario.network, self.inputs, self.actions, seed, name)
+        return ACNetwork(self.scenario.network, self.inputs, self.actions, seed, name, self._precision)

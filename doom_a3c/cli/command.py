@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import NoReturn, cast
 
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings import UserError
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
-    """Runs a command; a UserError becomes one line on stderr and exit status 2."""
+    """Runs a command; a UserError becomes one line on stderr and exit status 2.
+
+    Until the command handles signals itself they end it at once: an exception in the midst of imports would surface as
+    anything, and there is nothing to save. Its games end with it.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
     try:
         return command(arguments)
     except UserError as error:
@@ -25,6 +32,13 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
+
+
+def end_at_once(number: int, line: str) -> NoReturn:
+    """Ends the process as after a signal, with a line on stderr."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
+    os._exit(128 + number)
 
 
 def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:

@@ -150,6 +150,7 @@ class Outputs:
 
     def __exit__(self, *error: object) -> None:
         self._evaluator.close()
+        self._run.builder.close()
         self._gif_maker.close()
         for log in self._logs:
             log.close()

@@ -55,4 +55,5 @@ def describe(status: Status) -> str:
         f"episodes {status.episodes:,} | mean of 100 {shown(status.mean_score)} | "
         f"best evaluation {shown(status.best_evaluation)} | entropy {status.entropy:.3f} | left {left}"
         + (f" | {status.engine}" if status.engine else "")
+        + "".join(f" | {kind} {count}" for kind, count in status.faults.items())
     )

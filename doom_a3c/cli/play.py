@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def _play(arguments: list[str] | None) -> int:
         if not options.quiet:
             print(line, flush=True)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # from now on there are films to finish
     with Player(builder, network, options, epsilon) as player:
         say(f"{options.model}: {builder.scenario.name}, {options.policy} policy\nepisode   score  decisions")
         episodes = []
@@ -105,7 +107,7 @@ def restored(model: str) -> tuple[Builder, ACNetwork, Config, str]:
     checkpoint = load(Path(model))
     scenario = scenarios.from_record(checkpoint.record["scenario"], f"the scenario in {model}")
     config = validated(Config, checkpoint.record["config"], f"the settings in {model}")
-    builder = Builder(scenario, config.frame_skip, config.game_processes)
+    builder = Builder(scenario, config)
     network = builder.network("player", config.seed)
     try:
         network.load(checkpoint.variables)

@@ -31,7 +31,7 @@ def server(settings: dict[str, Any]) -> ParameterServer:
     from doom_a3c.engines.server import ParameterServer
     from doom_a3c.progress import Progress
 
-    builder = Builder(_scenario(settings), config.frame_skip, config.game_processes)
+    builder = Builder(_scenario(settings), config)
     return ParameterServer(config, builder.model(config), Progress(), builder.network("trainer", config.seed))
 
 
@@ -46,7 +46,7 @@ def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., A
     from doom_a3c.progress import Progress
     from doom_a3c.recording import Gif, GifMaker
 
-    builder, progress = Builder(_scenario(settings), config.frame_skip, config.game_processes), Progress()
+    builder, progress = Builder(_scenario(settings), config), Progress()
     gifs: deque[Gif] = deque(maxlen=1)
     filmed = GifMaker(builder.decisions_per_second, gifs.append).add
     return Host(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c import catalog, scenarios
 from doom_a3c.cli import command
-from doom_a3c.config import Config, consistent, cpu_count, spent, worker_count
+from doom_a3c.config import Config, consistent, cpu_count, rows_kept, spent, worker_count
 from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.checkpoint import Checkpoint, CheckpointFolder
+    from doom_a3c.envs.games import Games
     from doom_a3c.training import Result, Training
 
 
@@ -56,15 +57,27 @@ def _train(arguments: list[str] | None) -> int:
         from doom_a3c.checkpoint import load  # imports TensorFlow, silenced by now
 
         checkpoint = load(_newest(typed.get("models_dir", Config.models_dir)))
-        return _Run(options, *_resumed(typed, checkpoint.record), checkpoint).run()
+        scenario, config = _resumed(typed, checkpoint.record)
+        return _Run(options, scenario, config, _started(scenario, config), checkpoint).run()
     scenario, config = _settings(typed)
     newest = _newest(config.models_dir)
     if newest.exists():
         raise UserError(f"{newest} holds another run: go on with --resume, or keep it and name another --models-dir")
     # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
+    games = _started(scenario, config)
     command.import_tensorflow(cpu_count(), options.verbose, device)
-    return _Run(options, scenario, config, None).run()
+    return _Run(options, scenario, config, games, None).run()
+
+
+def _started(scenario: scenarios.Scenario, config: Config) -> Games:
+    """Returns the games of a run; those of its workers are starting."""
+    from doom_a3c.envs.games import games_of
+
+    games = games_of(scenario, config.frame_skip, config.game_processes)
+    if config.engine != "cluster":  # there hosts play
+        games.start_ahead(worker_count(config), config.games, rows_kept(config))
+    return games
 
 
 def _newest(folder: str) -> Path:
@@ -75,10 +88,16 @@ class _Run:
     """Builds one run from its settings, runs it, and says what happened."""
 
     def __init__(
-        self, options: Options, scenario: scenarios.Scenario, config: Config, checkpoint: Checkpoint | None
+        self,
+        options: Options,
+        scenario: scenarios.Scenario,
+        config: Config,
+        games: Games,
+        checkpoint: Checkpoint | None,
     ) -> None:
         from doom_a3c.checkpoint import CheckpointFolder
 
+        self.games = games
         self.options, self.scenario, self.config, self.checkpoint = options, scenario, config, checkpoint
         self.record = dict(checkpoint.record) if checkpoint else {}
         if checkpoint and self.record["scenario"]["name"] != scenario.name:  # scores of another game are no measure
@@ -100,19 +119,24 @@ class _Run:
             from doom_a3c.engines.connection import check
 
             check(config.address)
-        self.builder = Builder(self.scenario, config.frame_skip, config.game_processes)
+        self.builder = Builder(self.scenario, config, self.games)
         self.model = self.builder.model(config)
         self.progress = Progress()
-        if self.checkpoint is None:
-            return
-        known = self.checkpoint.variables["policy/kernel"].shape[1]
+        if self.checkpoint is not None:
+            self._restore(self.checkpoint)
+        self.games.check()
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Goes on from a checkpoint; raises UserError if it is another game's, or another network's."""
+        config = self.config
+        known = checkpoint.variables["policy/kernel"].shape[1]
         if known != self.builder.actions:
             raise UserError(
                 f"{config.models_dir}/last.ckpt knows {known} actions, scenario {self.scenario.name} has "
                 f"{self.builder.actions}: resume it with its own buttons, or train in another --models-dir"
             )
         try:
-            self.model.restore(self.checkpoint.variables, int(self.record["progress"]["updates"]))
+            self.model.restore(checkpoint.variables, int(self.record["progress"]["updates"]))
         except ValueError as error:
             raise UserError(
                 f"{config.models_dir}/last.ckpt holds another network than scenario {self.scenario.name} with "
@@ -154,14 +178,13 @@ class _Run:
             best_evaluation=self.record.get("best_evaluation"),
             policy=self.record.get("policy", "greedy"),
         )
-        with self._cluster(), Outputs(run, panel) as outputs:
+        with self._cluster(), Outputs(run, panel) as outputs, _Signals(outputs.training) as received:
             self.seconds_to_training = command.seconds_since_start()
-            with _Signals(outputs.training) as received:
-                try:
-                    result = outputs.training.run(outputs.engine)
-                except DivergedError as error:
-                    panel.end()
-                    raise SystemExit(f"train.py: {error}; the last good checkpoint is {self.files.last}") from None
+            try:
+                result = outputs.training.run(outputs.engine)
+            except DivergedError as error:
+                panel.end()
+                raise SystemExit(f"train.py: {error}; the last good checkpoint is {self.files.last}") from None
             panel.end()
             self._finish(result, panel)
         return 128 + received[0] if received else 0
@@ -229,7 +252,10 @@ def _resumed(typed: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scena
 
 
 class _Signals:
-    """Turns Ctrl-C and SIGTERM into a request to save and end. A context; its value lists the signals received."""
+    """Turns Ctrl-C and SIGTERM into a request to save and end; the second one ends at once.
+
+    A context; its value lists the signals received.
+    """
 
     def __init__(self, training: Training) -> None:
         self._training = training
@@ -238,6 +264,8 @@ class _Signals:
 
     def __enter__(self) -> list[int]:
         def receive(number: int, frame: object) -> None:
+            if self._received:
+                command.end_at_once(number, "\ntrain.py: ended without saving again")
             self._received.append(number)
             self._training.interrupt(signal.Signals(number).name)
 

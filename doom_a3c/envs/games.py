@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from doom_a3c.envs.process import GameProcess
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv, MakeEnv, ProcessVectorEnv
 from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import UserError
 
@@ -45,16 +47,28 @@ class Games(Protocol):
 
     decisions_per_second: float  # in real time
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns games stepped together; `limited` ends episodes that could go on for ever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
         With `rows` it may have a third, `history`, which gives the newest so many observations; those that `step` returns
-        may then be views of them. `ahead` lets games start that can do so before they are reset.
+        may then be views of them.
         """
+
+    def spaces(self) -> tuple[Space[Any], Space[Any]]:
+        """Returns the spaces of observations and actions of one game."""
 
     def camera(self, env: Any) -> Camera:
         """Returns a camera for an `env` of one game."""
+
+    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+        """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
+
+    def check(self) -> None:
+        """Waits for the first games that were started ahead; raises UserError if they do not start."""
+
+    def close(self) -> None:
+        """Closes what was started ahead and never asked for."""
 
 
 def games_of(scenario: Scenario, frame_skip: int, processes: int | None = None) -> Games:
@@ -72,14 +86,6 @@ def games_of(scenario: Scenario, frame_skip: int, processes: int | None = None) 
     return _RegisteredGames(scenario, frame_skip, processes or 0)
 
 
-def _vector(
-    make: Callable[[], gymnasium.Env[Any, Any]], games: int, processes: int, rows: int, ahead: bool
-) -> VectorEnv[Any, Any, Any]:
-    if processes == 0:
-        return LocalVectorEnv([make] * games)
-    return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=ahead)
-
-
 def make_doom(scenario: Scenario, frame_skip: int, limited: bool) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom."""
     from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
@@ -88,19 +94,84 @@ def make_doom(scenario: Scenario, frame_skip: int, limited: bool) -> gymnasium.E
     return TimeLimit(env, MAX_DECISIONS) if limited else env
 
 
-class _DoomGames:
-    """ViZDoom games."""
+class _Kind:
+    """What kinds of games have in common: nothing is started ahead."""
+
+    decisions_per_second: float
+
+    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+        raise NotImplementedError
+
+    def spaces(self) -> tuple[Space[Any], Space[Any]]:
+        env = self.vector(1, limited=True)
+        env.close()
+        return env.single_observation_space, env.single_action_space
+
+    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+        pass
+
+    def check(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _DoomGames(_Kind):
+    """ViZDoom games. Owns the vectors that are being started ahead."""
 
     def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
         self._scenario, self._frame_skip, self._processes = scenario, frame_skip, processes
         self.decisions_per_second = DoomGame.tics_per_second / frame_skip
+        self._ahead: list[Future[ProcessVectorEnv]] = []
+        self._ahead_size = (0, 0)  # games and rows of each
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+        if self._ahead and not limited and self._ahead_size == (games, rows):
+            return self._ahead.pop(0).result()
         make = partial(make_doom, self._scenario, self._frame_skip, limited)
-        return _vector(make, games, self._processes, rows, ahead)
+        return _vector(make, games, self._processes, rows)
+
+    def spaces(self) -> tuple[Space[Any], Space[Any]]:
+        if not self._ahead:
+            return super().spaces()
+        env = self._ahead[0].result()
+        return env.single_observation_space, env.single_action_space
+
+    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+        if self._processes == 0:
+            return
+        make = partial(make_doom, self._scenario, self._frame_skip, False)
+        self._ahead, self._ahead_size = [Future() for _ in range(vectors)], (games, rows)
+
+        def start(futures: list[Future[ProcessVectorEnv]]) -> None:
+            for future in futures:
+                try:
+                    future.set_result(_in_processes(make, games, self._processes, rows, prepare=True))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        threading.Thread(target=start, args=(list(self._ahead),), name="games-ahead", daemon=True).start()
+
+    def check(self) -> None:
+        if self._ahead:
+            self._ahead[0].result().wait()
+
+    def close(self) -> None:
+        for future in self._ahead:
+            future.result().close()
+        self._ahead = []
 
     def camera(self, env: Any) -> Camera:
         return RemoteCamera(self._scenario, self._frame_skip)
+
+
+def _vector(make: MakeEnv, games: int, processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
+    return _in_processes(make, games, processes, rows) if processes else LocalVectorEnv([make] * games)
+
+
+def _in_processes(make: MakeEnv, games: int, processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
+    return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
 def _doom_camera(scenario: Scenario, frame_skip: int, wire: Any) -> Any:
@@ -138,14 +209,14 @@ class RemoteCamera:
         self._process.end()
 
 
-class _AtariGames:
+class _AtariGames(_Kind):
     """Atari games."""
 
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         self._scenario, self._frame_skip = scenario, frame_skip
         self.decisions_per_second = AtariGame.tics_per_second / frame_skip
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.atari import AtariGames
 
         return AtariGames(self._scenario, self._frame_skip, games)
@@ -156,7 +227,7 @@ class _AtariGames:
         return AtariCamera(self._scenario, self._frame_skip)
 
 
-class _RegisteredGames:
+class _RegisteredGames(_Kind):
     """Any other Gymnasium environment."""
 
     def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
@@ -165,10 +236,10 @@ class _RegisteredGames:
         self.decisions_per_second = env.metadata.get("render_fps", 30) / frame_skip
         env.close()
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1, ahead: bool = False) -> VectorEnv[Any, Any, Any]:
+    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make
 
-        return _vector(partial(make, self._scenario, self._frame_skip), games, self._processes, rows, ahead)
+        return _vector(partial(make, self._scenario, self._frame_skip), games, self._processes, rows)
 
     def camera(self, env: Any) -> Camera:
         from doom_a3c.envs.registered import OwnCamera

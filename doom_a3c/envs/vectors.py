@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
 from doom_a3c.envs.server import GameServer
 from doom_a3c.envs.shared import SharedArrays, map_nested, write
+from doom_a3c.settings import UserError
 
 PAUSES = (0.0, 0.5, 1.0, 2.0)  # seconds before each try to start a server in place of another
 CLOSE_SECONDS = 5.0
@@ -25,8 +26,11 @@ CLOSE_SECONDS = 5.0
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 
 
-class GamesError(Exception):
-    """Games do not start, after several tries; the message is what they have said last."""
+class GamesError(UserError):
+    """Games do not start, after several tries; the message tells what they have said last."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"the games do not start: {words}")
 
 
 def game_seeds(seed: Any, games: int) -> list[int | None]:
@@ -97,6 +101,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._released = threading.Event()
         self._row, self._restarts, self._seeds = 0, 0, game_seeds(None, self.num_envs)
         self._was_reset = False
+        self._untold: list[str] = []  # faults since the last infos
         bounds = np.linspace(0, self.num_envs, min(processes, self.num_envs) + 1).astype(int).tolist()
         self._parts = [range(start, stop) for start, stop in itertools.pairwise(bounds)]
         self._servers = [self._new_server(part) for part in self._parts]
@@ -146,21 +151,19 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         make_envs, processes, rows, copy, prepare = self._arguments
         return partial(ProcessVectorEnv, rows=rows, copy=copy, prepare=prepare), (make_envs, processes)
 
-    def wait(self) -> list[str]:
-        """Waits until games that were to be prepared are; returns the kinds of the faults met.
+    def wait(self) -> None:
+        """Waits until games that were to be prepared are.
 
         Raises:
             GamesError: if they do not start.
         """
-        faults: list[str] = []
         for index, server in enumerate(self._servers):
             if self._preparing[index]:
                 self._preparing[index] = False
                 try:
                     server.answer()
                 except ProcessError as error:
-                    faults += self._replaced(index, error, "prepare")[1]
-        return faults
+                    self._untold += self._replaced(index, error, "prepare")[1]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games, or those in the array `options["reset_mask"]`; the other options go to each game.
@@ -233,7 +236,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
         Returns the infos by game, and the faults as pairs of game and kind.
         """
-        faults = [(0, kind) for kind in self.wait()]
+        self.wait()
+        faults, self._untold = [(0, kind) for kind in self._untold], []
         gone: dict[int, ProcessError] = {}
         infos: dict[int, dict[str, Any]] = {}
         try:
