@@ -1,0 +1,183 @@
+"""Kills what plays, again and again, while training goes on: engines, game servers, both, and newborn ones.
+
+    python benchmarks/deaths.py --kills 100
+
+One run of train.py on basic is hurt so many times in a row, each time after it has recovered from the last: its frames have
+gone on by a second's worth. The table says for each kind of victim how long that took, and whether every death was counted.
+The newborn are an engine or a server that another death has just made start, killed within its first 200 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NEWBORN_SECONDS = 0.2
+PATIENCE = 90.0  # seconds without progress, after which the run has not survived
+
+
+def stat(pid: int) -> tuple[int, int]:
+    """Returns parent and session of a living process; raises OSError when there is none."""
+    state, parent, _, session = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[:4]
+    if state == "Z":
+        raise ProcessLookupError
+    return int(parent), int(session)
+
+
+def family(root: int) -> set[int]:
+    """Returns the living descendants of a process."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(path.name)] = stat(int(path.name))[0]
+        except OSError:
+            continue
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {root}
+
+
+def is_engine(pid: int) -> bool:
+    """Tells whether a process is one of ViZDoom's."""
+    try:
+        return b"+viz_instance_id" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+class Run:
+    """A training run. Owns its process and folder."""
+
+    def __init__(self, folder: Path, flags: list[str]) -> None:
+        self.folder = folder
+        outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
+        often = ("--checkpoint-every", "0.5", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", str(10**9))
+        summary = ("--quiet", "--summary", str(folder / "summary.json"))
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *outputs, *often, *summary, *flags]
+        )
+
+    def progress(self) -> dict[str, Any]:
+        """Returns the counters in the newest checkpoint."""
+        try:
+            with zipfile.ZipFile(self.folder / "models" / "last.ckpt") as archive:
+                progress: dict[str, Any] = json.loads(archive.read("checkpoint.json"))["progress"]
+                return progress
+        except FileNotFoundError:
+            return {"frames": 0, "faults": {}}
+
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Returns a condition's value once it is true; raises TimeoutError when it never is."""
+        end = time.monotonic() + PATIENCE
+        while not (value := condition()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise TimeoutError
+            time.sleep(0.02)
+        return value
+
+    def engines(self) -> list[int]:
+        """Returns the processes of ViZDoom."""
+        return sorted(filter(is_engine, family(self.process.pid)))
+
+    def servers(self) -> list[int]:
+        """Returns the parents of the engines."""
+        found = set()
+        for pid in self.engines():
+            try:
+                found.add(stat(pid)[0])
+            except OSError:
+                continue
+        return sorted(found)
+
+
+def kill(pid: int) -> None:
+    """Kills a process at once."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def hurt(run: Run, kind: str) -> int:
+    """Kills a victim of that kind; returns how many deaths are to be counted."""
+    engine = random.choice(run.wait_for(run.engines))
+    server = stat(engine)[0]
+    if kind == "engine":
+        kill(engine)
+        return 1
+    if kind == "server":
+        kill(server)
+        return 1
+    if kind == "both":
+        kill(engine)
+        kill(server)
+        return 1
+    known, keeper = family(run.process.pid), stat(server)[0]
+    kill(server)  # its successor and that one's engines are the newborn
+    if kind == "newborn engine":
+        newborn = run.wait_for(lambda: [pid for pid in run.engines() if pid not in known])[0]
+        time.sleep(random.uniform(0, NEWBORN_SECONDS))
+        kill(newborn)
+    else:
+        newborn = run.wait_for(lambda: [pid for pid in family(run.process.pid) if _is_new(pid, keeper, known)])[0]
+        time.sleep(random.uniform(0, NEWBORN_SECONDS))
+        kill(newborn)
+    return 2
+
+
+def _is_new(pid: int, keeper: int, known: set[int]) -> bool:
+    try:
+        return pid not in known and stat(pid)[0] == keeper
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Hurts a run and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=100, help="how often (default 100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments and victims (default 0)")
+    options, flags = parser.parse_known_args()
+    random.seed(options.seed)
+    kinds = ("engine", "server", "both", "newborn engine", "newborn server")
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    deaths = 0
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), flags or ["--workers", "2", "--games", "4", "--game-processes", "2"])
+        try:
+            run.wait_for(lambda: run.progress()["frames"])
+            for number, kind in zip(range(options.kills), itertools.cycle(kinds), strict=False):
+                time.sleep(random.uniform(0, 0.3))
+                before, start = run.progress()["frames"], time.monotonic()
+                deaths += hurt(run, kind)
+                run.wait_for(lambda before=before: run.progress()["frames"] > before + 2000)  # type: ignore[misc]  # a default
+                seconds[kind].append(time.monotonic() - start)
+                print(f"{number + 1} of {options.kills}: {kind}, on after {seconds[kind][-1]:.1f} s", file=sys.stderr)
+        except TimeoutError:
+            print(f"the run did not survive death {deaths}")
+        run.process.send_signal(signal.SIGINT)
+        status = run.process.wait(60)
+        faults = json.loads((Path(folder) / "summary.json").read_text())["faults"]
+    print("| killed | times | seconds until training went on, median | longest |\n|---|---|---|---|")
+    for kind, values in seconds.items():
+        if values:
+            print(f"| {kind} | {len(values)} | {statistics.median(values):.1f} | {max(values):.1f} |")
+    print(f"\n{deaths} deaths, {sum(faults.values())} faults counted: {faults}; exit status {status}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Deaths of engines and servers while a run goes on: the short form of benchmarks/deaths.py."""
+
+import re
+import subprocess
+import sys
+
+
+def test_training_survives_every_kind_of_death_and_counts_it(root):
+    command = [sys.executable, str(root / "benchmarks" / "deaths.py"), "--kills", "5"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "did not survive" not in result.stdout
+    assert len(re.findall(r"^\| (newborn )?(engine|server|both) \| 1 \|", result.stdout, re.MULTILINE)) == 5
+    deaths, counted, status = map(int, re.search(r"(\d+) deaths, (\d+) faults.*status (\d+)", result.stdout).groups())
+    assert deaths == 7
+    assert counted >= deaths
+    assert status == 130

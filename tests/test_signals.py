@@ -1,0 +1,108 @@
+"""Ctrl-C as terminals send it, to the whole process group, at any moment of a run."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import engines, family, left_over, until
+
+from doom_a3c.checkpoint import load
+
+ROOT = Path(__file__).parent.parent
+SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "1", "--evaluate-every", "5")
+# Makes the pseudo-terminal on its standard input the one that controls it, and becomes the program.
+IN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+class Run:
+    """A training run that leads a process group, on a pseudo-terminal if wanted; what it prints is in `output`."""
+
+    def __init__(self, folder, terminal, *arguments):
+        self.folder, self._master = folder, None
+        command = [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, *arguments]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": (folder / "output").open("w"), "stderr": subprocess.STDOUT}
+        if terminal:
+            self._master, slave = os.openpty()
+            command = [sys.executable, "-c", IN_TERMINAL, *command]
+            streams |= {"stdin": slave}
+        self.process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
+
+    def interrupt(self):
+        if self._master is None:
+            os.killpg(self.process.pid, signal.SIGINT)
+        else:
+            os.write(self._master, b"\x03")
+
+    def end(self, seconds):
+        """Waits for the end; returns the exit status as a shell shows it, None where it does not come in time."""
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+        return 128 - status if status < 0 else status
+
+    @property
+    def output(self):
+        return (self.folder / "output").read_text()
+
+    @property
+    def saved(self):
+        return (self.folder / "models" / "last.ckpt").exists()
+
+
+def interrupted(folder, instant, terminal):
+    """Returns what was wrong with a run that is interrupted so many seconds after its start, '' for nothing."""
+    folder.mkdir()
+    run = Run(folder, terminal)
+    time.sleep(instant)
+    processes, games = family(run.process.pid), engines(run.process.pid)
+    run.interrupt()
+    status = run.end(20)  # 10 on an idle machine
+    trouble = []
+    if status != 130:
+        trouble.append(f"status {status}")
+    if "Traceback" in run.output:
+        trouble.append(run.output)
+    if "ended by SIGINT" in run.output and not run.saved:
+        trouble.append("nothing saved")
+    if run.saved:
+        load(folder / "models" / "last.ckpt")
+    if until(lambda: not left_over(processes, games.values()), 5) is False:
+        trouble.append(f"left over: {left_over(processes, games.values())}")
+    return f"{instant:.2f} s: {', '.join(trouble)}" if trouble else ""
+
+
+def test_ctrl_c_at_any_moment_ends_by_the_rules(tmp_path):
+    instants = np.geomspace(0.2, 20, 20)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [
+            pool.submit(interrupted, tmp_path / str(number), instant, number % 2 == 0)
+            for number, instant in reversed(list(enumerate(instants)))
+        ]
+    assert list(filter(None, (run.result() for run in runs))) == []
+    assert (tmp_path / "19" / "models" / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_second_ctrl_c_ends_at_once(tmp_path, terminal):
+    run = Run(tmp_path, terminal, "--evaluation-episodes", "10000", "--frames", "2000")
+    assert until(lambda: run.saved or run.process.poll() is not None, 60)  # it evaluates, for a long time
+    processes = family(run.process.pid)
+    os.kill(next(iter(engines(run.process.pid))), signal.SIGSTOP)  # and a hung engine holds it up
+    run.interrupt()
+    time.sleep(0.3)
+    with contextlib.suppress(ProcessLookupError):
+        run.interrupt()
+    start = time.monotonic()
+    assert run.end(10) == 130
+    assert time.monotonic() - start < 5
+    assert until(lambda: not left_over(processes), 5)
