@@ -10,10 +10,8 @@ The newborn are an engine or a server that another death has just made start, ki
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import json
-import os
 import random
 import signal
 import statistics
@@ -26,39 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from processes import engines, family, kill, parent, servers
+
 ROOT = Path(__file__).resolve().parent.parent
 NEWBORN_SECONDS = 0.2
 PATIENCE = 90.0  # seconds without progress, after which the run has not survived
-
-
-def stat(pid: int) -> tuple[int, int]:
-    """Returns parent and session of a living process; raises OSError when there is none."""
-    state, parent, _, session = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[:4]
-    if state == "Z":
-        raise ProcessLookupError
-    return int(parent), int(session)
-
-
-def family(root: int) -> set[int]:
-    """Returns the living descendants of a process."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = stat(int(path.name))[0]
-        except OSError:
-            continue
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {root}
-
-
-def is_engine(pid: int) -> bool:
-    """Tells whether a process is one of ViZDoom's."""
-    try:
-        return b"+viz_instance_id" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 class Run:
@@ -91,31 +61,12 @@ class Run:
             time.sleep(0.02)
         return value
 
-    def engines(self) -> list[int]:
-        """Returns the processes of ViZDoom."""
-        return sorted(filter(is_engine, family(self.process.pid)))
-
-    def servers(self) -> list[int]:
-        """Returns the parents of the engines."""
-        found = set()
-        for pid in self.engines():
-            try:
-                found.add(stat(pid)[0])
-            except OSError:
-                continue
-        return sorted(found)
-
-
-def kill(pid: int) -> None:
-    """Kills a process at once."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
 
 def hurt(run: Run, kind: str) -> int:
     """Kills a victim of that kind; returns how many deaths are to be counted."""
-    engine = random.choice(run.wait_for(run.engines))
-    server = stat(engine)[0]
+    trainer = run.process.pid
+    engine = random.choice(run.wait_for(lambda: list(engines(trainer))))
+    server = parent(engine)
     if kind == "engine":
         kill(engine)
         return 1
@@ -126,24 +77,13 @@ def hurt(run: Run, kind: str) -> int:
         kill(engine)
         kill(server)
         return 1
-    known, keeper = family(run.process.pid), stat(server)[0]
+    known = family(trainer)
     kill(server)  # its successor and that one's engines are the newborn
-    if kind == "newborn engine":
-        newborn = run.wait_for(lambda: [pid for pid in run.engines() if pid not in known])[0]
-        time.sleep(random.uniform(0, NEWBORN_SECONDS))
-        kill(newborn)
-    else:
-        newborn = run.wait_for(lambda: [pid for pid in family(run.process.pid) if _is_new(pid, keeper, known)])[0]
-        time.sleep(random.uniform(0, NEWBORN_SECONDS))
-        kill(newborn)
+    look = engines if kind == "newborn engine" else servers
+    newborn = run.wait_for(lambda: [pid for pid in look(trainer) if pid not in known])[0]
+    time.sleep(random.uniform(0, NEWBORN_SECONDS))
+    kill(newborn)
     return 2
-
-
-def _is_new(pid: int, keeper: int, known: set[int]) -> bool:
-    try:
-        return pid not in known and stat(pid)[0] == keeper
-    except OSError:
-        return False
 
 
 def main() -> None:

@@ -5,29 +5,33 @@
 Four figures per setting, on the same games and resolution (a scenario's own; basic is 160x120 grey with frame skip 4):
 the raw engine with random actions, acting alone (the network decides on one fixed observation), gradients alone (one fixed
 rollout), and training end to end. The ratio of the whole to the best raw rate over a few thread counts says how much
-of the machine's game speed is left after learning.
+of the machine's game speed is left after learning. For training, a second table says what CPU time a decision takes of the
+game engines, of the game servers and of the trainer, how much of the cores is idle, and the memory of all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
+import os
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
+from processes import cpu_seconds, engines, family, memory
 
 from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count
+from doom_a3c.config import Config, cpu_count, rows_kept
 from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import validated
 
@@ -35,8 +39,36 @@ RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games eac
 WARM_UP = 2.0  # seconds
 
 
-def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -> float:
-    """Runs every call again and again on a thread of its own; returns their frames per second together."""
+class Load(NamedTuple):
+    """What a running measurement costs."""
+
+    engines: float  # CPU seconds
+    servers: float  # CPU seconds, the keeper's included
+    trainer: float  # CPU seconds
+    seconds: float  # of all this
+    memory: float  # megabytes
+
+
+def load(since: Load | None = None) -> Load:
+    """Returns what has been used by this process and those that play for it, or what since an earlier moment."""
+    own = os.getpid()
+    games = set(engines(own))
+    others = family(own) - games
+    values = (cpu_seconds(games), cpu_seconds(others), time.process_time(), time.perf_counter())
+    past = (0.0,) * 4 if since is None else since[:4]
+    spent = [now - then for now, then in zip(values, past, strict=True)]
+    return Load(spent[0], spent[1], spent[2], spent[3], memory({own} | games | others))
+
+
+def per_decision(used: Load, decisions: float) -> Load:
+    """Returns a load as CPU milliseconds of a decision; its seconds are those that a core has idled."""
+    engines, servers, trainer = (1000 * part / decisions for part in (used.engines, used.servers, used.trainer))
+    idle = used.seconds - (used.engines + used.servers + used.trainer) / cpu_count()
+    return Load(engines, servers, trainer, idle, used.memory)
+
+
+def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -> tuple[float, Load]:
+    """Runs every call again and again on a thread of its own; returns their frames per second together, and the load."""
     counts = [0] * len(calls)
     measuring, stop = threading.Event(), threading.Event()
 
@@ -50,15 +82,17 @@ def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -
     for thread in threads:
         thread.start()
     time.sleep(WARM_UP)
+    before = load()
     measuring.set()
     start = time.perf_counter()
     time.sleep(seconds)
     measuring.clear()
     elapsed = time.perf_counter() - start
+    used = load(before)
     stop.set()
     for thread in threads:
         thread.join()
-    return sum(counts) / elapsed
+    return sum(counts) / elapsed, used
 
 
 def raw_rate(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
@@ -81,7 +115,7 @@ def raw_vector(scenario: Scenario, frame_skip: int, threads: int, games: int, se
         return lambda: envs[index].step(random.integers(builder.actions, size=games))
 
     try:
-        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)
+        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
     finally:
         for env in envs:
             env.close()
@@ -111,7 +145,7 @@ def raw_doom(scenario: Scenario, frame_skip: int, threads: int, games: int, seco
         return step_all
 
     try:
-        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)
+        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
     finally:
         for engine in itertools.chain.from_iterable(engines):
             engine.close()
@@ -129,10 +163,12 @@ class Parts:
         self.config, self.games = config, games
         self.model = GlobalModel(network := builder.network("global", 0), Adam(network.parameters))
         self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
+        vectors: list[Any] = [builder.training_env(games, rows_kept(config)) for _ in range(workers)]
         self.actors = [
             Actor(
-                builder.training_env(games),
+                vectors[index],
                 Policy(network),
+                history=getattr(vectors[index], "history", None),
                 rollout_length=config.rollout_length,
                 discount=config.discount,
                 reward_scale=config.reward_scale,
@@ -154,7 +190,7 @@ class Parts:
             return lambda: self.policies[index](observations, resets, rollout.core_state)
 
         calls = [act(index, actor.rollout()) for index, actor in enumerate(self.actors)]
-        return rate(self.frames_per_decision, calls, seconds)
+        return rate(self.frames_per_decision, calls, seconds)[0]
 
     def gradients(self, seconds: float) -> float:
         """Returns the rate of gradients alone."""
@@ -163,9 +199,9 @@ class Parts:
             return lambda: self.learners[index].gradients([rollout], 0, 0)
 
         calls = [learn(index, actor.rollout()) for index, actor in enumerate(self.actors)]
-        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)
+        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)[0]
 
-    def training(self, seconds: float) -> float:
+    def training(self, seconds: float) -> tuple[float, Load]:
         """Returns the rate of the whole: pull, play, learn, apply. The step size is 0, so that play stays the same."""
 
         def update(index: int) -> Callable[[], Any]:
@@ -188,16 +224,19 @@ class Parts:
             actor.close()
 
 
-def pairs(text: str) -> list[tuple[int, int]]:
-    """Parses '2x16,1x64' into [(2, 16), (1, 64)]."""
-    return [(int(workers), int(games)) for workers, games in (item.split("x") for item in text.split(","))]
+def settings(text: str) -> list[tuple[int, int, int | None]]:
+    """Parses '2x16,2x32x4' into [(2, 16, None), (2, 32, 4)]: workers, games of each, processes that those live in."""
+    numbers = [list(map(int, item.split("x"))) for item in text.split(",")]
+    return [(first, second, rest[0] if rest else None) for first, second, *rest in numbers]
 
 
 def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
-    parser.add_argument("--settings", type=pairs, default=pairs("2x16,2x32,4x16"), help="workers x games, '2x16,2x32'")
+    parser.add_argument(
+        "--settings", type=settings, default="2x16,2x32,4x16", help="workers x games (x processes): '2x16,2x32x4'"
+    )
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each measurement (default 8)")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each figure, median reported (default 3)")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
@@ -207,8 +246,8 @@ def main() -> None:
 
     scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
-    builder = Builder(scenario, config)
     samples: dict[str, list[float]] = {}
+    loads: dict[str, list[Load]] = {}
 
     def note(name: str, value: float) -> None:
         samples.setdefault(name, []).append(value)
@@ -217,25 +256,34 @@ def main() -> None:
     for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
         for threads, games in RAW_SETTINGS:
             note(f"raw {threads}x{games}", raw_rate(scenario, config.frame_skip, threads, games, options.seconds))
-        for workers, games in options.settings:
+        for workers, games, processes in options.settings:
+            builder = Builder(scenario, dataclasses.replace(config, game_processes=processes))
             parts = Parts(builder, config, workers, games)
+            name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
             try:
-                note(f"acting {workers}x{games}", parts.acting(options.seconds))
-                note(f"gradients {workers}x{games}", parts.gradients(options.seconds))
-                note(f"training {workers}x{games}", parts.training(options.seconds))
+                note(f"acting {name}", parts.acting(options.seconds))
+                note(f"gradients {name}", parts.gradients(options.seconds))
+                speed, used = parts.training(options.seconds)
+                note(f"training {name}", speed)
+                loads.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
             finally:
                 parts.close()
-    report(samples, options)
+    report(samples, loads, options)
 
 
-def report(samples: dict[str, list[float]], options: argparse.Namespace) -> None:
-    """Prints medians and ratios; writes all measurements where asked to."""
+def report(samples: dict[str, list[float]], loads: dict[str, list[Load]], options: argparse.Namespace) -> None:
+    """Prints medians and ratios; writes all measurements where asked to. `loads` are per decision, in ms, and idle time."""
     medians = {name: statistics.median(values) for name, values in samples.items()}
     best_raw = max(value for name, value in medians.items() if name.startswith("raw"))
     print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
     print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
     for name, value in medians.items():
         print(f"| {name} | {value:,.0f} | {value / best_raw:.2f} |")
+    print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
+    for name, values in loads.items():
+        *parts, idle, megabytes = (statistics.median(column) for column in zip(*values, strict=True))
+        cells = [f"{part:.3f}" for part in (*parts, sum(parts))]
+        print(f"| {name} | {' | '.join(cells)} | {idle / options.seconds:.0%} | {megabytes:,.0f} |")
     if options.json:
         data = {"scenario": options.scenario, "cpus": cpu_count(), "best_raw": best_raw, "frames_per_second": samples}
         options.json.write_text(json.dumps(data, indent=1) + "\n")

@@ -12,8 +12,8 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from processes import engines, left_over
 
+from benchmarks.processes import engines, left_over
 from doom_a3c.checkpoint import load, save
 
 ROOT = Path(__file__).parent.parent

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import vizdoom
 from gymnasium.utils.env_checker import check_env
-from processes import engines, family, kill, left_over, until
 
+from benchmarks.processes import engines, family, kill, left_over, until
 from doom_a3c import catalog
 from doom_a3c.envs import engine, vectors
 from doom_a3c.envs.camera import DoomCamera

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from processes import engines
 
+from benchmarks.processes import engines
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config, consistent

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import engines, family, left_over, until
 
+from benchmarks.processes import engines, family, left_over, until
 from doom_a3c.checkpoint import load
 
 ROOT = Path(__file__).parent.parent

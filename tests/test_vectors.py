@@ -13,9 +13,9 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from processes import alive, family, servers, until
 from toys import Counter, Nested, Troubled
 
+from benchmarks.processes import alive, family, servers, until
 from doom_a3c.envs import process, vectors
 from doom_a3c.envs.process import RemoteError, the_keeper
 from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv

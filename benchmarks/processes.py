@@ -1,0 +1,99 @@
+"""Looks at the processes of a program from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def _fields(pid: int) -> list[str]:
+    """Returns what /proc says of a living process from its state on; raises OSError when there is none."""
+    fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        raise ProcessLookupError
+    return fields
+
+
+def alive(pid: int) -> bool:
+    """Tells whether a process exists and is not merely waiting to be waited for."""
+    return parent(pid) != 0
+
+
+def parent(pid: int) -> int:
+    """Returns the parent of a living process, 0 where there is none."""
+    with contextlib.suppress(OSError):
+        return int(_fields(pid)[1])
+    return 0
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Returns the CPU time that living processes have used so far."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            total += sum(map(int, _fields(pid)[11:13]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pids: Iterable[int]) -> float:
+    """Returns the megabytes that processes use, pages that several share counted in parts."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            lines = (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1000
+
+
+def family(pid: int) -> set[int]:
+    """Returns the living descendants of a process."""
+    parents = {int(path.name): parent(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
+    found = {pid}
+    while more := {child for child, its in parents.items() if its in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def instance(pid: int) -> str:
+    """Returns the id in the names of an engine's shared memory, '' where the process is no engine."""
+    with contextlib.suppress(OSError):
+        arguments = (Path("/proc") / str(pid) / "cmdline").read_text().split("\0")
+        return arguments[arguments.index("+viz_instance_id") + 1] if "+viz_instance_id" in arguments else ""
+    return ""
+
+
+def engines(pid: int) -> dict[int, str]:
+    """Returns the ViZDoom engines among the descendants of a process, as instance ids by process."""
+    return {child: instance(child) for child in family(pid) if instance(child)}
+
+
+def servers(pid: int) -> list[int]:
+    """Returns the game servers among the descendants of a process: its grandchildren, whose parent is the keeper."""
+    return sorted(child for child in family(pid) if parent(parent(child)) == pid)
+
+
+def left_over(pids: Iterable[int], instances: Iterable[str] = ()) -> list[int | str]:
+    """Returns which of the processes still live, and which shared memory of those engines' there is."""
+    names: list[str] = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(instances))]
+    return [*(pid for pid in pids if alive(pid)), *names]
+
+
+def until(condition: Callable[[], Value], seconds: float = 10.0) -> Value:
+    """Waits until a condition holds; returns its value, or its last one when it never does."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return value
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Sends a signal to a process, if it is there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
