@@ -81,7 +81,7 @@ def push_of(config: Config, builder: Any) -> Any:
 
     from doom_a3c.engines.outbox import GradientSum, RolloutBox
     from doom_a3c.learner import Gradients
-    from doom_a3c.rollouts import Rollout
+    from doom_a3c.rollouts import blank_rollout
 
     network, length, games = builder.network("any", 0), config.rollout_length, config.games
     if config.transport == "gradients":
@@ -90,22 +90,8 @@ def push_of(config: Config, builder: Any) -> Any:
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
         sums.add(Gradients(small, {"Losses/Entropy": 0.0}, True, 0))
         return sums.take()
-    zeros = np.zeros((length, games), np.float32)
     box = RolloutBox(1)
-    rollout = Rollout(
-        observations=tf.nest.map_structure(
-            lambda example: np.repeat(np.repeat(example[None], length + 1, 0), games, 1), builder.example
-        ),
-        resets=np.zeros((length + 1, games), np.float32),
-        core_state=network.initial_state(games),
-        actions=np.zeros((length, games), np.int32),
-        rewards=zeros,
-        discounts=zeros,
-        ends=np.zeros((length, games), np.bool_),
-        values=zeros,
-        next_values=zeros,
-        log_probs=np.full((length, games), -1.0, np.float32),
-    )
+    rollout = blank_rollout(builder.example(games), length, network.initial_state(games))
     box.put(rollout, 0, [], [])
     return box.take()
 

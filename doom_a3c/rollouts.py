@@ -40,6 +40,23 @@ class Rollout(NamedTuple):
     log_probs: Array  # [T, B], of the actions as they were drawn, random exploration included
 
 
+def blank_rollout(observations: Any, length: int, core_state: CoreState) -> Rollout:
+    """Returns a rollout of zeros for games that show such `observations` [B, ...]: it has all shapes and types."""
+    zeros = np.zeros((length, len(tf.nest.flatten(observations)[0])), np.float32)
+    return Rollout(
+        observations=tf.nest.map_structure(lambda array: np.zeros((length + 1, *array.shape), array.dtype), observations),
+        resets=np.zeros((length + 1, zeros.shape[1]), np.float32),
+        core_state=core_state,
+        actions=zeros.astype(np.int32),
+        rewards=zeros,
+        discounts=zeros,
+        ends=zeros.astype(np.bool_),
+        values=zeros,
+        next_values=zeros,
+        log_probs=zeros,
+    )
+
+
 def tensors(arrays: Any) -> Any:
     """Returns nested arrays as tensors."""
     return tf.nest.map_structure(tf.convert_to_tensor, arrays)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import create_empty_array
 
 from doom_a3c.config import Config
 from doom_a3c.envs.games import Camera, Games, games_of
@@ -29,11 +29,14 @@ class Builder:
         self._games = games or games_of(scenario, config.frame_skip, config.game_processes)
         self.decisions_per_second = self._games.decisions_per_second
         self._training: list[Any] = []  # every vector that training plays
-        observations, actions = self._games.spaces()
-        self.inputs: Inputs = observation_inputs(observations)
+        self._observations, actions = self._games.spaces()
+        self.inputs: Inputs = observation_inputs(self._observations)
         assert isinstance(actions, Discrete)
         self.actions = int(actions.n)
-        self.example: Any = batch_space(observations, 1).sample()  # observations of one game
+
+    def example(self, games: int) -> Any:
+        """Returns observations of that many games, zeros."""
+        return create_empty_array(self._observations, games)
 
     def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns that many games, stepped together, which keep `rows` observations if they can."""

@@ -59,7 +59,7 @@ class Outputs:
         settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
 
-        self._summaries.graph(Policy(run.model.network).graph(builder.example))
+        self._summaries.graph(Policy(run.model.network).graph(builder.example(1)))
 
         self._gifs = GifFolder(run.gifs)
         self._gif_maker = GifMaker(builder.decisions_per_second, self._add_gif)
@@ -108,6 +108,7 @@ class Outputs:
                 progress=run.progress,
                 updates=Updater(run.config, run.model, run.progress, self._log(f"train_{index}")),
                 stop=stop,
+                example=run.builder.example(run.config.games),
             )
             for index in range(worker_count(run.config))
         ]

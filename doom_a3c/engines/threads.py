@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from doom_a3c.config import Config, spent
 from doom_a3c.engines.crew import Crew
@@ -12,7 +12,7 @@ from doom_a3c.learner import Gradients, Learner
 from doom_a3c.model import SharedNetwork
 from doom_a3c.networks import ACNetwork
 from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Decide, Episode, Policy, Rollout
+from doom_a3c.rollouts import Actor, Decide, Episode, Policy, Rollout, blank_rollout
 
 
 class Updates(Protocol):
@@ -39,20 +39,30 @@ class Worker:
         progress: Progress,
         updates: Updates,
         stop: threading.Event,
+        example: Any = None,
     ) -> None:
-        self.index = index
+        """`example` are observations of all its games, from which it can compile ahead of their start."""
+        self.index, self._example = index, example
         self._config, self._model, self._network, self._make_actor = config, model, network, make_actor
         self._progress, self._updates, self._stop_event = progress, updates, stop
 
     def run(self) -> None:
         """Trains until a budget is used up or it is told to stop."""
-        actor = self._make_actor(self.index, Policy(self._network))
+        policy, learner = Policy(self._network), Learner(self._network, self._config)
+        if self._example is not None:
+            self._compile(policy, learner, self._example)
+        actor = self._make_actor(self.index, policy)
         try:
-            learner = Learner(self._network, self._config)
             while not self._stop_event.is_set() and not spent(self._config, self._progress):
                 self._update(actor, learner)
         finally:
             actor.close()
+
+    def _compile(self, policy: Policy, learner: Learner, observations: Any) -> None:
+        """Has TensorFlow compile what acting and learning take, which needs seconds, while the games are starting."""
+        blank = blank_rollout(observations, self._config.rollout_length, policy.initial_state(self._config.games))
+        policy(observations, blank.resets[0], blank.core_state)
+        learner.gradients([blank], 0, 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
         """Pull, play, learn, apply: one update of A3C."""

@@ -65,7 +65,7 @@ class Games(Protocol):
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
 
     def check(self) -> None:
-        """Waits for the first games that were started ahead; raises UserError if they do not start."""
+        """Waits for the first game that was started ahead; raises UserError if it does not start."""
 
     def close(self) -> None:
         """Closes what was started ahead and never asked for."""
@@ -155,7 +155,7 @@ class _DoomGames(_Kind):
 
     def check(self) -> None:
         if self._ahead:
-            self._ahead[0].result().wait()
+            self._ahead[0].result().wait_for_one()
 
     def close(self) -> None:
         for future in self._ahead:

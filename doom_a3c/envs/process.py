@@ -113,7 +113,7 @@ class GameProcess:
         self._wire.send(cloudpickle.dumps(factory))
 
     def ask(self, method: str, *arguments: Any) -> None:
-        """Calls a method without waiting for its end; `answer` must follow before the next call.
+        """Calls a method without waiting for its end; every call is followed by its `answer`, in their order.
 
         Raises:
             ProcessError: if the process is gone.

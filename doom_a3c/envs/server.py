@@ -88,9 +88,9 @@ class GameServer:
                 raise ValueError("the games of a vector need equal spaces")
         self._arrays = SharedArrays(observation_space, action_space, games, rows, descriptor)
 
-    def prepare(self) -> None:
-        """Starts what takes long, for games that can start it ahead of their first episode."""
-        for env in self._envs:
+    def prepare(self, games: int) -> None:
+        """Starts what takes long for the first so many games, where they can start it ahead of their first episode."""
+        for env in self._envs[:games]:
             prepare = getattr(env.unwrapped, "prepare", None)
             if prepare is not None:
                 prepare()

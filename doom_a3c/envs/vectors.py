@@ -105,7 +105,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         bounds = np.linspace(0, self.num_envs, min(processes, self.num_envs) + 1).astype(int).tolist()
         self._parts = [range(start, stop) for start, stop in itertools.pairwise(bounds)]
         self._servers = [self._new_server(part) for part in self._parts]
-        self._preparing = [prepare] * len(self._parts)
+        self._preparing = [2 if prepare else 0 for _ in self._parts]  # answers that nobody has waited for
         try:
             space, actions, metadata, self.render_mode = self._described()
             self.single_observation_space, self.single_action_space = space, actions
@@ -119,7 +119,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 with suppress(ProcessError):  # it is replaced when it is needed
                     self._attach(server, first=index > 0)
                     if prepare:
-                        server.ask("prepare")
+                        server.ask("prepare", 1)
+                        server.ask("prepare", self.num_envs)
         except BaseException:
             self.close()
             raise
@@ -151,19 +152,23 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         make_envs, processes, rows, copy, prepare = self._arguments
         return partial(ProcessVectorEnv, rows=rows, copy=copy, prepare=prepare), (make_envs, processes)
 
-    def wait(self) -> None:
-        """Waits until games that were to be prepared are.
+    def wait_for_one(self) -> None:
+        """Waits until the first game that was to be prepared is.
 
         Raises:
-            GamesError: if they do not start.
+            GamesError: if it does not start.
         """
-        for index, server in enumerate(self._servers):
-            if self._preparing[index]:
-                self._preparing[index] = False
-                try:
-                    server.answer()
-                except ProcessError as error:
-                    self._untold += self._replaced(index, error, "prepare")[1]
+        self._wait(0, 1)
+
+    def _wait(self, index: int, left: int = 0) -> None:
+        """Waits until at most so many answers of a server that prepares its games are left to wait for."""
+        try:
+            while self._preparing[index] > left:
+                self._servers[index].answer()
+                self._preparing[index] -= 1
+        except ProcessError as error:
+            self._preparing[index] = 0
+            self._untold += self._replaced(index, error, "prepare", self.num_envs)[1]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games, or those in the array `options["reset_mask"]`; the other options go to each game.
@@ -236,7 +241,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
         Returns the infos by game, and the faults as pairs of game and kind.
         """
-        self.wait()
+        for index in range(len(self._servers)):
+            self._wait(index)
         faults, self._untold = [(0, kind) for kind in self._untold], []
         gone: dict[int, ProcessError] = {}
         infos: dict[int, dict[str, Any]] = {}
