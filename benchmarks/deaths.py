@@ -2,9 +2,9 @@
 
     python benchmarks/deaths.py --kills 100
 
-One run of train.py on basic is hurt so many times in a row, each time after it has recovered from the last: its frames have
-gone on by a second's worth. The table says for each kind of victim how long that took, and whether every death was counted.
-The newborn are an engine or a server that another death has just made start, killed within its first 200 ms.
+One run of train.py on basic is hit `--kills` times in a row, each time after it has recovered from the last: its frames
+have gone on by a second's worth. The table says for each kind of victim how long that took, and the line under it whether
+every death was counted. The newborn are an engine or a server that another death has just made start, killed within its first 200 ms.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ class Run:
         self.folder = folder
         outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
         often = ("--checkpoint-every", "0.5", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", str(10**9))
-        summary = ("--quiet", "--summary", str(folder / "summary.json"))
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *outputs, *often, *summary, *flags]
+            [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *outputs, *often, "--quiet", *flags]
         )
 
     def progress(self) -> dict[str, Any]:
@@ -109,14 +108,20 @@ def main() -> None:
                 print(f"{number + 1} of {options.kills}: {kind}, on after {seconds[kind][-1]:.1f} s", file=sys.stderr)
         except TimeoutError:
             print(f"the run did not survive death {deaths}")
-        run.process.send_signal(signal.SIGINT)
-        status = run.process.wait(60)
-        faults = json.loads((Path(folder) / "summary.json").read_text())["faults"]
+        try:
+            run.process.send_signal(signal.SIGINT)
+            status = run.process.wait(60)
+        finally:
+            run.process.kill()
+        faults = run.progress()["faults"]
     print("| killed | times | seconds until training went on, median | longest |\n|---|---|---|---|")
     for kind, values in seconds.items():
         if values:
             print(f"| {kind} | {len(values)} | {statistics.median(values):.1f} | {max(values):.1f} |")
+    survived = sum(map(len, seconds.values())) == options.kills
     print(f"\n{deaths} deaths, {sum(faults.values())} faults counted: {faults}; exit status {status}")
+
+    sys.exit(not survived)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ class Config:
     games: int = setting(16, "games that each worker plays at once", unit="games per worker", low=1, high=4096)
     game_processes: int | None = setting(
         None,
-        "processes that each worker's games live in, apart from the trainer; 0 is in the trainer itself; unset is 1 for "
-        "ViZDoom and 0 for other games",
+        "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game; unset "
+        "is 1 for ViZDoom and 0 for other games",
         unit="processes",
         low=0,
         high=256,

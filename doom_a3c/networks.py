@@ -165,7 +165,8 @@ class ACNetwork(tf.Module):
     difference larger.
 
     With `precision` 'bfloat16', or 'auto' on a CPU made for it, the large matrix products read rounded copies of the
-    weights; weights, recurrent state, heads and gradients stay float32. Who assigns to `parameters` calls `refresh`.
+    weights. Weights, optimizer, recurrent state and heads stay float32; activations before the LSTM and the gradients of
+    those matrices are rounded. Whoever assigns to `parameters` calls `refresh`.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import pytest
 import vizdoom
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks.processes import engines, family, kill, left_over, until
+from benchmarks.processes import engines, family, kill, left_over, servers, until
 from doom_a3c import catalog
 from doom_a3c.envs import engine, vectors
 from doom_a3c.envs.camera import DoomCamera
@@ -239,6 +239,20 @@ def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
     assert truncated.sum() in (1, 2)  # all of a server's games go where its caller is blocked for good
     assert vector.step(np.array([0, 0]))[1].tolist() == [-4, -4]
     assert len(engines(os.getpid())) == 2
+    vector.close()
+
+
+def test_the_death_of_a_server_is_noticed_though_its_engines_live():
+    vector = ProcessVectorEnv(GAMES * 2)
+    vector.reset(seed=[1, 2])
+    (server,) = servers(os.getpid())
+    games = engines(os.getpid())
+    kill(server)
+    start = time.monotonic()
+    infos = vector.step(np.array([0, 0]))[4]
+    assert met_faults(infos) == ["server_died"]
+    assert time.monotonic() - start < 15  # and not as one that hangs, after 20
+    assert not set(games) & set(engines(os.getpid()))
     vector.close()
 
 

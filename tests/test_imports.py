@@ -155,6 +155,10 @@ def test_light_modules_load_neither_tensorflow_nor_an_engine(root, module):
     assert not loaded(root, module) & {*HEAVY, "vizdoom"}
 
 
+def test_the_trainers_side_of_games_loads_no_engine(root):
+    assert not loaded(root, "doom_a3c.envs.games") & {*HEAVY, "vizdoom"}
+
+
 def test_games_load_no_tensorflow(root):
     names = [name for name in module_names(root) if room(name) == "envs"]
     assert len(names) >= 4

@@ -13,12 +13,13 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from toys import Counter, Nested, Troubled
+from toys import Counter, Nested, Slow, Troubled
 
 from benchmarks.processes import alive, family, servers, until
 from doom_a3c.envs import process, vectors
 from doom_a3c.envs.process import RemoteError, the_keeper
 from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.settings import UserError
 
 KINDS = {
     "local": LocalVectorEnv,
@@ -174,17 +175,15 @@ def test_an_exception_in_a_game_reaches_the_caller_and_closes_the_vector(vector)
 def test_the_newest_observations_stay_where_they_are(vector):
     env = vector(counters(2), "process", rows=4, copy=False)
     first, _ = env.reset(seed=0)
-    seen = [first]
+    copies = [first.copy()]
     with pytest.raises(ValueError, match="holds 1"):
         env.history(3)
     for rollout in range(3):
         for _ in range(3):
-            seen.append(env.step(np.array([rollout, 1]))[0])
-        history = env.history(3)
-        assert all(np.shares_memory(history, one) for one in seen[-3:])
-        np.testing.assert_array_equal(history[:, 0, 3], [-1 if rollout == 0 else history[0, 0, 3], *history[1:, 0, 3]])
-        assert history[1:, 0, 2].tolist() == [1, 2, 0]
-        assert history[0, 0, 2] == 0
+            newest = env.step(np.array([rollout, 1]))[0]
+            copies.append(newest.copy())
+        assert np.shares_memory(env.history(3), newest)
+        np.testing.assert_array_equal(env.history(3), copies[-4:])
     with pytest.raises(ValueError, match="not 3"):
         env.history(2)
 
@@ -220,9 +219,39 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
 
 def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
     monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
-    with pytest.raises(GamesError) as raised:
-        ProcessVectorEnv([partial(Troubled, 0, "SIGKILL", 0)]).reset()
-    assert "server_died" in str(raised.value)
+    with pytest.raises(GamesError, match=r"^the games do not start: server_died: no reactor, no game$"):
+        ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
+    assert servers(os.getpid()) == []
+
+
+def test_mistakes_of_several_servers_leave_none_behind():
+    with pytest.raises(UserError, match="no such level"):
+        ProcessVectorEnv([partial(Troubled, game, "mistake", 0) for game in range(2)], 2)
+    assert servers(os.getpid()) == []
+
+
+def test_what_cannot_be_sent_is_an_error_and_not_a_death(vector):
+    env = vector([partial(Troubled, 0, "unpicklable")])
+    env.reset(seed=0)
+    one_step(env)
+    with pytest.raises(RemoteError, match="pickle"):
+        one_step(env)
+
+
+def test_slow_games_are_not_taken_for_dead(vector, monkeypatch):
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 2.5)
+    env = vector([partial(Slow, game) for game in range(3)], "process")
+    env.reset(seed=0)
+    assert kinds_met(one_step(env)[4]) == []
+
+
+def test_a_reset_plays_its_seeds_even_if_its_server_has_died(vector):
+    env = vector(counters(4))
+    first, _ = env.reset(seed=3)
+    os.kill(env._servers[0].pid, signal.SIGKILL)
+    again, infos = env.reset(seed=3)
+    np.testing.assert_array_equal(first, again)
+    assert kinds_met(infos) == ["server_died"]
 
 
 @pytest.mark.parametrize("trouble", ["SIGSEGV", "SIGKILL", "exit", "SIGTERM", "SIGINT"])

@@ -2,11 +2,12 @@
 
 import os
 import signal
-import sys
 import time
 
 import gymnasium
 import numpy as np
+
+from doom_a3c.settings import UserError
 
 
 class Counter(gymnasium.Env):
@@ -47,6 +48,18 @@ class Nested(Counter):
         return {"pixels": np.full((2, 2, 1), self.time, np.uint8), "variables": np.float32([self.game, self.seed])}
 
 
+class Slow(Counter):
+    """A Counter that takes a second to be made, and for every step."""
+
+    def __init__(self, game=0):
+        super().__init__(game)
+        time.sleep(1.2)
+
+    def step(self, action):
+        time.sleep(1.2)
+        return super().step(action)
+
+
 class Troubled(Counter):
     """A Counter to which something happens at its n-th step ever, or when it is made."""
 
@@ -60,14 +73,20 @@ class Troubled(Counter):
         self.steps += 1
         if self.steps == self.at:
             self.befall()
-        return super().step(action)
+        result = super().step(action)
+        if self.steps == self.at and self.trouble == "unpicklable":
+            result[-1]["excuse"] = lambda: None
+        return result
 
     def befall(self):
         if self.trouble == "raise":
             raise RuntimeError(f"game {self.game} broke")
         if self.trouble == "exit":
             print("no reactor, no game", flush=True)
-            sys.exit(3)
+            os._exit(3)
         if self.trouble == "sleep":
             time.sleep(60)
-        os.kill(os.getpid(), getattr(signal, self.trouble))
+        if self.trouble == "mistake":
+            raise UserError("no such level")
+        if self.trouble.startswith("SIG"):
+            os.kill(os.getpid(), getattr(signal, self.trouble))

@@ -22,8 +22,10 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     Until the command handles signals itself they end it at once: an exception in the midst of imports would surface as
     anything, and there is nothing to save. Its games end with it.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
+    previous = {
+        number: signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         return command(arguments)
     except UserError as error:
@@ -32,6 +34,9 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def end_at_once(number: int, line: str) -> NoReturn:
@@ -81,7 +86,7 @@ def without(module: str) -> Iterator[None]:
     try:
         yield
     finally:
-        del sys.modules[module]
+        sys.modules.pop(module, None)
 
 
 def seconds_since_start() -> float:

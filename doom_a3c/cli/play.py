@@ -143,6 +143,7 @@ class Player:
 
     def episode(self, seed: int, stem: Path | None) -> Episode:
         """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one."""
+        from doom_a3c.envs.process import ProcessError
         from doom_a3c.recording import FilmWriter
 
         camera = self._camera if stem or self._window else None
@@ -157,7 +158,10 @@ class Player:
                 film.add(frame)
 
         with film or contextlib.nullcontext():
-            return self._play(seed, camera, show)
+            try:
+                return self._play(seed, camera, show)
+            except ProcessError as error:
+                raise UserError(f"the game failed while it was filmed ({error}); run play.py again") from None
 
     def _play(self, seed: int, camera: Camera | None, show: Callable[[Frame], None]) -> Episode:
         import numpy as np
@@ -167,6 +171,8 @@ class Player:
         random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
         observations, infos = self._env.reset(seed=seeds)
+        if cut_short(infos, 1)[0]:
+            raise UserError(f"the game failed as it began ({', '.join(met_faults(infos))}); run play.py again")
         for frame in camera.reset(int(infos["seed"][0]) if "seed" in infos else seed) if camera else ():
             show(frame)
         core_state, reset = self._network.initial_state(1), np.ones(1, np.float32)

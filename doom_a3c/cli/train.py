@@ -111,7 +111,7 @@ class _Run:
 
     def _check_builds(self) -> None:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
-        import doom_a3c.cli.outputs  # noqa: F401  # takes a second, in which games start
+        import doom_a3c.cli.outputs  # noqa: F401  # takes a second; the games start meanwhile
         from doom_a3c.cli.build import Builder
         from doom_a3c.progress import Progress
 

@@ -145,8 +145,9 @@ class _Watchdog:
     def _watch(self) -> None:
         while True:
             time.sleep(0.25)
-            for engine in list(self.watched):
-                self._look_at(engine, time.monotonic())
+            with contextlib.suppress(RuntimeError):  # an engine is being added just now: the next round sees it
+                for engine in list(self.watched):
+                    self._look_at(engine, time.monotonic())
 
     def _look_at(self, engine: Engine, now: float) -> None:
         busy_since = engine.busy_since

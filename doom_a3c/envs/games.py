@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from doom_a3c.envs.process import GameProcess
+from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
 from doom_a3c.envs.vectors import LocalVectorEnv, MakeEnv, ProcessVectorEnv
 from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import UserError
@@ -75,7 +76,7 @@ def games_of(scenario: Scenario, frame_skip: int, processes: int | None = None) 
     """Returns the games of a scenario; a vector of them has so many `processes`, 0 is this one, None what suits them.
 
     Raises:
-        UserError: if they cannot be played, or not there.
+        UserError: if they cannot be played, or not in such processes.
     """
     if isinstance(scenario.game, AtariGame):
         if processes:
@@ -159,7 +160,8 @@ class _DoomGames(_Kind):
 
     def close(self) -> None:
         for future in self._ahead:
-            future.result().close()
+            with suppress(UserError, ProcessError, RemoteError):  # told by whoever asked for the games
+                future.result().close()
         self._ahead = []
 
     def camera(self, env: Any) -> Camera:

@@ -19,19 +19,12 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import NamedTuple
 
 from doom_a3c.envs.wire import Wire
 
-LAST_WORDS = 4096  # bytes of a log that may be quoted
-
-
-class Grave(NamedTuple):
-    """What is known of a server that is gone."""
-
-    status: int  # as os.waitpid gives it
-    words: str  # the last lines that it and its engines have printed
+LAST_BYTES = 4096  # of a log, in which its last line is looked for
 
 
 def main(descriptor: int, root: str) -> None:
@@ -39,66 +32,76 @@ def main(descriptor: int, root: str) -> None:
     wire = Wire(socket.socket(fileno=descriptor))
     servers: dict[int, int] = {}  # process ids by number
     begin = time.time()
-    try:
-        while True:
+    while True:
+        try:
             order, number, preload = wire.receive()
-            if order == "start":
-                servers[number] = _start(wire, Path(root) / str(number), preload)
-                wire.send(servers[number])
-            else:
-                wire.send(_buried(servers.pop(number, 0), Path(root) / str(number)))
-    except OSError:
-        pass
+            end = wire.receive_descriptors(1)[0] if order == "start" else None
+        except OSError:
+            break
+        folder = Path(root) / str(number)
+        answer: int | str
+        if end is not None:
+            answer = servers[number] = _started(wire, end, folder, preload)
+        else:
+            answer = _buried(servers.pop(number, 0), folder)
+        with contextlib.suppress(OSError):
+            wire.send(answer)
     for number, pid in servers.items():
         _buried(pid, Path(root) / str(number))
     _end(Path(root), begin)
 
 
-def _start(wire: Wire, folder: Path, preload: str) -> int:
-    """Forks a server, whose end of a socket comes with the order; returns its process id."""
-    (end,) = wire.receive_descriptors(1)
-    with contextlib.suppress(Exception):  # the server will import it again, and say what is wrong
+def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
+    """Forks a server with that end of a socket; returns its process id, or 0, and then its owner sees the end closed."""
+    with contextlib.suppress(Exception):  # the server will import it again, and its log says what is wrong
         importlib.import_module(preload)
-    folder.mkdir()
-    pid = os.fork()
+    try:
+        clear(folder)  # an order that is given again, to another keeper
+        folder.mkdir()
+        pid = os.fork()
+    except OSError:
+        pid = -1
     if pid == 0:
         try:
             os.setsid()
             wire.socket.close()  # what the trainer's end shows must not depend on servers
             _be_server(end, folder)
+        except BaseException:
+            traceback.print_exc()  # into the log
+            sys.stderr.flush()
         finally:
             os.killpg(0, signal.SIGKILL)
     os.close(end)
-    return pid
+    return max(pid, 0)
 
 
 def _be_server(end: int, folder: Path) -> None:
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    from doom_a3c.envs.server import serve
+    from doom_a3c.envs.serving import serve
 
     serve(Wire(socket.socket(fileno=end)), folder)
 
 
-def _buried(pid: int, folder: Path) -> Grave:
-    status = 0
+def _buried(pid: int, folder: Path) -> str:
+    """Kills a server with its engines and removes what they leave; returns the last line that any of them has printed."""
     if pid:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # one that has not come to lead a group yet
             os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-    grave = Grave(status, last_words(folder))
+        os.waitpid(pid, 0)
+    line = last_line(folder)
     clear(folder)
-    return grave
+    return line
 
 
-def last_words(folder: Path) -> str:
+def last_line(folder: Path) -> str:
     """Returns the last line that was printed into the newest log under a folder that says anything."""
     logs = sorted(folder.rglob("log"), key=lambda path: path.stat().st_mtime, reverse=True) if folder.exists() else []
     for log in logs:
-        lines = [line.strip() for line in log.read_bytes()[-LAST_WORDS:].decode(errors="replace").splitlines()]
+        lines = [line.strip() for line in log.read_bytes()[-LAST_BYTES:].decode(errors="replace").splitlines()]
         if any(lines):
             return [line for line in lines if line][-1]
     return ""

@@ -13,13 +13,13 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from doom_a3c.envs import keeper
-from doom_a3c.envs.keeper import Grave
 from doom_a3c.envs.wire import Wire
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
@@ -84,11 +84,10 @@ class Keeper:
             number = next(self._numbers)
             return number, self._order("start", number, end)
 
-    def bury(self, number: int) -> Grave:
-        """Kills a server and its engines, if they live, and removes what they have left; returns what is known."""
+    def bury(self, number: int) -> str:
+        """Kills a server and its engines, if they live, and removes what they leave; returns the last line they printed."""
         with self._lock:
-            grave: Grave = self._order("bury", number)
-            return grave
+            return str(self._order("bury", number))
 
 
 _keeper_lock = threading.Lock()
@@ -104,13 +103,14 @@ def the_keeper() -> Keeper:
 class GameProcess:
     """An object in a process of its own. Owns the process; one thread at a time may use it, `release` is for any."""
 
-    def __init__(self, factory: Callable[[], Any]) -> None:
-        """Starts the process, in which `factory` makes the object; its first `answer` tells that it has (None)."""
+    def __init__(self, factory: Callable[[Wire], Any]) -> None:
+        """Starts the process, in which `factory` makes the object from its connection; the first `answer` waits for it."""
         own, other = socket.socketpair()
         self._wire = Wire(own)
         with other:
             self._number, self.pid = the_keeper().start(other)
-        self._wire.send(cloudpickle.dumps(factory))
+        with suppress(OSError):  # one that is gone already is noticed when it has to answer
+            self._wire.send(cloudpickle.dumps(factory), ANSWER_SECONDS)
 
     def ask(self, method: str, *arguments: Any) -> None:
         """Calls a method without waiting for its end; every call is followed by its `answer`, in their order.
@@ -140,7 +140,7 @@ class GameProcess:
         if kind == "returned":
             return result
         if kind == "gone":
-            raise ProcessError(result, self.end().words)
+            raise ProcessError(result, self.end())
         if kind == "mistake":
             raise result
         raise RemoteError(result)
@@ -159,14 +159,14 @@ class GameProcess:
 
     def _failure(self, error: OSError) -> ProcessError:
         kind = "server_hung" if isinstance(error, TimeoutError) else "server_died"
-        return ProcessError(kind, self.end().words)
+        return ProcessError(kind, self.end())
 
     def release(self) -> None:
         """Makes the call under way and all later ones fail at once."""
         self._wire.close()
 
-    def end(self) -> Grave:
-        """Ends the process and whatever it has started; may be called twice."""
+    def end(self) -> str:
+        """Ends the process and whatever it has started, and returns the last line they printed; may be called twice."""
         self._wire.close()
         return the_keeper().bury(self._number)
 

@@ -1,65 +1,17 @@
-"""What runs in a game server: the loop that answers calls, and the games of one part of a vector."""
+"""The games of one part of a vector, as they are stepped in a game server."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import gymnasium
 
-from doom_a3c.envs import engine, process
 from doom_a3c.envs.shared import SharedArrays, map_nested, write
 from doom_a3c.envs.wire import Wire
-from doom_a3c.settings import UserError
 
 SIGN_SECONDS = 1.0  # a call that lasts longer shows signs of life
-CLOSE_SECONDS = 3  # for games whose owner is gone
-
-
-def serve(wire: Wire, folder: Path) -> None:
-    """Makes the object that the first message is the factory of, and answers calls of its methods while there is an owner.
-
-    An engine that cannot be got rid of otherwise takes this process along: it blocks the only thread that plays.
-    """
-    process.be_server(folder)
-    engine.when_stuck(lambda kind: _die(wire, kind))
-    thing: Any = None
-
-    def answer(message: Any) -> tuple[str, Any]:
-        nonlocal thing
-        try:
-            if thing is None:
-                thing = cloudpickle.loads(message)(wire)
-                return "returned", None
-            method, arguments = message
-            return "returned", getattr(thing, method)(*arguments)
-        except UserError as error:
-            return "mistake", error
-        except engine.EngineError as error:
-            return "gone", error.kind
-        except Exception:
-            return "raised", traceback.format_exc()
-
-    try:
-        while True:
-            wire.send(answer(wire.receive()))
-    except OSError:  # the owner is gone
-        signal.alarm(CLOSE_SECONDS)
-        with contextlib.suppress(Exception):
-            thing.close()
-
-
-def _die(wire: Wire, kind: str) -> None:
-    with contextlib.suppress(OSError):
-        wire.send(("gone", kind), CLOSE_SECONDS)
-    os.killpg(0, signal.SIGKILL)
 
 
 class GameServer:
@@ -71,9 +23,12 @@ class GameServer:
     def __init__(self, make_envs: Sequence[Callable[[], gymnasium.Env[Any, Any]]], first: int, wire: Wire) -> None:
         """`first` is the place of the first of these games in the vector."""
         self._wire, self._first = wire, first
-        self._envs = [make() for make in make_envs]
-        self._arrays: SharedArrays
         self._last_sign = time.monotonic()
+        self._arrays: SharedArrays
+        self._envs: list[gymnasium.Env[Any, Any]] = []
+        for make in make_envs:
+            self._envs.append(make())
+            self._show_life()
 
     def describe(self) -> tuple[Any, Any, dict[str, Any], str | None]:
         """Returns the spaces of observations and actions of one game, the metadata and the mode of pictures."""
@@ -121,7 +76,7 @@ class GameServer:
                 final_info = info
                 observation, info = env.reset()
                 info = {**info, "final_info": final_info}
-                self._show_life()
+            self._show_life()
             write(arrays.observations, (row, index), observation)
             if info:
                 infos[index] = info

@@ -69,10 +69,10 @@ class LocalVectorEnv(SyncVectorEnv):
 
 
 class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
-    """Games in server processes, out of which nothing gets that befalls a game (`AutoresetMode.SAME_STEP`).
+    """Games in server processes: whatever happens to a game stays there (`AutoresetMode.SAME_STEP`).
 
     Owns the servers, and the arrays that it shares with them. A server that dies, or does not answer in time, is replaced
-    with its games. Their episodes end as truncated, with the observation before as the final one, no reward, and
+    with all of its games. Their episodes end as truncated, with the observation before as the final one, no reward, and
     `infos["final_info"]["cut_short"]`; `infos["faults"]` lists the kinds at the first of its games. All other infos are
     those of Gymnasium's own vector environments. An exception in a game is raised here and closes the vector. Pickling
     gives a vector of new games.
@@ -237,7 +237,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     def _all(
         self, method: str, arguments: Callable[[int], tuple[Any, ...]], lose: Callable[[int], None] = lambda index: None
     ) -> tuple[dict[int, dict[str, Any]], list[tuple[int, str]]]:
-        """Calls every server, all at the same time, and replaces those that are gone, after calling `lose` for each.
+        """Calls all servers at the same time, and replaces those that are gone (see `_replaced`) after calling `lose`.
 
         Returns the infos by game, and the faults as pairs of game and kind.
         """
@@ -261,7 +261,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             for index, fault in gone.items():
                 lose(index)
                 part = self._parts[index]
-                seeds = self._fresh_seeds(part)
+                seeds = self._fresh_seeds(part) if method == "step" else arguments(index)[0]
                 found, kinds = self._replaced(index, fault, "reset", seeds, [True] * len(part), None, self._row)
                 infos |= {game: {**info, "final_info": {"cut_short": True}} for game, info in found.items()}
                 faults += [(part.start, kind) for kind in kinds]
@@ -288,6 +288,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             if self._released.wait(pause):
                 return {game: {} for game in self._parts[index]}, faults
             server = self._servers[index] = self._new_server(self._parts[index])
+            if self._released.is_set():
+                server.release()
             try:
                 self._attach(server, first=True)
                 return server.call(method, *arguments), faults
@@ -347,7 +349,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 server.ask("close")
                 asked.append(server)
         for server in asked:
-            with suppress(ProcessError, RemoteError):
+            with suppress(ProcessError, RemoteError, UserError):
                 server.answer(CLOSE_SECONDS)
         for server in self._servers:
             server.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import socket
 import struct
@@ -57,6 +58,8 @@ class Wire:
         _, descriptors, _, _ = socket.recv_fds(self.socket, 1, count)
         if len(descriptors) < count:
             raise ConnectionResetError("the other end is gone")
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # an engine that holds a dead server's socket would hide its death
         return descriptors
 
     def close(self) -> None:
