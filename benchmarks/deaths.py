@@ -4,7 +4,8 @@
 
 One run of train.py on basic is hit `--kills` times in a row, each time after it has recovered from the last: its frames
 have gone on by a second's worth. The table says for each kind of victim how long that took, and the line under it whether
-every death was counted. The newborn are an engine or a server that another death has just made start, killed within its first 200 ms.
+every death was counted. The newborn are an engine or a server that another death has just made start, killed within its
+first 200 ms.
 """
 
 from __future__ import annotations

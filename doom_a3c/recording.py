@@ -57,6 +57,7 @@ class FilmWriter:
     def __exit__(self, *error: object) -> None:
         if self._video is not None:
             self._video.close()
+        if self._frames:
             write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._frames, self._rate))
 
 

@@ -27,6 +27,8 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
+        if not _in_a_folder():
+            raise UserError("the current folder has been removed: change into another")
         return command(arguments)
     except UserError as error:
         print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
@@ -37,6 +39,13 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _in_a_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def end_at_once(number: int, line: str) -> NoReturn:

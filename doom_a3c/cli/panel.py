@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -15,7 +16,7 @@ class Panel:
     """Shows a status as one live line on a terminal, as a line every ten seconds elsewhere. Owns what is on the line."""
 
     def __init__(self, quiet: bool) -> None:
-        self._quiet, self._live = quiet, sys.stdout.isatty()
+        self._quiet, self._live = quiet, sys.stdout is not None and sys.stdout.isatty()
         self._next, self._width = 0.0, 0
 
     def show(self, status: Status) -> None:
@@ -26,23 +27,31 @@ class Panel:
         self._next = now + (0.5 if self._live else SECONDS_BETWEEN_LINES)
         line = describe(status)
         if self._live:
-            print("\r" + line.ljust(self._width), end="", flush=True)
+            self._print("\r" + line.ljust(self._width), end="")
             self._width = len(line)
         else:
-            print(line, flush=True)
+            self._print(line)
 
     def say(self, message: str) -> None:
         """Prints a message on a line of its own."""
         if self._quiet:
             return
-        print(("\r" + message.ljust(self._width)) if self._live and self._width else message, flush=True)
+        self._print(("\r" + message.ljust(self._width)) if self._live and self._width else message)
         self._width = 0
 
     def end(self) -> None:
         """Leaves the live line standing."""
         if self._width:
-            print(flush=True)
+            self._print("")
             self._width = 0
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        """Prints for as long as there is somebody to read it: output is never worth a run."""
+        try:
+            print(text, end=end, flush=True)
+        except OSError:  # the terminal is gone, or the pipe closed
+            self._quiet = True
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or its last flush would fail again
 
 
 def describe(status: Status) -> str:

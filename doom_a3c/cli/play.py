@@ -81,8 +81,8 @@ def _play(arguments: list[str] | None) -> int:
         if not options.quiet:
             print(line, flush=True)
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # from now on there are films to finish
     with Player(builder, network, options, epsilon) as player:
+        signal.signal(signal.SIGINT, player.interrupt)
         say(f"{options.model}: {builder.scenario.name}, {options.policy} policy\nepisode   score  decisions")
         episodes = []
         for index in range(options.episodes):
@@ -128,6 +128,7 @@ class Player:
         self._network, self._policy = network, Policy(network)
         self._epsilon = np.array([epsilon], np.float32)
         self._greedy = options.policy == "greedy"
+        self._interrupted = False
         self._env = builder.evaluation_env(1)
         self._camera = builder.camera(self._env) if options.record or options.window else None
         self._window = Window(builder.scenario.name) if options.window else None
@@ -140,6 +141,12 @@ class Player:
         for view in (self._camera, self._window):
             if view:
                 view.close()
+
+    def interrupt(self, number: int, frame: object) -> None:
+        """Handles Ctrl-C: the episode ends with its next decision, and its film is finished; a second one does not wait."""
+        if self._interrupted:
+            command.end_at_once(number, "play.py: interrupted")
+        self._interrupted = True
 
     def episode(self, seed: int, stem: Path | None) -> Episode:
         """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one."""
@@ -178,6 +185,8 @@ class Player:
         core_state, reset = self._network.initial_state(1), np.ones(1, np.float32)
         score, length, ended = 0.0, 0, False
         while not ended:
+            if self._interrupted:
+                raise KeyboardInterrupt
             logits, _, core_state = self._policy(observations, reset, core_state)
             actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)

@@ -253,7 +253,7 @@ def _resumed(typed: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scena
 
 
 class _Signals:
-    """Turns Ctrl-C and SIGTERM into a request to save and end; the second one ends at once.
+    """Turns Ctrl-C, SIGTERM and the end of the terminal into a request to save and end; a second one ends at once.
 
     A context; its value lists the signals received.
     """
@@ -270,8 +270,10 @@ class _Signals:
             self._received.append(number)
             self._training.interrupt(signal.Signals(number).name)
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._previous[number] = signal.signal(number, receive)
+            if self._previous[number] is signal.SIG_IGN:  # as nohup wants it
+                signal.signal(number, signal.SIG_IGN)
         return self._received
 
     def __exit__(self, *error: object) -> None:

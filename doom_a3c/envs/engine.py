@@ -29,6 +29,7 @@ import vizdoom
 
 from doom_a3c.envs.keeper import instance_in, remove_shared_memory
 from doom_a3c.envs.process import private_folder
+from doom_a3c.settings import UserError
 
 ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
 STUCK_SECONDS = 2.0  # after an engine's death its caller knows within milliseconds
@@ -60,14 +61,21 @@ class Engine:
 
         Raises:
             EngineError: if it dies or hangs while starting.
+            UserError: if there is no room for what it needs.
         """
-        self.folder = private_folder()
+        try:
+            self.folder = private_folder()
+        except OSError as error:
+            raise UserError(f"{error.filename}: {error.strerror}; TMPDIR may name a folder with more room") from None
         self.busy_since: float | None = None
         self.hung = False
         with _one_at_a_time:
             self.game = vizdoom.DoomGame()
             configure(self.game)
-            self._launch_from_own_folder()
+            try:
+                self._launch_from_own_folder()
+            except OSError as error:
+                raise UserError(f"{self.folder}: {error.strerror}; TMPDIR may name a folder with more room") from None
             _watchdog().watched.add(self)
             try:
                 self.ask(self.game.init)
