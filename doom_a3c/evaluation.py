@@ -11,6 +11,9 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
 from doom_a3c.rollouts import Policy, cut_short, explore, game_seeds, greedy
+from doom_a3c.settings import UserError
+
+MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
 
 
 class Scores(NamedTuple):
@@ -73,7 +76,7 @@ class Evaluator:
         quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
         epsilons = np.where(np.arange(batch) < half, self._epsilon, 0.0).astype(np.float32)
         finished: list[list[float]] = [[] for _ in range(batch)]
-        running = np.zeros(batch)
+        running, lost_in_a_row = np.zeros(batch), 0
         core_state = self.network.initial_state(batch)
         observations, _ = self._env.reset(seed=self._seeds)
         self._seeds = None  # later evaluations go on with the games' own streams: their episodes are new
@@ -88,6 +91,9 @@ class Evaluator:
             lost = cut_short(infos, batch)
             running += rewards
             ends = terminated | truncated
+            lost_in_a_row = lost_in_a_row + int(np.sum(lost)) if np.any(lost) else lost_in_a_row * (not ends.any())
+            if lost_in_a_row > MAX_LOST * batch:
+                raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
             for game in np.flatnonzero(ends):
                 if len(finished[game]) < quotas[game] and not lost[game]:  # else played again
                     finished[game].append(float(running[game]))

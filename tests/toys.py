@@ -76,6 +76,8 @@ class Troubled(Counter):
         result = super().step(action)
         if self.steps == self.at and self.trouble == "unpicklable":
             result[-1]["excuse"] = lambda: None
+        if self.steps == self.at and self.trouble == "shape":
+            result = (np.float32([5]), *result[1:])
         return result
 
     def befall(self):

@@ -57,7 +57,7 @@ def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
         importlib.import_module(preload)
     try:
         clear(folder)  # an order that is given again, to another keeper
-        folder.mkdir()
+        folder.mkdir(parents=True)  # the last server of a keeper that has died removes the common folder too
         pid = os.fork()
     except OSError:
         pid = -1
@@ -85,16 +85,22 @@ def _be_server(end: int, folder: Path) -> None:
 
 
 def _buried(pid: int, folder: Path) -> str:
-    """Kills a server with its engines and removes what they leave; returns the last line that any of them has printed."""
+    """Kills a server with its engines and removes what they leave; returns what is known of its end."""
+    known = ""
     if pid:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # by itself, before it is killed below
+        if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+            known = f"ended by {signal.Signals(ended.si_status).name}"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # one that has not come to lead a group yet
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    line = last_line(folder)
+    if known == "ended by SIGBUS":
+        known += ", for want of memory: is /dev/shm full?"
+    known = ": ".join(filter(None, (known, last_line(folder))))
     clear(folder)
-    return line
+    return known
 
 
 def last_line(folder: Path) -> str:

@@ -23,7 +23,7 @@ from doom_a3c.envs import keeper
 from doom_a3c.envs.wire import Wire
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
-KEEPER_SECONDS = 60.0  # the keeper's first start imports a lot, on a machine that may be busy
+KEEPER_SECONDS = 60.0, 15.0  # for a keeper's first order, as it imports a lot then, and for others
 PRELOAD = "doom_a3c.envs.doom"  # what most servers need; the keeper imports it once for all of them
 
 
@@ -45,6 +45,7 @@ class Keeper:
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-"))
         self._numbers = itertools.count()
+        self._patience = KEEPER_SECONDS[0]
         self._lock = threading.Lock()
         self._start()
 
@@ -65,17 +66,19 @@ class Keeper:
     def _order(self, order: str, number: int, end: socket.socket | None = None) -> Any:
         for last in (False, True):
             try:
-                self._wire.send((order, number, PRELOAD), KEEPER_SECONDS)
+                self._wire.send((order, number, PRELOAD), self._patience)
                 if end is not None:
                     self._wire.send_descriptors([end.fileno()])
-                return self._wire.receive(KEEPER_SECONDS)
+                answer = self._wire.receive(self._patience)
+                self._patience = KEEPER_SECONDS[1]
+                return answer
             except OSError:  # a time-out too
                 self._process.kill()
                 self._process.wait()
                 self._wire.close()
                 if last:
                     raise
-                self.root.mkdir(exist_ok=True)
+                self._patience = KEEPER_SECONDS[0]
                 self._start()
 
     def start(self, end: socket.socket) -> tuple[int, int]:
@@ -107,9 +110,10 @@ class GameProcess:
         """Starts the process, in which `factory` makes the object from its connection; the first `answer` waits for it."""
         own, other = socket.socketpair()
         self._wire = Wire(own)
-        with other:
+        self._number, self.pid = -1, 0
+        with other, suppress(OSError):  # what goes wrong here is noticed when the process has to answer
             self._number, self.pid = the_keeper().start(other)
-        with suppress(OSError):  # one that is gone already is noticed when it has to answer
+        with suppress(OSError):
             self._wire.send(cloudpickle.dumps(factory), ANSWER_SECONDS)
 
     def ask(self, method: str, *arguments: Any) -> None:
@@ -168,7 +172,9 @@ class GameProcess:
     def end(self) -> str:
         """Ends the process and whatever it has started, and returns the last line they printed; may be called twice."""
         self._wire.close()
-        return the_keeper().bury(self._number)
+        with suppress(OSError):  # no keeper lives long enough: the process ends by itself
+            return the_keeper().bury(self._number)
+        return ""
 
 
 def private_folder() -> Path:
@@ -185,4 +191,6 @@ def be_server(folder: Path) -> None:
 
 
 def _own_root() -> Path:
-    return _own[0] if _own else the_keeper().root
+    root = _own[0] if _own else the_keeper().root
+    root.mkdir(exist_ok=True)
+    return root

@@ -74,7 +74,10 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` tics. Owns the newest frames."""
+    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` tics. Owns the newest frames.
+
+    Infos are left out: nobody reads them, and keys of theirs might be those that faults are told by.
+    """
 
     def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
         super().__init__(env)
@@ -101,20 +104,20 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, _ = self.env.reset(seed=seed, options=options)
         if self._history is not None:
             self._history.clear()
-        return self._see(observation), info
+        return self._see(observation), {}
 
     def step(self, action: Any) -> Any:
         """Takes an action for `frame_skip` tics, or until the episode ends; rewards are summed."""
         total = 0.0
         for _ in range(self._frame_skip):
-            observation, reward, terminated, truncated, info = self.env.step(int(action) + self._first)
+            observation, reward, terminated, truncated, _ = self.env.step(int(action) + self._first)
             total += float(reward)
             if terminated or truncated:
                 break
-        return self._see(observation), total, terminated, truncated, info
+        return self._see(observation), total, terminated, truncated, {}
 
     def _see(self, observation: Any) -> Any:
         if self._history is None:

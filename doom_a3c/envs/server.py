@@ -51,7 +51,7 @@ class GameServer:
                 prepare()
                 self._show_life()
 
-    def reset(self, seeds: Sequence[int | None], chosen: Sequence[bool], options: Any, row: int) -> dict[int, Any]:
+    def reset(self, seeds: Sequence[int | None], options: Any, chosen: Sequence[bool], row: int) -> dict[int, Any]:
         """Resets the chosen games; returns their infos by place in the vector."""
         self._last_sign = time.monotonic()
         infos = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import traceback
 from pathlib import Path
@@ -24,6 +25,7 @@ def serve(wire: Wire, folder: Path) -> None:
 
     An engine that cannot be got rid of otherwise takes this process with it: it blocks the only thread that plays.
     """
+    keeper = os.getppid()
     process.be_server(folder)
     engine.when_stuck(lambda kind: _die(wire, kind))
     thing: Any = None
@@ -54,6 +56,10 @@ def serve(wire: Wire, folder: Path) -> None:
         signal.alarm(CLOSE_SECONDS)
         with contextlib.suppress(Exception):
             thing.close()
+        if os.getppid() != keeper:  # nobody is left to tidy up
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                folder.parent.rmdir()
 
 
 def _die(wire: Wire, kind: str) -> None:

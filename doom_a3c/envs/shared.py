@@ -56,8 +56,10 @@ class SharedArrays:
         self.rewards, self.terminated, self.truncated = (arrays[name] for name in ("rewards", "terminated", "truncated"))
 
     def close(self) -> None:
-        """Closes the descriptor; the arrays stay as long as somebody holds them."""
-        os.close(self.descriptor)
+        """Closes the descriptor; the arrays stay as long as somebody holds them. May be called twice."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _map_space(space: Space[Any], call: Callable[[Any], Any]) -> Any:
@@ -80,7 +82,7 @@ def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
 
 
 def write(arrays: Any, index: Any, values: Any) -> None:
-    """Writes nested values into place `index` of nested arrays."""
+    """Writes nested values into place `index` of nested arrays; raises ValueError if one has another shape."""
     if isinstance(arrays, dict):
         for key, array in arrays.items():
             write(array, index, values[key])
@@ -88,4 +90,7 @@ def write(arrays: Any, index: Any, values: Any) -> None:
         for array, value in zip(arrays, values, strict=True):
             write(array, index, value)
     else:
+        place = arrays[index]
+        if np.shape(values) != np.shape(place):
+            raise ValueError(f"a value of shape {np.shape(values)} in a space of shape {np.shape(place)}")
         arrays[index] = values

@@ -95,8 +95,11 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             UserError: if the games cannot be made.
             GamesError: if their servers die again and again.
         """
+        if not make_envs or processes < 1:
+            raise ValueError("a vector needs one game and one process at least")
         self._arguments = (make_envs, processes, rows, copy, prepare)
-        self._make_envs, self._rows, self._copy = make_envs, rows, copy
+        self._make_envs, self._copy = make_envs, copy
+        self._rows = max(rows, 3)  # with fewer, a step would overwrite what a lost game has shown before it
         self.num_envs = len(make_envs)
         self._released = threading.Event()
         self._row, self._restarts, self._seeds = 0, 0, game_seeds(None, self.num_envs)
@@ -114,7 +117,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 batch_space(space, self.num_envs),
                 batch_space(actions, self.num_envs),
             )
-            self._arrays = SharedArrays(space, actions, self.num_envs, rows)
+            self._arrays = SharedArrays(space, actions, self.num_envs, self._rows)
             for index, server in enumerate(self._servers):
                 with suppress(ProcessError):  # it is replaced when it is needed
                     self._attach(server, first=index > 0)
@@ -136,6 +139,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 return self._servers[0].call("describe")
             except ProcessError as error:
                 failure = error
+                self._untold.append(error.kind)
             self._released.wait(pause)
             self._servers[0] = self._new_server(self._parts[0])
         raise GamesError(str(failure))
@@ -191,7 +195,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
         def arguments(index: int) -> tuple[Any, ...]:
             part = slice(self._parts[index].start, self._parts[index].stop)
-            return seeds[part], chosen[part], options or None, self._row
+            return seeds[part], options or None, chosen[part], self._row
 
         infos, faults = self._all("reset", arguments)
         return self._observed(), self._merged(infos, faults)
@@ -208,10 +212,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             raise ResetNeeded("step() needs a reset() first")
         arrays, before = self._arrays, self._row
         self._take(actions)
-        if self._rows > 1:
-            if before == self._rows - 1:
-                self._copy_row(before, 0)
-            self._row = before % (self._rows - 1) + 1
+        if before == self._rows - 1:
+            self._copy_row(before, 0)
+        self._row = before % (self._rows - 1) + 1
 
         def lose(index: int) -> None:
             part = slice(self._parts[index].start, self._parts[index].stop)
@@ -261,8 +264,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             for index, fault in gone.items():
                 lose(index)
                 part = self._parts[index]
-                seeds = self._fresh_seeds(part) if method == "step" else arguments(index)[0]
-                found, kinds = self._replaced(index, fault, "reset", seeds, [True] * len(part), None, self._row)
+                seeds, options = arguments(index)[:2] if method == "reset" else (self._fresh_seeds(part), None)
+                found, kinds = self._replaced(index, fault, "reset", seeds, options, [True] * len(part), self._row)
                 infos |= {game: {**info, "final_info": {"cut_short": True}} for game, info in found.items()}
                 faults += [(part.start, kind) for kind in kinds]
         except GamesError:
@@ -316,14 +319,14 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         write(self._arrays.observations, target, map_nested(lambda array: array[source], self._arrays.observations))
 
     def history(self, steps: int) -> Any:
-        """Returns the observations before and after the last `rows - 1` steps, [rows, B, ...]: a view, until the next step.
+        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...], as a view until the next one.
 
         Raises:
-            ValueError: if so many steps have not just been made, counted in groups of `rows - 1` from the last reset.
+            ValueError: if they are not kept in a row: `steps` is `rows - 1` and its multiples since the last reset are.
         """
-        if steps != self._rows - 1 or self._row != steps:
-            raise ValueError(f"the vector keeps {self._rows} observations and holds {self._row + 1}, not {steps + 1}")
-        return self._arrays.observations
+        if steps > self._row:
+            raise ValueError(f"{self._row + 1} observations are kept in a row, not {steps + 1}")
+        return map_nested(lambda array: array[self._row - steps : self._row + 1], self._arrays.observations)
 
     def picture(self, final: bool = False) -> Any:
         """Returns the newest picture of the first game, or of the end of its last episode; None where there is none."""
@@ -343,6 +346,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes all games and ends the servers."""
+        self._released.set()  # a thread that still plays replaces nothing any more
         asked = []
         for server in self._servers:
             with suppress(ProcessError):
