@@ -2,8 +2,8 @@
 
     python benchmarks/deaths.py --kills 100
 
-One run of train.py on basic is hit `--kills` times in a row, each time after it has recovered from the last: its frames
-have gone on by a second's worth. The table says for each kind of victim how long that took, and the line under it whether
+One run of train.py on basic, with one worker, whose frames go on only when all of its games do, is hit `--kills` times in
+a row, each time after it has recovered from the last: its frames have gone on by a second's worth. The table says for each kind of victim how long that took, and the line under it whether
 every death was counted. The newborn are an engine or a server that another death has just made start, killed within its
 first 200 ms.
 """
@@ -97,7 +97,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     deaths = 0
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), flags or ["--workers", "2", "--games", "4", "--game-processes", "2"])
+        run = Run(Path(folder), flags or ["--workers", "1", "--games", "8", "--game-processes", "2"])
         try:
             run.wait_for(lambda: run.progress()["frames"])
             for number, kind in zip(range(options.kills), itertools.cycle(kinds), strict=False):
