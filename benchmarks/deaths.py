@@ -3,9 +3,9 @@
     python benchmarks/deaths.py --kills 100
 
 One run of train.py on basic, with one worker, whose frames go on only when all of its games do, is hit `--kills` times in
-a row, each time after it has recovered from the last: its frames have gone on by a second's worth. The table says for each kind of victim how long that took, and the line under it whether
-every death was counted. The newborn are an engine or a server that another death has just made start, killed within its
-first 200 ms.
+a row, each time after it has recovered from the last: its frames have gone on by a second's worth. The table says for each
+kind of victim how long that took, and the line under it whether every death was counted. The newborn are an engine or a
+server that another death has just made start, killed within its first 200 ms.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ class Config:
     seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
     precision: str = setting(
         "auto",
-        "what large matrices are multiplied in: auto is bfloat16 on a CPU with AMX and float32 elsewhere; weights, "
-        "recurrent state and losses are float32 always",
+        "what large matrices are multiplied in: auto is bfloat16 for games seen as pixels on a CPU with AMX, and float32 "
+        "elsewhere; weights, recurrent state and losses are float32 always",
         choices=("auto", "float32", "bfloat16"),
     )
     device: str = setting("auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")

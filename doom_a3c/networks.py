@@ -176,7 +176,10 @@ class ACNetwork(tf.Module):
         self.spec, self.inputs, self.actions = spec, inputs, actions
         make = _Initializer(seed)
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
-        self._torsos = [_Torso(spec, inputs, make, prefix, matrix_type(precision)) for prefix in prefixes]
+        if precision == "auto" and inputs.pixels is None:
+            precision = "float32"  # small matrices: rounding costs more than it gains, and CartPole was not learned with it
+        dtype = matrix_type(precision)
+        self._torsos = [_Torso(spec, inputs, make, prefix, dtype) for prefix in prefixes]
         features = self._torsos[0].features
         self._policy = make.columns("policy/kernel", (features, actions), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
