@@ -16,12 +16,17 @@ from doom_a3c.checkpoint import load
 
 ROOT = Path(__file__).parent.parent
 SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "1", "--evaluate-every", "5")
-# Makes the pseudo-terminal on its standard input the one that controls it, and becomes the program.
-IN_TERMINAL = """
-import fcntl, os, signal, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.write(0, b"!")
-os.execv(sys.argv[1], sys.argv[1:])
+# Becomes the program once the interpreter is up: what interrupts that is nothing a program can answer for. On a
+# pseudo-terminal it makes that the one that controls it.
+START = """
+import fcntl, os, runpy, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(sys.argv[0])
+open("started", "w").close()
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
@@ -30,17 +35,16 @@ class Run:
 
     def __init__(self, folder, terminal, *arguments):
         self.folder, self._master = folder, None
-        command = [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, *arguments]
+        command = [sys.executable, "-c", START, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, *arguments]
         streams = {"stdin": subprocess.DEVNULL, "stdout": (folder / "output").open("w"), "stderr": subprocess.STDOUT}
         if terminal:
             self._master, slave = os.openpty()
-            command = [sys.executable, "-c", IN_TERMINAL, *command]
             streams |= {"stdin": slave}
         self.process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
         streams["stdout"].close()
         if terminal:
             os.close(slave)
-            os.read(self._master, 1)  # the terminal is the run's now
+        assert until((folder / "started").exists, 30)
 
     def interrupt(self):
         if self._master is None:
