@@ -91,7 +91,8 @@ class Evaluator:
             lost = cut_short(infos, batch)
             running += rewards
             ends = terminated | truncated
-            lost_in_a_row = lost_in_a_row + int(np.sum(lost)) if np.any(lost) else lost_in_a_row * (not ends.any())
+            if ends.any():
+                lost_in_a_row = lost_in_a_row + int(np.sum(lost)) if np.any(lost) else 0
             if lost_in_a_row > MAX_LOST * batch:
                 raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
             for game in np.flatnonzero(ends):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +112,7 @@ class Scenario:
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
 
 
+WAD_HEAD = struct.Struct("<4sII")  # kind, entries in the directory (16 bytes each), where that begins
 ATARI = "ALE/"  # begins the ids of Atari games
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
@@ -223,11 +226,11 @@ def _check_doom(game: DoomGame, observation: Observation) -> None:
 
 def _check_wad(path: Path) -> None:
     """Raises UserError unless the file is a whole WAD: the engine only hangs or exits on one that is not."""
-    data = b""
-    with contextlib.suppress(OSError):
-        data = path.read_bytes()
-    count, start = (int.from_bytes(data[offset : offset + 4], "little") for offset in (4, 8))
-    if data[:4] not in (b"IWAD", b"PWAD") or start + 16 * count > len(data):
+    kind, count, start, size = b"", 0, 0, 0
+    with contextlib.suppress(OSError, struct.error), path.open("rb") as file:
+        kind, count, start = WAD_HEAD.unpack(file.read(WAD_HEAD.size))
+        size = os.fstat(file.fileno()).st_size
+    if kind not in (b"IWAD", b"PWAD") or start + 16 * count > size:
         raise UserError(f"{path} is no whole WAD file; a WAD begins with 'PWAD' and holds all of its directory")
 
 

@@ -16,7 +16,7 @@ from gymnasium.utils import EzPickle
 from doom_a3c.envs.engine import Engine, EngineError
 from doom_a3c.envs.pixels import Frame, History, rgb
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.scenarios import DoomGame, Observation, Scenario, located
+from doom_a3c.scenarios import WAD_HEAD, DoomGame, Observation, Scenario, located
 from doom_a3c.settings import UserError, nearest
 
 _check_lock = threading.Lock()  # stderr is the process's
@@ -152,17 +152,23 @@ def _check_map(game: vizdoom.DoomGame) -> None:
     files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
     if not all(file.suffix.lower() == ".wad" for file in files):
         return  # an archive (pk3) keeps its maps elsewhere
-    maps = [maps_in(file) for file in files]
-    if not any(game.get_doom_map().upper() in found for found in maps):
+    maps = []
+    for file in files:  # the game's own wad is large, and hardly ever asked
+        maps.append(maps_in(file))
+        if game.get_doom_map().upper() in maps[-1]:
+            break
+    else:
         known = ", ".join(name.lower() for name in next(filter(None, maps), [])[:8])
         raise UserError(f"there is no map {game.get_doom_map()!r} in {files[0].name}, which has {known or 'none'}")
 
 
 def maps_in(wad: Path) -> list[str]:
     """Returns the names of the maps in a WAD file, such as MAP01 or E1M1: what stands before a lump that begins a map."""
-    data = wad.read_bytes()
-    count, start = (int.from_bytes(data[offset : offset + 4], "little") for offset in (4, 8))
-    entries = (data[place + 8 : place + 16] for place in range(start, start + 16 * count, 16))
+    with wad.open("rb") as file:
+        _, count, start = WAD_HEAD.unpack(file.read(WAD_HEAD.size))
+        file.seek(start)
+        directory = file.read(16 * count)
+    entries = (directory[place + 8 : place + 16] for place in range(0, len(directory), 16))
     names = [entry.rstrip(b"\0").split(b"\0")[0].decode("ascii", "replace").upper() for entry in entries]
     return [name for name, following in itertools.pairwise(names) if following in ("THINGS", "TEXTMAP")]
 

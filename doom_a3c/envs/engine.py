@@ -16,7 +16,6 @@ import contextlib
 import functools
 import os
 import shlex
-import shutil
 import signal
 import threading
 import time
@@ -27,7 +26,7 @@ from typing import TypeVar
 
 import vizdoom
 
-from doom_a3c.envs.keeper import instance_in, remove_shared_memory
+from doom_a3c.envs.keeper import instance_in, remove_traces
 from doom_a3c.envs.process import private_folder
 from doom_a3c.settings import UserError
 
@@ -135,9 +134,7 @@ class Engine:
             self.kill()  # nothing in there is worth waiting for, and a hung engine would never end by itself
             with _one_at_a_time, contextlib.suppress(EngineError):
                 self.ask(self.game.close)
-            with contextlib.suppress(OSError):
-                remove_shared_memory(instance_in((self.folder / "arguments").read_text().split()))
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_traces(self.folder)
         _watchdog().watched.discard(self)
 
 

@@ -119,8 +119,14 @@ def clear(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if Path(os.readlink(output)).is_relative_to(folder):
                 os.kill(int(output.split("/")[2]), signal.SIGKILL)
+    remove_traces(folder)
+
+
+def remove_traces(folder: Path) -> None:
+    """Removes a folder, and the shared memory of the dead engines that have noted their arguments in it."""
     for arguments in folder.glob("**/arguments"):
-        remove_shared_memory(instance_in(arguments.read_text().split()))
+        with contextlib.suppress(OSError):
+            remove_shared_memory(instance_in(arguments.read_text().split()))
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -319,7 +319,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         write(self._arrays.observations, target, map_nested(lambda array: array[source], self._arrays.observations))
 
     def history(self, steps: int) -> Any:
-        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; a view, until the next
+        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; a view.
+
+        The next step overwrites them.
 
         Raises:
             ValueError: if they are not kept in a row: `steps` is `rows - 1` and its multiples since the last reset are.
