@@ -9,10 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from doom_a3c.config import Config, corrects, scheduled
+from doom_a3c.graphs import Graph
 from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
 from doom_a3c.networks import ACNetwork, CoreState, Output
 from doom_a3c.returns import generalized_advantages, n_step_returns
-from doom_a3c.rollouts import Rollout, tensors
+from doom_a3c.rollouts import Rollout
 from doom_a3c.vtrace import vtrace
 
 
@@ -30,9 +31,9 @@ class Learner:
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._config = network, config
-        self._on_policy = tf.function(self._on_policy_gradients, autograph=False, reduce_retracing=True)
-        self._off_policy = tf.function(self._off_policy_gradients, autograph=False, reduce_retracing=True)
-        self._combined = tf.function(self._combine, autograph=False)
+        self._on_policy = Graph(self._on_policy_gradients)
+        self._off_policy = Graph(self._off_policy_gradients)
+        self._combined = Graph(self._combine)
 
     def gradients(self, rollouts: Sequence[Rollout], version: int, frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all decisions of `rollouts`, one after the other.
@@ -63,9 +64,12 @@ class Learner:
         length = len(rollout.actions)
         observations = tf.nest.map_structure(lambda array: array[:length], rollout.observations)
         result: tuple[list[tf.Tensor], tf.Tensor] = self._on_policy(
-            *tensors((observations, rollout.resets[:length])),
+            observations,
+            rollout.resets[:length],
             rollout.core_state,
-            *tensors((rollout.actions, targets.advantages, targets.returns)),
+            rollout.actions,
+            targets.advantages,
+            targets.returns,
             entropy_cost,
         )
         return result
@@ -74,7 +78,7 @@ class Learner:
         """Targets by V-trace, from values and probabilities of the local weights; the last observation is unrolled too."""
         played = (rollout.actions, rollout.log_probs, rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
         result: tuple[list[tf.Tensor], tf.Tensor] = self._off_policy(
-            *tensors((rollout.observations, rollout.resets)), rollout.core_state, *tensors(played), entropy_cost
+            rollout.observations, rollout.resets, rollout.core_state, *played, entropy_cost
         )
         return result
 

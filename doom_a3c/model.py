@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from doom_a3c.graphs import Graph
 from doom_a3c.networks import ACNetwork, variable_name
 from doom_a3c.optimizers import Optimizer
 from doom_a3c.progress import Progress
@@ -61,7 +62,7 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self._compiled_apply = tf.function(self._optimizer.apply, autograph=False)
+        self._compiled_apply = Graph(self._optimizer.apply)
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
         """Applies one update; returns the number of updates before it."""

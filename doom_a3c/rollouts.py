@@ -20,6 +20,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from doom_a3c.graphs import Graph
 from doom_a3c.networks import ACNetwork, CoreState
 
 Array = NDArray[np.float32]
@@ -55,11 +56,6 @@ def blank_rollout(observations: Any, length: int, core_state: CoreState) -> Roll
         next_values=zeros,
         log_probs=zeros,
     )
-
-
-def tensors(arrays: Any) -> Any:
-    """Returns nested arrays as tensors."""
-    return tf.nest.map_structure(tf.convert_to_tensor, arrays)
 
 
 def joined_states(states: Sequence[CoreState]) -> CoreState:
@@ -106,7 +102,7 @@ class Policy:
     def __init__(self, network: ACNetwork) -> None:
         self._network = network
         self.initial_state = network.initial_state
-        self._compiled = tf.function(self._step, autograph=False, reduce_retracing=True)
+        self._compiled = Graph(self._step)
 
     def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         output, core_state = self._network.step(observations, resets, core_state)
@@ -115,12 +111,11 @@ class Policy:
     def graph(self, observations: Any) -> Any:
         """Returns the graph of a decision about `observations`."""
         batch = len(tf.nest.flatten(observations)[0])
-        inputs = (tensors(observations), tf.ones(batch), self.initial_state(batch))
-        return self._compiled.get_concrete_function(*inputs).graph
+        return self._compiled.concrete(observations, tf.ones(batch), self.initial_state(batch)).graph
 
     def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
         """Returns logits [B, A], values [B] and the next core state."""
-        packed, core_state = self._compiled(*tensors((observations, resets)), core_state)
+        packed, core_state = self._compiled(observations, resets, core_state)
         outputs = packed.numpy()
         return outputs[:, :-1], outputs[:, -1], core_state
 

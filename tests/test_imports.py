@@ -14,6 +14,7 @@ RANKS = {
     "files": 1,
     "quiet": 1,
     "returns": 1,
+    "graphs": 1,
     "losses": 1,
     "lstm": 1,
     "precision": 1,
