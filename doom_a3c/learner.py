@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from doom_a3c.config import Config, corrects, scheduled
-from doom_a3c.graphs import Graph
 from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
 from doom_a3c.networks import ACNetwork, CoreState, Output
 from doom_a3c.returns import generalized_advantages, n_step_returns
@@ -31,9 +30,9 @@ class Learner:
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._config = network, config
-        self._on_policy = Graph(self._on_policy_gradients)
-        self._off_policy = Graph(self._off_policy_gradients)
-        self._combined = Graph(self._combine)
+        self._on_policy = network.compiled(("on_policy", config), self._on_policy_gradients)
+        self._off_policy = network.compiled(("off_policy", config), self._off_policy_gradients)
+        self._combined = network.compiled(("combined", config), self._combine)
 
     def gradients(self, rollouts: Sequence[Rollout], version: int, frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all decisions of `rollouts`, one after the other.

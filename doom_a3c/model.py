@@ -62,7 +62,7 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self._compiled_apply = Graph(self._optimizer.apply)
+        self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
         """Applies one update; returns the number of updates before it."""

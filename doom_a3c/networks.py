@@ -7,13 +7,14 @@ every line of arithmetic, and both zero the recurrent state where an episode sta
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from doom_a3c.graphs import Graph, Graphs
 from doom_a3c.lstm import lstm, product
 from doom_a3c.precision import Matrix, matrix_type
 from doom_a3c.scenarios import Network
@@ -170,9 +171,18 @@ class ACNetwork(tf.Module):
     """
 
     def __init__(
-        self, spec: Network, inputs: Inputs, actions: int, seed: int, name: str, precision: str = "float32"
+        self,
+        spec: Network,
+        inputs: Inputs,
+        actions: int,
+        seed: int,
+        name: str,
+        precision: str = "float32",
+        graphs: Graphs | None = None,
     ) -> None:
+        """Networks of the same shape may share `graphs`: what is compiled for one serves all."""
         super().__init__(name=name)
+        self._graphs = graphs or Graphs()
         self.spec, self.inputs, self.actions = spec, inputs, actions
         make = _Initializer(seed)
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
@@ -184,6 +194,12 @@ class ACNetwork(tf.Module):
         self._policy = make.columns("policy/kernel", (features, actions), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
         self.parameters: Sequence[tf.Variable] = self.trainable_variables
+
+    def compiled(self, key: Hashable, function: Callable[..., Any]) -> Graph:
+        """Returns a function of this network, compiled once for all networks that share its graphs."""
+        matrices = itertools.chain(*(torso.matrices.values() for torso in self._torsos))
+        copies = [matrix.copy for matrix in matrices if matrix.copy is not None]
+        return self._graphs.get(key, function, [*self.parameters, *copies])
 
     def load(self, variables: Mapping[str, NDArray[Any]]) -> None:
         """Takes over the weights in `variables`, by name; what else is in there is ignored.

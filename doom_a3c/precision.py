@@ -24,20 +24,23 @@ def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DT
 
 
 class Matrix:
-    """A parameter to multiply with, in a type of its own. Owns the rounded copy: rounding at every use costs too much."""
+    """A parameter to multiply with, in a type of its own.
+
+    Owns the rounded `copy`, None where the type is the parameter's own: rounding at every use costs too much.
+    """
 
     def __init__(self, parameter: tf.Variable, dtype: tf.DType) -> None:
         self._parameter = parameter
-        self._copy = None if dtype == parameter.dtype else tf.Variable(tf.cast(parameter, dtype), trainable=False)
+        self.copy = None if dtype == parameter.dtype else tf.Variable(tf.cast(parameter, dtype), trainable=False)
 
     def refresh(self) -> None:
         """Takes over what has been assigned to the parameter."""
-        if self._copy is not None:
-            self._copy.assign(tf.cast(self._parameter, self._copy.dtype))
+        if self.copy is not None:
+            self.copy.assign(tf.cast(self._parameter, self.copy.dtype))
 
     def read(self) -> tf.Tensor:
         """Returns the rounded values; gradients flow into the parameter."""
-        copy = self._copy
+        copy = self.copy
         if copy is None:
             return tf.convert_to_tensor(self._parameter)
 

@@ -20,7 +20,6 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from doom_a3c.graphs import Graph
 from doom_a3c.networks import ACNetwork, CoreState
 
 Array = NDArray[np.float32]
@@ -102,7 +101,7 @@ class Policy:
     def __init__(self, network: ACNetwork) -> None:
         self._network = network
         self.initial_state = network.initial_state
-        self._compiled = Graph(self._step)
+        self._compiled = network.compiled("decision", self._step)
 
     def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         output, core_state = self._network.step(observations, resets, core_state)

@@ -10,6 +10,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from doom_a3c.config import Config
 from doom_a3c.envs.games import Camera, Games, games_of
+from doom_a3c.graphs import Graphs
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.optimizers import make_optimizer
@@ -28,6 +29,7 @@ class Builder:
         self.scenario, self._precision = scenario, config.precision
         self._games = games or games_of(scenario, config.frame_skip, config.game_processes)
         self.decisions_per_second = self._games.decisions_per_second
+        self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
         self._observations, actions = self._games.spaces()
         self.inputs: Inputs = observation_inputs(self._observations)
@@ -67,5 +69,5 @@ class Builder:
         return GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
 
     def network(self, name: str, seed: int) -> ACNetwork:
-        """Returns a freshly initialised network."""
-        return ACNetwork(self.scenario.network, self.inputs, self.actions, seed, name, self._precision)
+        """Returns a freshly initialised network; all of them share what is compiled for one."""
+        return ACNetwork(self.scenario.network, self.inputs, self.actions, seed, name, self._precision, self._graphs)

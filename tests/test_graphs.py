@@ -1,0 +1,76 @@
+"""Compiled functions: what is compiled for one network serves its twins, each with its own weights."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.config import Config
+from doom_a3c.graphs import Graph, Graphs
+from doom_a3c.learner import Learner
+from doom_a3c.networks import ACNetwork, Inputs
+from doom_a3c.rollouts import Policy, blank_rollout
+from doom_a3c.scenarios import Network
+
+SPEC, INPUTS = Network(hidden=(8,), core_size=4), Inputs(None, 3)
+
+
+def network(seed, graphs=None, precision="float32"):
+    return ACNetwork(SPEC, INPUTS, 2, seed, f"seed_{seed}", precision, graphs)
+
+
+def decide(policy, network, observations):
+    batch = len(observations)
+    return policy(observations, np.zeros(batch, np.float32), network.initial_state(batch))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precision):
+    graphs = Graphs()
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    for seed in (1, 2, 1):
+        alone, sharing = network(seed, None, precision), network(seed, graphs, precision)
+        outputs = [decide(Policy(one), one, observations) for one in (alone, sharing)]
+        tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
+        rollouts = [blank_rollout(observations, 4, one.initial_state(5)) for one in (alone, sharing)]
+        rollouts = [rollout._replace(rewards=rollout.rewards + 1) for rollout in rollouts]
+        gradients = [
+            Learner(one, Config()).gradients([rollout], 0, 0)
+            for one, rollout in zip((alone, sharing), rollouts, strict=True)
+        ]
+        tf.nest.map_structure(np.testing.assert_array_equal, *(g.gradients for g in gradients))
+        assert gradients[0].metrics == gradients[1].metrics
+
+
+def test_weights_that_change_count_at_the_next_call():
+    one, other = network(1), network(2)
+    policy, observations = Policy(one), np.ones((2, 3), np.float32)
+    decide(policy, one, observations)
+    for parameter, value in zip(one.parameters, other.parameters, strict=True):
+        parameter.assign(value)
+    np.testing.assert_array_equal(decide(policy, one, observations)[0], decide(Policy(other), other, observations)[0])
+
+
+def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
+    traced, results = [], {}
+
+    def double(value):
+        traced.append(value.shape)
+        return {"twice": value * weight}
+
+    weight = tf.Variable(2.0)
+    graph = Graph(double, [weight])
+
+    def call(index):
+        other = tf.Variable(float(index))
+        results[index] = graph.on([other])(np.full(3, 10.0, np.float32))["twice"].numpy().tolist()
+
+    threads = [threading.Thread(target=call, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {index: [10.0 * index] * 3 for index in range(8)}
+    assert traced == [(3,)]
+    assert graph(np.ones(5, np.float32))["twice"].numpy().tolist() == [2.0] * 5  # another shape
