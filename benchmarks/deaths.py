@@ -52,6 +52,11 @@ class Run:
         except FileNotFoundError:
             return {"frames": 0, "faults": {}}
 
+    def frames_after(self, deaths: int) -> int:
+        """Returns the frames in the newest checkpoint if that many deaths have been counted by then, else 0."""
+        progress = self.progress()
+        return int(progress["frames"]) if sum(progress["faults"].values()) >= deaths else 0
+
     def wait_for(self, condition: Callable[[], Any]) -> Any:
         """Returns a condition's value once it is true; raises TimeoutError when it never is."""
         end = time.monotonic() + PATIENCE
@@ -102,9 +107,10 @@ def main() -> None:
             run.wait_for(lambda: run.progress()["frames"])
             for number, kind in zip(range(options.kills), itertools.cycle(kinds), strict=False):
                 time.sleep(random.uniform(0, 0.3))
-                before, start = run.progress()["frames"], time.monotonic()
+                start = time.monotonic()
                 deaths += hurt(run, kind)
-                run.wait_for(lambda before=before: run.progress()["frames"] > before + 2000)  # type: ignore[misc]  # a default
+                before = run.wait_for(lambda deaths=deaths: run.frames_after(deaths))  # type: ignore[misc]  # a default
+                run.wait_for(lambda before=before: run.progress()["frames"] > before)  # type: ignore[misc]  # a default
                 seconds[kind].append(time.monotonic() - start)
                 print(f"{number + 1} of {options.kills}: {kind}, on after {seconds[kind][-1]:.1f} s", file=sys.stderr)
         except TimeoutError:

@@ -26,7 +26,7 @@ class Gradients(NamedTuple):
 
 
 class Learner:
-    """Computes gradients of rollouts on one local copy of the network. Owns the compiled graphs alone."""
+    """Computes gradients of rollouts on one local copy of the network."""
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._config = network, config

@@ -19,7 +19,7 @@ from doom_a3c.lstm import lstm, product
 from doom_a3c.precision import Matrix, matrix_type
 from doom_a3c.scenarios import Network
 
-CoreState = tuple[tf.Tensor, ...]  # LSTM: cell and hidden of each torso, all [B, core_size]; feed-forward: ()
+CoreState = tuple[Any, ...]  # LSTM: cell and hidden of each torso, all [B, core_size]; feed-forward: ()
 
 
 class Inputs(NamedTuple):
@@ -180,7 +180,7 @@ class ACNetwork(tf.Module):
         precision: str = "float32",
         graphs: Graphs | None = None,
     ) -> None:
-        """Networks of the same shape may share `graphs`: what is compiled for one serves all."""
+        """Networks may share `graphs`: what is compiled for one serves all that are made alike."""
         super().__init__(name=name)
         self._graphs = graphs or Graphs()
         self.spec, self.inputs, self.actions = spec, inputs, actions
@@ -188,18 +188,22 @@ class ACNetwork(tf.Module):
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
         if precision == "auto" and inputs.pixels is None:
             precision = "float32"  # small matrices: rounding costs more than it gains, and CartPole was not learned with it
-        dtype = matrix_type(precision)
-        self._torsos = [_Torso(spec, inputs, make, prefix, dtype) for prefix in prefixes]
+        self._dtype = matrix_type(precision)
+        self._torsos = [_Torso(spec, inputs, make, prefix, self._dtype) for prefix in prefixes]
         features = self._torsos[0].features
         self._policy = make.columns("policy/kernel", (features, actions), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
         self.parameters: Sequence[tf.Variable] = self.trainable_variables
 
     def compiled(self, key: Hashable, function: Callable[..., Any]) -> Graph:
-        """Returns a function of this network, compiled once for all networks that share its graphs."""
+        """Returns a function of this network, compiled once for all networks made alike that share its graphs.
+
+        `key` tells functions of one network apart, with all else that they depend on.
+        """
         matrices = itertools.chain(*(torso.matrices.values() for torso in self._torsos))
         copies = [matrix.copy for matrix in matrices if matrix.copy is not None]
-        return self._graphs.get(key, function, [*self.parameters, *copies])
+        alike = (self.spec, self.inputs, self.actions, self._dtype)
+        return self._graphs.get((alike, key), function, [*self.parameters, *copies])
 
     def load(self, variables: Mapping[str, NDArray[Any]]) -> None:
         """Takes over the weights in `variables`, by name; what else is in there is ignored.

@@ -59,7 +59,7 @@ def blank_rollout(observations: Any, length: int, core_state: CoreState) -> Roll
 
 def joined_states(states: Sequence[CoreState]) -> CoreState:
     """Returns the recurrent states of several groups of games as one of all games."""
-    return states[0] if len(states) == 1 else tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
+    return states[0] if len(states) == 1 else tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
 def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
@@ -93,7 +93,7 @@ class Decide(Protocol):
 
 
 class Policy:
-    """Turns a network into decisions: one compiled call and one copy to the host per decision of B games.
+    """Turns a network into decisions: one compiled call per decision of B games, its results on the host.
 
     Works on the network it is given, whose weights may be changed between calls. Holds no state of any game.
     """
@@ -116,7 +116,7 @@ class Policy:
         """Returns logits [B, A], values [B] and the next core state."""
         packed, core_state = self._compiled(observations, resets, core_state)
         outputs = packed.numpy()
-        return outputs[:, :-1], outputs[:, -1], core_state
+        return outputs[:, :-1], outputs[:, -1], tuple(part.numpy() for part in core_state)
 
 
 def sample(logits: Array, random: np.random.Generator) -> NDArray[np.int32]:
@@ -260,7 +260,7 @@ class Actor:
         pad = 2 ** int(np.ceil(np.log2(len(cut)))) - len(cut)
         finals, states = finals + finals[:1] * pad, states + states[:1] * pad
         stacked = tf.nest.map_structure(lambda *arrays: np.stack(arrays), *finals)
-        core_state = tuple(tf.stack(parts) for parts in zip(*states, strict=True))
+        core_state = tuple(np.stack(parts) for parts in zip(*states, strict=True))
         values = self._policy(stacked, np.zeros(len(finals), np.float32), core_state)[1]
         next_values[list(times), list(games)] = values[: len(cut)]
 

@@ -1,5 +1,6 @@
 """Compiled functions: what is compiled for one network serves its twins, each with its own weights."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -60,9 +61,10 @@ def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
         return {"twice": value * weight}
 
     weight = tf.Variable(2.0)
-    graph = Graph(double, [weight])
+    graph, together = Graph(double, [weight]), threading.Barrier(8)
 
     def call(index):
+        together.wait()
         other = tf.Variable(float(index))
         results[index] = graph.on([other])(np.full(3, 10.0, np.float32))["twice"].numpy().tolist()
 
@@ -74,3 +76,21 @@ def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
     assert results == {index: [10.0 * index] * 3 for index in range(8)}
     assert traced == [(3,)]
     assert graph(np.ones(5, np.float32))["twice"].numpy().tolist() == [2.0] * 5  # another shape
+
+
+def test_networks_made_differently_share_nothing():
+    graphs, observations = Graphs(), np.ones((2, 3), np.float32)
+    kinds = [{}, {"activation": "tanh"}, {"shared": False}, {"core": "none"}, {"core_size": 6}, {"hidden": (8, 8)}]
+    for kind in kinds:
+        spec = dataclasses.replace(SPEC, **kind)
+        one, sharing = (ACNetwork(spec, INPUTS, 2, 1, "one", graphs=shared) for shared in (None, graphs))
+        outputs = [decide(Policy(network), network, observations) for network in (one, sharing)]
+        tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
+
+
+def test_what_a_graph_cannot_do_is_told():
+    with pytest.raises(ValueError, match="shapes and types"):
+        Graph(lambda x: x, [tf.Variable(1.0)]).on([tf.Variable([1.0])])
+    outside = tf.Variable(1.0)
+    with pytest.raises(ValueError, match="none of its inputs and variables"):
+        Graph(lambda x: x * outside, [])(np.ones(2, np.float32))

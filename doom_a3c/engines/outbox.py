@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.messages import Push
 from doom_a3c.learner import Gradients
@@ -109,7 +111,7 @@ class RolloutBox:
 
     def put(self, rollout: Rollout, version: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
         """Adds a rollout that weights of `version` have played, waiting while too many do."""
-        arrays = {**rollout._asdict(), "core_state": tuple(state.numpy() for state in rollout.core_state)}
+        arrays = {**rollout._asdict(), "core_state": tuple(map(np.asarray, rollout.core_state))}
         push = _new(version, rollout.actions.size, episodes, faults)
         push["rollout"] = arrays
         self._channel.put(push)

@@ -133,15 +133,16 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _described(self) -> Any:
         """Returns what the first server says of its games."""
-        for pause in PAUSES:
+        for pause in (*PAUSES[:-1], None):
             try:
                 self._servers[0].answer()
                 return self._servers[0].call("describe")
             except ProcessError as error:
                 failure = error
                 self._untold.append(error.kind)
-            self._released.wait(pause)
-            self._servers[0] = self._new_server(self._parts[0])
+            if pause is not None:
+                self._released.wait(pause)
+                self._servers[0] = self._new_server(self._parts[0])
         raise GamesError(str(failure))
 
     def _attach(self, server: GameProcess, first: bool) -> None:

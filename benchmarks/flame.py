@@ -1,0 +1,128 @@
+"""Draws where the worker threads of training spend their time, as a flame graph.
+
+    python benchmarks/flame.py --setting 2x16 --out docs/flame.svg
+
+Samples the Python stacks of all workers a few hundred times a second while they train as `throughput.py` has them train. A
+box is a function, its width the share of the samples in which it or what it called was running or waiting. Wide boxes that
+wait for games (`_exactly`) are not lost as long as other workers compute meanwhile. A sample needs Python's lock, which
+workers give away where they wait or compute: what they do in Python itself is wider in truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import html
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from throughput import Parts, settings
+
+from doom_a3c import catalog
+from doom_a3c.cli import command
+from doom_a3c.config import Config, cpu_count
+from doom_a3c.settings import validated
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH, ROW = 1200, 18  # pixels
+Stack = tuple[str, ...]  # functions, the outermost first
+
+
+def stack(frame: FrameType | None) -> Stack:
+    """Returns the functions of this project that a thread is in, and the one beyond that they have called."""
+    names: list[str] = []
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(str(ROOT / "doom_a3c")):
+            names.append(f"{Path(code.co_filename).stem}.{code.co_name}")
+        elif not names:
+            names = [f"({Path(code.co_filename).stem}.{code.co_name})"]
+        frame = frame.f_back
+    return tuple(reversed(names))
+
+
+def sampled(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack]:
+    """Returns how often each stack was seen while training."""
+    seen: Counter[Stack] = Counter()
+    stop = threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(pause):
+            for frame in sys._current_frames().values():
+                found = stack(frame)
+                if found and found[0].startswith(("rollouts.", "learner.", "model.")):  # a worker plays, learns or updates
+                    seen[found] += 1
+
+    watcher = threading.Thread(target=sample)
+    parts.training(seconds)  # compiles
+    watcher.start()
+    try:
+        parts.training(seconds)
+    finally:
+        stop.set()
+        watcher.join()
+    return seen
+
+
+def svg(seen: Counter[Stack]) -> str:
+    """Returns the picture of stacks and their counts: callers above, what they call below them."""
+    total, boxes = sum(seen.values()), []
+
+    def draw(stacks: Counter[Stack], depth: int, left: float) -> None:
+        callees: dict[str, Counter[Stack]] = {}
+        for names, count in stacks.items():
+            if names:
+                callees.setdefault(names[0], Counter())[names[1:]] += count
+        for name, inner in sorted(callees.items(), key=lambda item: -item[1].total()):
+            width = WIDTH * inner.total() / total
+            if width >= 2:
+                label = html.escape(f"{name} {inner.total() / total:.0%}")
+                hue = 10 + sum(map(ord, name)) % 45
+                boxes.append(
+                    f'<g><title>{label}</title><rect x="{left:.1f}" y="{depth * ROW}" width="{width:.1f}" '
+                    f'height="{ROW - 1}" fill="hsl({hue},75%,65%)"/><svg x="{left:.1f}" y="{depth * ROW}" '
+                    f'width="{width:.1f}" height="{ROW}"><text x="3" y="13">{label}</text></svg></g>'
+                )
+                draw(inner, depth + 1, left)
+            left += width
+
+    draw(seen, 0, 0.0)
+    height = ROW * max(map(len, seen))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="monospace" font-size="11">'
+    return "\n".join([head, *boxes, "</svg>\n"])
+
+
+def main() -> None:
+    """Samples and draws."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
+    parser.add_argument(
+        "--setting", type=lambda text: settings(text)[0], default="2x16", help="workers x games (x processes)"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
+    parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
+    options = parser.parse_args()
+    command.import_tensorflow(cpu_count(), verbose=False, device="auto")
+    from doom_a3c.cli.build import Builder
+
+    scenario = catalog.find(options.scenario)
+    config = validated(Config, dict(scenario.training), scenario.name)
+    workers, games, processes = options.setting
+    parts = Parts(Builder(scenario, dataclasses.replace(config, game_processes=processes)), config, workers, games)
+    start = time.monotonic()
+    try:
+        seen = sampled(parts, options.seconds)
+    finally:
+        parts.close()
+    options.out.write_text(svg(seen))
+    print(f"{sum(seen.values())} samples in {time.monotonic() - start:.0f} s: {options.out}")
+
+
+if __name__ == "__main__":
+    main()
