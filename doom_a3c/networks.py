@@ -7,7 +7,7 @@ every line of arithmetic, and both zero the recurrent state where an episode sta
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,8 +200,7 @@ class ACNetwork(tf.Module):
 
         `key` tells functions of one network apart, with all else that they depend on.
         """
-        matrices = itertools.chain(*(torso.matrices.values() for torso in self._torsos))
-        copies = [matrix.copy for matrix in matrices if matrix.copy is not None]
+        copies = [matrix.copy for matrix in self._matrices() if matrix.copy is not None]
         alike = (self.spec, self.inputs, self.actions, self._dtype)
         return self._graphs.get((alike, key), function, [*self.parameters, *copies])
 
@@ -218,9 +217,11 @@ class ACNetwork(tf.Module):
 
     def refresh(self) -> None:
         """Takes over what has been assigned to `parameters`; without reduced precision there is nothing to do."""
-        for torso in self._torsos:
-            for matrix in torso.matrices.values():
-                matrix.refresh()
+        for matrix in self._matrices():
+            matrix.refresh()
+
+    def _matrices(self) -> Iterator[Matrix]:
+        return itertools.chain.from_iterable(torso.matrices.values() for torso in self._torsos)
 
     def initial_state(self, batch_size: int) -> CoreState:
         """Returns the recurrent state at the start of an episode: zeros."""

@@ -27,8 +27,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        if not _in_a_folder():
-            raise UserError("the current folder has been removed: change into another")
+        _check_folder()
         return command(arguments)
     except UserError as error:
         print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
@@ -41,11 +40,12 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
             signal.signal(number, handler)
 
 
-def _in_a_folder() -> bool:
+def _check_folder() -> None:
+    """Raises UserError where the current folder is gone."""
     try:
-        return bool(os.getcwd())
+        os.getcwd()
     except FileNotFoundError:
-        return False
+        raise UserError("the current folder has been removed: change into another") from None
 
 
 def end_at_once(number: int, line: str) -> NoReturn:

@@ -20,7 +20,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,19 +62,15 @@ class Engine:
             EngineError: if it dies or hangs while starting.
             UserError: if there is no room for what it needs.
         """
-        try:
+        with _writing_to():
             self.folder = private_folder()
-        except OSError as error:
-            raise UserError(f"{error.filename}: {error.strerror}; TMPDIR may name a folder with more room") from None
         self.busy_since: float | None = None
         self.hung = False
         with _one_at_a_time:
             self.game = vizdoom.DoomGame()
             configure(self.game)
-            try:
+            with _writing_to(self.folder):
                 self._launch_from_own_folder()
-            except OSError as error:
-                raise UserError(f"{self.folder}: {error.strerror}; TMPDIR may name a folder with more room") from None
             _watchdog().watched.add(self)
             try:
                 self.ask(self.game.init)
@@ -136,6 +132,15 @@ class Engine:
                 self.ask(self.game.close)
             remove_traces(self.folder)
         _watchdog().watched.discard(self)
+
+
+@contextlib.contextmanager
+def _writing_to(folder: Path | None = None) -> Iterator[None]:
+    """Turns an error of writing into what a user can do about it; it names `folder`, or else what the error does."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder or error.filename}: {error.strerror}; TMPDIR may name a folder with more room") from None
 
 
 class _Watchdog:
