@@ -48,15 +48,13 @@ class System(NamedTuple):
     shown: str = ""  # the package whose version the table shows
     learns: bool = True
     ends_itself: bool = False  # at the target or the limit, and reports then
-    games: int | None = None  # where they are not as asked for
     optional: bool = False  # a missing package is a failed row, no mistake
     note: str = ""
 
 
 SB3 = ("stable-baselines3", "torch", "vizdoom", "opencv-python")
 SYSTEMS = {
-    "this": System("doom_a3c, as it comes", ("this_training.py",), ends_itself=True, games=48, note="2 threads x 24 games"),
-    "this_same_games": System("doom_a3c, as many games", ("this_training.py", "--workers=2"), ends_itself=True),
+    "this": System("doom_a3c", ("this_training.py",), ends_itself=True, note="convolutions, 256 units, LSTM 256"),
     "sample_factory": System(
         "Sample Factory, APPO with LSTM",
         ("sample_factory_appo.py",),
@@ -303,7 +301,7 @@ def versions(names: list[str], python: str | None) -> dict[str, str | None]:
 
 def settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Returns what a result belongs to."""
-    kept = {"system": name, "seed": seed, "games": SYSTEMS[name].games or options.games}
+    kept = {"system": name, "seed": seed, "games": options.games}
     if SYSTEMS[name].learns:
         return {**kept, "target_score": options.target_score, "minutes": options.minutes}
     return {**kept, "raw_seconds": options.raw_seconds}
@@ -377,7 +375,7 @@ def table(options: argparse.Namespace) -> str:
 
 
 def learning_table(runs: dict[str, list[dict[str, Any]]], options: argparse.Namespace) -> str:
-    """Returns the rows of the systems that learn, with ratios to this program as it comes."""
+    """Returns the rows of the systems that learn, with ratios to this program."""
     names = [name for name, system in SYSTEMS.items() if system.learns and runs[name]]
     own_rate, own_seconds = median_rate(runs["this"]), median_seconds(runs["this"])
     target, cap = f"{options.target_score:g}", f"> {60 * options.minutes:.0f}"

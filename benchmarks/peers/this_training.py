@@ -16,6 +16,7 @@ from pathlib import Path
 from report import Report, runner_flags
 
 TRAIN = Path(__file__).resolve().parent.parent.parent / "train.py"
+WORKERS = 2
 
 
 def logged(folder: Path) -> Iterator[tuple[float, int]]:
@@ -30,12 +31,8 @@ def logged(folder: Path) -> Iterator[tuple[float, int]]:
 
 def main() -> None:
     """Trains to the target, or until the time is up."""
-    parser = runner_flags((__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--workers", type=int, default=0, help="with these threads share the games; 0: the scenario's settings"
-    )
-    options = parser.parse_args()
-    shape = [f"--workers={options.workers}", f"--games={options.games // options.workers}"] if options.workers else []
+    options = runner_flags((__doc__ or "").splitlines()[0]).parse_args()
+    shape = [f"--workers={WORKERS}", f"--games={options.games // WORKERS}"]
     folders = [f"--{name}-dir={Path(name).absolute()}" for name in ("models", "frames", "logs")]
     limits = [f"--target-score={options.target_score}", f"--minutes={options.minutes}"]
     game = ["--scenario=basic.wad", f"--frame-skip={options.frame_skip}", f"--seed={options.seed}", *shape]
