@@ -365,12 +365,13 @@ def ratio(value: float | None, reference: float | None) -> str:
 
 
 def table(options: argparse.Namespace) -> str:
-    """Returns the tables of the finished runs of the chosen systems."""
+    """Returns the tables of the finished runs, the newest of each system and seed, whatever its limit of time was."""
     wanted = [settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
     every = results(options.results)
-    found = [next((each for each in reversed(every) if run.items() <= each.items()), None) for run in wanted]
+    alike = [{key: value for key, value in run.items() if key != "minutes"} for run in wanted]
+    found = [next((each for each in reversed(every) if run.items() <= each.items()), None) for run in alike]
     runs = {name: [each for each in found if each and each["system"] == name] for name in SYSTEMS}
-    parts = [learning_table(runs, options), raw_table(runs, options)]
+    parts = [learning_table(runs, options), raw_table(runs)]
     return "\n".join(part for part in parts if part)
 
 
@@ -378,7 +379,7 @@ def learning_table(runs: dict[str, list[dict[str, Any]]], options: argparse.Name
     """Returns the rows of the systems that learn, with ratios to this program."""
     names = [name for name, system in SYSTEMS.items() if system.learns and runs[name]]
     own_rate, own_seconds = median_rate(runs["this"]), median_seconds(runs["this"])
-    target, cap = f"{options.target_score:g}", f"> {60 * options.minutes:.0f}"
+    target = f"{options.target_score:g}"
     lines = [
         f"| system | games | frames/s | ratio | seconds to {target}, median (seeds) | ratio | seeds at {target} | notes |",
         "|---|---|---|---|---|---|---|---|",
@@ -388,6 +389,7 @@ def learning_table(runs: dict[str, list[dict[str, Any]]], options: argparse.Name
         frames, seconds = median_rate(own), median_seconds(own)
         each = ", ".join(f"{run['seconds']:.0f}" if run["outcome"] == "reached" else run["outcome"] for run in own)
         reached = sum(run["outcome"] == "reached" for run in own)
+        cap = f"> {60 * min(run['minutes'] for run in own):.0f}"
         lines.append(
             f"| {label(name, own)} | {own[0]['games']} | {shown(frames, '{:,.0f}'.format)} | {ratio(frames, own_rate)} "
             f"| {shown(seconds, '{:.0f}'.format, cap)} ({each}) | {ratio(seconds, own_seconds)} "
@@ -396,7 +398,7 @@ def learning_table(runs: dict[str, list[dict[str, Any]]], options: argparse.Name
     return "\n".join(lines) + "\n" if names else ""
 
 
-def raw_table(runs: dict[str, list[dict[str, Any]]], options: argparse.Namespace) -> str:
+def raw_table(runs: dict[str, list[dict[str, Any]]]) -> str:
     """Returns the rows of games without learning, with ratios to this program's."""
     names = [name for name, system in SYSTEMS.items() if not system.learns and runs[name]]
     reference = median_rate(runs["this_raw"])
