@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
 import os
 import statistics
 import sys
@@ -36,6 +37,7 @@ from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import validated
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
+FIGURES = ("raw", "acting", "gradients", "training")
 WARM_UP = 2.0  # seconds
 
 
@@ -239,6 +241,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each measurement (default 8)")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each figure, median reported (default 3)")
+    parser.add_argument("--only", nargs="+", choices=FIGURES, default=FIGURES, help="which figures (default all)")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
     command.import_tensorflow(cpu_count(), verbose=False, device="auto")
@@ -254,18 +257,21 @@ def main() -> None:
         print(f"{name:24s} {value:10,.0f} frames/s", file=sys.stderr, flush=True)
 
     for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
-        for threads, games in RAW_SETTINGS:
+        for threads, games in RAW_SETTINGS if "raw" in options.only else ():
             note(f"raw {threads}x{games}", raw_rate(scenario, config.frame_skip, threads, games, options.seconds))
         for workers, games, processes in options.settings:
             builder = Builder(scenario, dataclasses.replace(config, game_processes=processes))
             parts = Parts(builder, config, workers, games)
             name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
             try:
-                note(f"acting {name}", parts.acting(options.seconds))
-                note(f"gradients {name}", parts.gradients(options.seconds))
-                speed, used = parts.training(options.seconds)
-                note(f"training {name}", speed)
-                loads.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
+                if "acting" in options.only:
+                    note(f"acting {name}", parts.acting(options.seconds))
+                if "gradients" in options.only:
+                    note(f"gradients {name}", parts.gradients(options.seconds))
+                if "training" in options.only:
+                    speed, used = parts.training(options.seconds)
+                    note(f"training {name}", speed)
+                    loads.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
             finally:
                 parts.close()
     report(samples, loads, options)
@@ -274,12 +280,13 @@ def main() -> None:
 def report(samples: dict[str, list[float]], loads: dict[str, list[Load]], options: argparse.Namespace) -> None:
     """Prints medians and ratios; writes all measurements where asked to. `loads` are per decision, in ms, and idle time."""
     medians = {name: statistics.median(values) for name, values in samples.items()}
-    best_raw = max(value for name, value in medians.items() if name.startswith("raw"))
+    best_raw = max((value for name, value in medians.items() if name.startswith("raw")), default=math.nan)
     print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
     print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
     for name, value in medians.items():
         print(f"| {name} | {value:,.0f} | {value / best_raw:.2f} |")
-    print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
+    if loads:
+        print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
     for name, values in loads.items():
         *parts, idle, megabytes = (statistics.median(column) for column in zip(*values, strict=True))
         cells = [f"{part:.3f}" for part in (*parts, sum(parts))]

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, cut_short, explore, game_seeds, greedy
+from doom_a3c.rollouts import Policy, cut_short, draw_seeds, explore, greedy
 from doom_a3c.settings import UserError
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
@@ -66,7 +66,7 @@ class Evaluator:
     ) -> None:
         self._env, self.network, self._policy = env, network, Policy(network)
         self._random = np.random.default_rng(seed)
-        self._seeds = game_seeds(seed, env.num_envs)
+        self._seeds = draw_seeds(seed, env.num_envs)
         self._epsilon = epsilon
 
     def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:

@@ -22,7 +22,11 @@ class Graph:
 
     def __init__(self, function: Callable[..., Any], variables: Sequence[tf.Variable]) -> None:
         """`function` takes and returns nested tensors; of what it does not compute it uses these variables alone."""
-        self._function = tf.function(function, autograph=False, reduce_retracing=True)
+
+        def plain(*inputs: Any) -> Any:  # of a partial function tf.function would make the bound arguments inputs, too
+            return function(*inputs)
+
+        self._function = tf.function(plain, autograph=False, reduce_retracing=True)
         self._places = {id(variable.handle): place for place, variable in enumerate(variables)}
         self._variables = list(variables)
         self._compiled: dict[tuple[Any, ...], Any] = {}  # by shapes; shared by all that `on` returns
@@ -72,4 +76,6 @@ class Graphs:
 
     def get(self, key: Hashable, function: Callable[..., Any], variables: Sequence[tf.Variable]) -> Graph:
         """Returns what has been compiled for `key`, `function` if nothing has, on the variables of who asks."""
-        return self._graphs.setdefault(key, Graph(function, variables)).on(variables)
+        if key not in self._graphs:
+            self._graphs.setdefault(key, Graph(function, variables))
+        return self._graphs[key].on(variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,27 +26,27 @@ class SharedNetwork:
     def __init__(self, network: ACNetwork) -> None:
         self.network = network
         self._lock = threading.Lock()
+        self._copying: dict[ACNetwork, Graph] = {}  # by who pulls
+        self._flat = Graph(lambda: flat(network.parameters), network.parameters)
+        self._replace = Graph(partial(_assign, network.parameters), network.parameters)
         self.version = 0  # updates that have made these weights
 
     def pull(self, network: ACNetwork) -> int:
-        """Copies the shared weights into `network`; returns their version."""
+        """Copies the shared weights into `network`, which is kept alive; returns their version."""
+        copy = self._copying.get(network) or self._copying.setdefault(network, network.copying(self.network))
         with self._lock:
-            for local, shared in zip(network.parameters, self.network.parameters, strict=True):
-                local.assign(shared)
-            version = self.version
-        network.refresh()
-        return version
+            copy()
+            return self.version
 
     def weights(self) -> tuple[Vector, int]:
         """Returns all weights as one vector, and their version."""
         with self._lock:
-            return flat(self.network.parameters), self.version
+            return np.asarray(self._flat()), self.version
 
     def replace(self, weights: Vector, version: int) -> None:
         """Takes over weights that `weights` of another network of this shape returned."""
         with self._lock:
-            for variable, part in zip(self.network.parameters, split(weights, self.network.parameters), strict=True):
-                variable.assign(part)
+            self._replace(weights)
             self.version = version
 
 
@@ -93,23 +94,26 @@ class GlobalModel(SharedNetwork):
             self.version = version
 
 
-def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> Vector:
+def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
     """Returns tensors as one vector, in their order."""
-    vector: Vector = np.concatenate([tensor.numpy().reshape(-1) for tensor in tensors])
-    return vector
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
 
-def split(vector: Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[Vector]:
+def split(vector: tf.Tensor | Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[tf.Tensor]:
     """Returns the parts of a vector with the shapes of `like`.
 
     Raises:
         ValueError: if the vector has another length.
     """
     sizes = [int(np.prod(tensor.shape)) for tensor in like]
-    if vector.shape != (sum(sizes),):
+    if tuple(vector.shape) != (sum(sizes),):
         raise ValueError(f"a vector of shape {vector.shape} is none of {sum(sizes)} numbers")
-    parts = np.split(vector, np.cumsum(sizes)[:-1])
-    return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(tf.split(vector, sizes), like, strict=True)]
+
+
+def _assign(variables: Sequence[tf.Variable], vector: tf.Tensor) -> None:
+    for variable, part in zip(variables, split(vector, variables), strict=True):
+        variable.assign(part)
 
 
 class State(NamedTuple):

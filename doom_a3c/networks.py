@@ -195,14 +195,25 @@ class ACNetwork(tf.Module):
         self._value = make.columns("value/kernel", (features, 1), 1.0)
         self.parameters: Sequence[tf.Variable] = self.trainable_variables
 
-    def compiled(self, key: Hashable, function: Callable[..., Any]) -> Graph:
+    def compiled(self, key: Hashable, function: Callable[..., Any], others: Sequence[tf.Variable] = ()) -> Graph:
         """Returns a function of this network, compiled once for all networks made alike that share its graphs.
 
-        `key` tells functions of one network apart, with all else that they depend on.
+        `key` tells functions of one network apart, with all else that they depend on; `others` are variables that the
+        function uses beside the network's.
         """
         copies = [matrix.copy for matrix in self._matrices() if matrix.copy is not None]
         alike = (self.spec, self.inputs, self.actions, self._dtype)
-        return self._graphs.get((alike, key), function, [*self.parameters, *copies])
+        return self._graphs.get((alike, key), function, [*self.parameters, *copies, *others])
+
+    def copying(self, source: ACNetwork) -> Graph:
+        """Returns a function that takes over the weights of a network made alike, in one call."""
+
+        def copy() -> None:
+            for mine, its in zip(self.parameters, source.parameters, strict=True):
+                mine.assign(its)
+            self.refresh()
+
+        return self.compiled("copy", copy, source.parameters)
 
     def load(self, variables: Mapping[str, NDArray[Any]]) -> None:
         """Takes over the weights in `variables`, by name; what else is in there is ignored.

@@ -36,7 +36,7 @@ class Rollout(NamedTuple):
     discounts: Array  # [T, B], gamma, or 0 after a termination
     ends: NDArray[np.bool_]  # [T, B], the episode ends with this step, or a life where that counts as the end
     values: Array  # [T, B], of the acting network
-    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row bootstraps
+    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row bootstraps, if the learner does not do so itself
     log_probs: Array  # [T, B], of the actions as they were drawn, random exploration included
 
 
@@ -153,7 +153,7 @@ def explore(logits: Array, epsilons: Array, random: np.random.Generator) -> tupl
     return actions, chosen.astype(np.float32)
 
 
-def game_seeds(seed: np.random.SeedSequence, games: int) -> Any:
+def draw_seeds(seed: np.random.SeedSequence, games: int) -> Any:
     """Returns a seed for each game, in the array form that every vector environment takes."""
     return seed.generate_state(games)
 
@@ -188,18 +188,20 @@ class Actor:
         reward_clip: float | None = None,
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Any] | None = None,
+        bootstrap: bool = True,
     ) -> None:
         """`epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
         `history` returns the observations before and after the last so many steps, [T+1, B, ...], where the games keep
-        them: then those of a rollout are the games' own, and the next rollout overwrites them.
+        them: then those of a rollout are the games' own, and the next rollout overwrites them. Without `bootstrap` the
+        last row of the next values is 0 where an episode goes on: a learner that corrects rollouts computes its own.
         """
         self._env, self._policy, self._batch, self._history = env, policy, env.num_envs, history
         self._length, self._discount, self._reward_scale = rollout_length, discount, reward_scale
-        self._reward_clip, self._epsilons = reward_clip, epsilons
+        self._reward_clip, self._epsilons, self._bootstrap = reward_clip, epsilons, bootstrap
         self._random = np.random.default_rng(seed)
         self._core_state = policy.initial_state(self._batch)
-        self._observations, infos = env.reset(seed=game_seeds(seed, self._batch))
+        self._observations, infos = env.reset(seed=draw_seeds(seed, self._batch))
         self._resets = np.ones(self._batch, np.float32)
         self._scores = np.zeros(self._batch)
         self._value_sums = np.zeros(self._batch)
@@ -216,7 +218,7 @@ class Actor:
         rewards = np.empty((length, batch), np.float32)
         discounts = np.full((length, batch), self._discount, np.float32)
         ends = np.zeros((length, batch), np.bool_)
-        values = np.empty((length + 1, batch), np.float32)
+        values = np.zeros((length + 1, batch), np.float32)
         log_probs = np.empty((length, batch), np.float32)
         epsilons = self._epsilons() if self._epsilons else np.zeros(batch, np.float32)
         cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
@@ -241,7 +243,8 @@ class Actor:
             _write(copies, length, self._observations)
         observations = self._history(length) if self._history else copies
         resets[length] = self._resets
-        values[length] = self._policy(self._observations, self._resets, self._core_state)[1]
+        if self._bootstrap:
+            values[length] = self._policy(self._observations, self._resets, self._core_state)[1]
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
         return Rollout(observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs)

@@ -62,10 +62,11 @@ def vtrace(
     ratios = tf.exp(log_ratios)
     rhos, traces = tf.minimum(ratios, rho_clip), trace_decay * tf.minimum(ratios, c_clip)
     onward = discounts * (1.0 - ends)
-    deltas = rhos * (rewards + discounts * next_values - values)
+    deltas = tf.unstack(rhos * (rewards + discounts * next_values - values))
+    decays = tf.unstack(onward * traces)
     corrections = [tf.zeros_like(rewards[0])]  # v_t - V(s_t), from the rollout's end to its start
-    for t in reversed(range(rewards.shape[0])):
-        corrections.append(deltas[t] + onward[t] * traces[t] * corrections[-1])
+    for delta, decay in zip(reversed(deltas), reversed(decays), strict=True):
+        corrections.append(delta + decay * corrections[-1])
     correction = tf.stack(corrections[:0:-1])
     later = tf.stack(corrections[-2::-1])  # v_{t+1} - V(s_{t+1}) for each t
     advantages = rhos * (rewards + discounts * next_values + onward * trace_decay * later - values)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -86,6 +87,14 @@ def test_networks_made_differently_share_nothing():
         one, sharing = (ACNetwork(spec, INPUTS, 2, 1, "one", graphs=shared) for shared in (None, graphs))
         outputs = [decide(Policy(network), network, observations) for network in (one, sharing)]
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
+
+
+def test_variables_that_a_partial_function_has_bound_are_no_inputs():
+    variable = tf.Variable([1.0, 2.0])
+    graph = Graph(partial(lambda array, weights: array * weights, weights=variable), [variable])
+    np.testing.assert_array_equal(graph(np.float32([3, 3])), [3, 6])
+    variable.assign([2.0, 2.0])
+    np.testing.assert_array_equal(graph(np.float32([3, 3])), [6, 6])
 
 
 def test_what_a_graph_cannot_do_is_told():

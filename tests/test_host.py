@@ -327,7 +327,7 @@ def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
 
 
 def push(number, version=0):
-    sums, size = GradientSum(1, 1), flat(network("any").parameters).size
+    sums, size = GradientSum(1, 1), len(flat(network("any").parameters))
     sums.count(8, [EPISODE], [])
     sums.add(gradients(version, np.random.default_rng(number).normal(size=size)))
     return sums.take()

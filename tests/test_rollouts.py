@@ -95,6 +95,7 @@ def play(make_network):
         seed=0,
         clip=None,
         epsilons=None,
+        bootstrap=True,
         **options,
     ):
         network = make_network(core=core, variables=2 if options.get("variables") else 0)
@@ -109,6 +110,7 @@ def play(make_network):
             seed=np.random.SeedSequence(seed),
             reward_clip=clip,
             epsilons=epsilons,
+            bootstrap=bootstrap,
         )
         actors.append(actor)
         return actor, network, [actor.rollout() for _ in range(rollouts)]
@@ -451,6 +453,18 @@ def test_rollouts_of_different_lengths_do_not_join(play):
     (one,), (other,) = play()[2], play(rollout_length=6)[2]
     with pytest.raises(ValueError, match="dimension"):
         concatenated([one, other])
+
+
+def test_without_bootstrap_only_the_values_after_the_rollout_are_missing(play):
+    lengths, endings = (3, 7, 5), ("truncated",)  # the second game's episode ends with the rollout
+    (whole,), (bare,) = (play(lengths, endings=endings, bootstrap=bootstrap)[2] for bootstrap in (True, False))
+    goes_on = ~whole.ends[-1]
+    assert goes_on.tolist() == [True, False, True]
+    assert np.all(whole.next_values[-1])
+    assert not bare.next_values[-1, goes_on].any()
+    bare.next_values[-1, goes_on] = whole.next_values[-1, goes_on]
+    for found, expected in zip(tf.nest.flatten(bare), tf.nest.flatten(whole), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 # Seeds

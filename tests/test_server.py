@@ -74,7 +74,7 @@ def start(**progress):
     return {"variables": model(seed=2).snapshot(), "progress": {**Progress().record(), **progress}, "members": {}}
 
 
-SIZE = flat(network("any").parameters).size
+SIZE = len(flat(network("any").parameters))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.messages import Push
+from doom_a3c.graphs import Graph
 from doom_a3c.learner import Gradients
 from doom_a3c.model import Vector, flat
 from doom_a3c.rollouts import Episode, Rollout
@@ -36,6 +37,7 @@ class GradientSum:
         """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
         self._enough, self._each = rollouts, rollouts_each
         self._changed = threading.Condition()
+        self._flat = Graph(flat, ())
         self._closed = False
         self._taken = self._answered = 0  # pushes; one at most is between
         self._clear()
@@ -68,7 +70,7 @@ class GradientSum:
 
     def add(self, gradients: Gradients) -> int:
         """Adds gradients; returns the number of the push that they will be in."""
-        vector = flat(gradients.gradients) if gradients.finite else None
+        vector = np.asarray(self._flat(list(gradients.gradients))) if gradients.finite else None
         with self._changed:
             if vector is None:
                 self._not_finite += 1

@@ -22,6 +22,7 @@ import dataclasses
 import threading
 import traceback
 from collections import deque
+from functools import partial
 from typing import Any
 
 from doom_a3c.config import Config, spent
@@ -29,6 +30,7 @@ from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.messages import Answer, Push, ServerState, Status, size
 from doom_a3c.engines.trainer import Played, Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, played_scores
+from doom_a3c.graphs import Graph
 from doom_a3c.learner import Gradients
 from doom_a3c.model import GlobalModel, captured, split
 from doom_a3c.networks import ACNetwork
@@ -66,6 +68,7 @@ class ParameterServer:
     def __init__(self, config: Config, model: GlobalModel, progress: Progress, trainer_network: ACNetwork) -> None:
         self._config, self._model, self._progress = config, model, progress
         self._updater = Updater(config, model, progress, None)
+        self._split = Graph(partial(split, like=model.network.parameters), ())
         self._rollouts: Channel[Played] = Channel(config.queue_size)
         self._trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
         self._thread = threading.Thread(target=self._train, name="trainer", daemon=True)
@@ -193,7 +196,7 @@ class ParameterServer:
             for _ in range(push["not_finite"]):
                 self._updater.apply(Gradients((), push["metrics"], False, push["version"]))
             if push["gradients"] is not None:
-                gradients = split(push["gradients"], self._model.network.parameters)
+                gradients = self._split(push["gradients"])
                 self._updater.apply(Gradients(gradients, push["metrics"], True, push["version"]))
         except Exception as error:
             self._fail(error)

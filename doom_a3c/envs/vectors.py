@@ -120,7 +120,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             self._arrays = SharedArrays(space, actions, self.num_envs, self._rows)
             for index, server in enumerate(self._servers):
                 with suppress(ProcessError):  # it is replaced when it is needed
-                    self._attach(server, first=index > 0)
+                    if index > 0:
+                        server.answer()
+                    self._attach(server)
                     if prepare:
                         server.ask("prepare", 1)
                         server.ask("prepare", self.num_envs)
@@ -133,22 +135,16 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _described(self) -> Any:
         """Returns what the first server says of its games."""
-        for pause in (*PAUSES[:-1], None):
-            try:
-                self._servers[0].answer()
-                return self._servers[0].call("describe")
-            except ProcessError as error:
-                failure = error
-                self._untold.append(error.kind)
-            if pause is not None:
-                self._released.wait(pause)
-                self._servers[0] = self._new_server(self._parts[0])
-        raise GamesError(str(failure))
+        try:
+            self._servers[0].answer()
+            return self._servers[0].call("describe")
+        except ProcessError as error:
+            described, faults = self._replaced(0, error, "describe")
+            self._untold += faults
+            return described
 
-    def _attach(self, server: GameProcess, first: bool) -> None:
-        """Gives a server the arrays, waiting for its games to be made if this is the first that it is asked."""
-        if first:
-            server.answer()
+    def _attach(self, server: GameProcess) -> None:
+        """Gives a server the arrays."""
         server.ask("attach", self.single_observation_space, self.single_action_space, self.num_envs, self._rows)
         server.send_descriptor(self._arrays.descriptor)
         server.answer()
@@ -295,7 +291,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             if self._released.is_set():
                 server.release()
             try:
-                self._attach(server, first=True)
+                server.answer()
+                if hasattr(self, "_arrays"):
+                    self._attach(server)
                 return server.call(method, *arguments), faults
             except ProcessError as again:
                 faults.append(again.kind)
