@@ -283,7 +283,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _replaced(self, index: int, error: ProcessError, method: str, *arguments: Any) -> tuple[Any, list[str]]:
         """Replaces a server and calls the new one; returns the result, and the kinds of the faults up to there."""
-        faults, words = [error.kind], error.words
+        faults, telling = [error.kind], error
         for pause in PAUSES:
             if self._released.wait(pause):
                 return {game: {} for game in self._parts[index]}, faults
@@ -297,8 +297,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 return server.call(method, *arguments), faults
             except ProcessError as again:
                 faults.append(again.kind)
-                words = again.words or words
-        raise GamesError(words or f"{faults[-1]}, {len(faults)} times in a row")
+                telling = again if again.words else telling
+        raise GamesError(str(telling) if telling.words else f"{faults[-1]}, {len(faults)} times in a row")
 
     def _merged(self, infos: dict[int, dict[str, Any]], faults: Iterable[tuple[int, str]]) -> dict[str, Any]:
         """Returns the infos of single games as those of a vector."""
