@@ -70,8 +70,8 @@ class Run:
 def hurt(run: Run, kind: str) -> int:
     """Kills a victim of that kind; returns how many deaths are to be counted."""
     trainer = run.process.pid
-    engine = random.choice(run.wait_for(lambda: list(engines(trainer))))
-    server = parent(engine)
+    pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
+    engine, server = random.choice(pairs)
     if kind == "engine":
         kill(engine)
         return 1
@@ -115,9 +115,11 @@ def main() -> None:
                 print(f"{number + 1} of {options.kills}: {kind}, on after {seconds[kind][-1]:.1f} s", file=sys.stderr)
         except TimeoutError:
             print(f"the run did not survive death {deaths}")
+        run.process.send_signal(signal.SIGINT)
         try:
-            run.process.send_signal(signal.SIGINT)
-            status = run.process.wait(60)
+            status = str(run.process.wait(60))
+        except subprocess.TimeoutExpired:
+            status = "none: it had to be killed"
         finally:
             run.process.kill()
         faults = run.progress()["faults"]

@@ -71,7 +71,7 @@ SYSTEMS = {
         "sb3-contrib",
         note="LSTM 256",
     ),
-    "this_raw": System("doom_a3c's vector", ("this_raw.py",), learns=False, note="grey, cropped, resized to 84x84"),
+    "this_raw": System("doom_a3c's vector", ("this_raw.py",), learns=False, note="a process a core; grey, cropped, 84x84"),
     "gymnasium_raw": System(
         "Gymnasium's AsyncVectorEnv", ("gymnasium_raw.py",), learns=False, note="ViZDoom's environment, grey, 160x120"
     ),
@@ -185,7 +185,7 @@ def running(command: list[str], folder: Path, log: Path) -> Iterator[subprocess.
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, MARK: value},
+            env={**os.environ, MARK: value, "TMPDIR": str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

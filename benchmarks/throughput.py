@@ -32,7 +32,7 @@ from processes import cpu_seconds, engines, family, memory
 
 from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count, rows_kept
+from doom_a3c.config import Config, cpu_count
 from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import validated
 
@@ -62,11 +62,21 @@ def load(since: Load | None = None) -> Load:
     return Load(spent[0], spent[1], spent[2], spent[3], memory({own} | games | others))
 
 
-def per_decision(used: Load, decisions: float) -> Load:
-    """Returns a load as CPU milliseconds of a decision; its seconds are those that a core has idled."""
-    engines, servers, trainer = (1000 * part / decisions for part in (used.engines, used.servers, used.trainer))
-    idle = used.seconds - (used.engines + used.servers + used.trainer) / cpu_count()
-    return Load(engines, servers, trainer, idle, used.memory)
+class Cost(NamedTuple):
+    """What a decision costs."""
+
+    engines: float  # CPU milliseconds
+    servers: float
+    trainer: float
+    idle: float  # share of the cores
+    memory: float  # megabytes, of everything
+
+
+def per_decision(used: Load, decisions: float) -> Cost:
+    """Returns what a decision has cost."""
+    parts = (used.engines, used.servers, used.trainer)
+    engines, servers, trainer = (1000 * part / decisions for part in parts)
+    return Cost(engines, servers, trainer, 1 - sum(parts) / cpu_count() / used.seconds, used.memory)
 
 
 def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -> tuple[float, Load]:
@@ -157,28 +167,19 @@ class Parts:
     """What a worker consists of, taken apart. Owns the games of all workers."""
 
     def __init__(self, builder: Any, config: Config, workers: int, games: int) -> None:
+        from doom_a3c.cli.actors import ActorFactory
         from doom_a3c.learner import Learner
         from doom_a3c.model import GlobalModel
         from doom_a3c.optimizers import Adam
-        from doom_a3c.rollouts import Actor, Policy
+        from doom_a3c.progress import Progress
+        from doom_a3c.rollouts import Policy
 
+        config = dataclasses.replace(config, workers=workers, games=games, gif_every=0)
         self.config, self.games = config, games
         self.model = GlobalModel(network := builder.network("global", 0), Adam(network.parameters))
         self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
-        vectors: list[Any] = [builder.training_env(games, rows_kept(config)) for _ in range(workers)]
-        self.actors = [
-            Actor(
-                vectors[index],
-                Policy(network),
-                history=getattr(vectors[index], "history", None),
-                rollout_length=config.rollout_length,
-                discount=config.discount,
-                reward_scale=config.reward_scale,
-                reward_clip=config.reward_clip,
-                seed=np.random.SeedSequence([0, index]),
-            )
-            for index, network in enumerate(self.networks)
-        ]
+        make_actor = ActorFactory(config, builder, Progress(), lambda film: None, restarts=0)
+        self.actors = [make_actor(index, Policy(network)) for index, network in enumerate(self.networks)]
         self.learners = [Learner(network, config) for network in self.networks]
         self.policies = [Policy(network) for network in self.networks]
         self.frames_per_decision = games * config.frame_skip
@@ -250,7 +251,7 @@ def main() -> None:
     scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
     samples: dict[str, list[float]] = {}
-    loads: dict[str, list[Load]] = {}
+    costs: dict[str, list[Cost]] = {}
 
     def note(name: str, value: float) -> None:
         samples.setdefault(name, []).append(value)
@@ -271,26 +272,26 @@ def main() -> None:
                 if "training" in options.only:
                     speed, used = parts.training(options.seconds)
                     note(f"training {name}", speed)
-                    loads.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
+                    costs.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
             finally:
                 parts.close()
-    report(samples, loads, options)
+    report(samples, costs, options)
 
 
-def report(samples: dict[str, list[float]], loads: dict[str, list[Load]], options: argparse.Namespace) -> None:
-    """Prints medians and ratios; writes all measurements where asked to. `loads` are per decision, in ms, and idle time."""
+def report(samples: dict[str, list[float]], costs: dict[str, list[Cost]], options: argparse.Namespace) -> None:
+    """Prints medians and ratios; writes all measurements where asked to."""
     medians = {name: statistics.median(values) for name, values in samples.items()}
     best_raw = max((value for name, value in medians.items() if name.startswith("raw")), default=math.nan)
     print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
     print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
     for name, value in medians.items():
         print(f"| {name} | {value:,.0f} | {value / best_raw:.2f} |")
-    if loads:
+    if costs:
         print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
-    for name, values in loads.items():
+    for name, values in costs.items():
         *parts, idle, megabytes = (statistics.median(column) for column in zip(*values, strict=True))
         cells = [f"{part:.3f}" for part in (*parts, sum(parts))]
-        print(f"| {name} | {' | '.join(cells)} | {idle / options.seconds:.0%} | {megabytes:,.0f} |")
+        print(f"| {name} | {' | '.join(cells)} | {idle:.0%} | {megabytes:,.0f} |")
     if options.json:
         data = {"scenario": options.scenario, "cpus": cpu_count(), "best_raw": best_raw, "frames_per_second": samples}
         options.json.write_text(json.dumps(data, indent=1) + "\n")

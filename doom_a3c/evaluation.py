@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.networks import ACNetwork
-from doom_a3c.rollouts import Policy, cut_short, draw_seeds, explore, greedy
+from doom_a3c.rollouts import Policy, cut_short, draw_seeds, explore, greedy, met_faults
 from doom_a3c.settings import UserError
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
@@ -62,12 +63,18 @@ class Evaluator:
     """
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], network: ACNetwork, seed: np.random.SeedSequence, epsilon: float = 0.0
+        self,
+        env: VectorEnv[Any, Any, Any],
+        network: ACNetwork,
+        seed: np.random.SeedSequence,
+        epsilon: float = 0.0,
+        add_faults: Callable[[Sequence[str]], None] = lambda faults: None,
     ) -> None:
+        """`add_faults` is told the kinds of the faults that the games meet."""
         self._env, self.network, self._policy = env, network, Policy(network)
         self._random = np.random.default_rng(seed)
         self._seeds = draw_seeds(seed, env.num_envs)
-        self._epsilon = epsilon
+        self._epsilon, self._add_faults = epsilon, add_faults
 
     def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
         """Plays `episodes` of each policy; returns None if `stop` is set meanwhile."""
@@ -78,7 +85,8 @@ class Evaluator:
         finished: list[list[float]] = [[] for _ in range(batch)]
         running, lost_in_a_row = np.zeros(batch), 0
         core_state = self.network.initial_state(batch)
-        observations, _ = self._env.reset(seed=self._seeds)
+        observations, infos = self._env.reset(seed=self._seeds)
+        self._add_faults(met_faults(infos))
         self._seeds = None  # later evaluations go on with the games' own streams: their episodes are new
         resets = np.ones(batch, np.float32)
         while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)):
@@ -88,6 +96,7 @@ class Evaluator:
             logits[:half] = greedy(logits[:half])
             actions, _ = explore(logits, epsilons, self._random)
             observations, rewards, terminated, truncated, infos = self._env.step(actions)
+            self._add_faults(met_faults(infos))
             lost = cut_short(infos, batch)
             running += rewards
             ends = terminated | truncated
@@ -101,6 +110,11 @@ class Evaluator:
                 running[game] = 0.0
             resets = ends.astype(np.float32)
         return Evaluation(*(scores(list(itertools.chain(*part))) for part in (finished[:half], finished[half:])))
+
+    def release(self) -> None:
+        """Frees a thread that waits for the games; none can be played any more."""
+        release: Callable[[], None] = getattr(self._env, "release")  # noqa: B009  # more than Gymnasium's vectors have
+        release()
 
     def close(self) -> None:
         """Closes the games."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-@tf.custom_gradient  # type: ignore[untyped-decorator]
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # of TensorFlow
 def lstm(
     gates_in: tf.Tensor, resets: tf.Tensor, recurrent_kernel: tf.Tensor, cell: tf.Tensor, hidden: tf.Tensor
 ) -> tuple[tuple[tf.Tensor, tf.Tensor, tf.Tensor], Callable[..., tuple[tf.Tensor | None, ...]]]:

@@ -44,7 +44,7 @@ class Matrix:
         if copy is None:
             return tf.convert_to_tensor(self._parameter)
 
-        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        @tf.custom_gradient  # type: ignore[untyped-decorator]  # of TensorFlow
         def rounded(_: tf.Tensor) -> tuple[tf.Tensor, Any]:
             return copy.read_value(), lambda gradient: tf.cast(gradient, tf.float32)
 

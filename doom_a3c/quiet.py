@@ -8,11 +8,19 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+_saved: list[int] = []  # where stderr goes outside of the blocks that catch it, the outermost's first
+
 
 class Caught:
     """What was printed; complete once the block of `caught_stderr` ends."""
 
     text = ""
+
+
+def say_at_once(line: str) -> None:
+    """Prints a line on stderr, also from inside the block of `caught_stderr`; a signal handler may call it."""
+    with contextlib.suppress(OSError):
+        os.write(_saved[0] if _saved else 2, f"{line}\n".encode())
 
 
 @contextlib.contextmanager
@@ -27,6 +35,7 @@ def caught_stderr(active: bool = True) -> Iterator[Caught]:
         return
     sys.stderr.flush()
     saved = os.dup(2)
+    _saved.append(saved)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
@@ -37,6 +46,7 @@ def caught_stderr(active: bool = True) -> Iterator[Caught]:
             raise
         finally:
             os.dup2(saved, 2)
+            _saved.remove(saved)
             os.close(saved)
             file.seek(0)
             caught.text = file.read().decode(errors="replace")

@@ -93,7 +93,7 @@ class Decide(Protocol):
 
 
 class Policy:
-    """Turns a network into decisions: one compiled call per decision of B games, its results on the host.
+    """Turns a network into decisions: one compiled call per decision of B games, and one copy of its results to the host.
 
     Works on the network it is given, whose weights may be changed between calls. Holds no state of any game.
     """
@@ -103,9 +103,9 @@ class Policy:
         self.initial_state = network.initial_state
         self._compiled = network.compiled("decision", self._step)
 
-    def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
+    def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tf.Tensor:
         output, core_state = self._network.step(observations, resets, core_state)
-        return tf.concat([output.logits, output.values[:, None]], axis=1), core_state
+        return tf.concat([output.logits, output.values[:, None], *core_state], axis=1)
 
     def graph(self, observations: Any) -> Any:
         """Returns the graph of a decision about `observations`."""
@@ -114,9 +114,10 @@ class Policy:
 
     def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
         """Returns logits [B, A], values [B] and the next core state."""
-        packed, core_state = self._compiled(observations, resets, core_state)
-        outputs = packed.numpy()
-        return outputs[:, :-1], outputs[:, -1], tuple(part.numpy() for part in core_state)
+        outputs = self._compiled(observations, resets, core_state).numpy()
+        actions, size = self._network.actions, self._network.spec.core_size
+        starts = range(actions + 1, outputs.shape[1], size)
+        return outputs[:, :actions], outputs[:, actions], tuple(outputs[:, start : start + size] for start in starts)
 
 
 def sample(logits: Array, random: np.random.Generator) -> NDArray[np.int32]:

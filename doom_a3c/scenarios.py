@@ -209,7 +209,7 @@ def _check_doom(game: DoomGame, observation: Observation) -> None:
     for file in filter(None, (game.config, game.wad)):
         _require(located(file).is_file(), f"{file} does not exist")
     if game.wad:
-        _check_wad(located(game.wad))
+        check_wad(located(game.wad))
     _require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
     numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
     _require(
@@ -224,7 +224,7 @@ def _check_doom(game: DoomGame, observation: Observation) -> None:
     _require(crop[0] + crop[1] < int(height) and crop[2] + crop[3] < int(width), "[observation] crop leaves nothing")
 
 
-def _check_wad(path: Path) -> None:
+def check_wad(path: Path) -> None:
     """Raises UserError unless the file is a whole WAD: the engine only hangs or exits on one that is not."""
     kind, count, start, size = b"", 0, 0, 0
     with contextlib.suppress(OSError, struct.error), path.open("rb") as file:

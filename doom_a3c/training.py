@@ -21,6 +21,7 @@ from doom_a3c.progress import WINDOW, Progress, shown
 from doom_a3c.summaries import Summaries
 
 TICK_SECONDS = 0.1
+PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the end of a run and after Ctrl-C
 
 
 class Engine(Protocol):
@@ -83,6 +84,7 @@ class Evaluations:
         self._evaluator, self._report = evaluator, report
         self._stop_event = threading.Event()
         self._evaluated = -1  # updates that had made the weights
+        self._given_up = False
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
 
     def start(self) -> None:
@@ -100,7 +102,7 @@ class Evaluations:
     def evaluate(self, stop: threading.Event | None = None) -> None:
         """Evaluates the weights as they are now, and reports scores, weights and whether they are the best."""
         state = self._capture()
-        if state.progress["updates"] == self._evaluated:
+        if self._given_up or state.progress["updates"] == self._evaluated:
             return
         self._evaluator.network.load(state.variables)
         evaluation = self._evaluator.evaluate(self._config.evaluation_episodes, stop)
@@ -113,11 +115,16 @@ class Evaluations:
             self.best = evaluation.score
         self._report(evaluation, state, is_best)
 
-    def stop(self) -> None:
-        """Ends the thread, giving an evaluation in progress up."""
+    def stop(self, seconds: float) -> None:
+        """Ends the thread, giving an evaluation in progress up, and after so many seconds its games, which may hang."""
         self._stop_event.set()
-        if self._thread.ident is not None:
-            self._thread.join(5.0)
+        if self._thread.ident is None:
+            return
+        self._thread.join(seconds)
+        if self._thread.is_alive():  # one thread at a time may use the games
+            self._given_up = True
+            self._evaluator.release()
+            self._thread.join(seconds)
 
 
 class Training:
@@ -168,7 +175,7 @@ class Training:
             stopped_by = self._loop(engine)
         finally:
             engine.stop()
-            self._evaluations.stop()
+            self._evaluations.stop(HURRY_SECONDS if self._interrupted else PATIENCE_SECONDS)
             seconds = time.monotonic() - self._start
             self.save()
         engine.check()

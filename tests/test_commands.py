@@ -58,6 +58,12 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
     assert {"seconds", "mean_100", "best_evaluation", "frames_per_second", "faults"} <= summary.keys()
 
 
+def test_an_interrupt_is_told_though_stderr_is_caught():
+    script = "from doom_a3c.quiet import *\nwith caught_stderr(): os.write(2, b'chatter'); say_at_once('interrupted')"
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stderr == "interrupted\n"
+
+
 def test_training_leaves_checkpoints_a_gif_and_logs(trained):
     folder, _ = trained
     assert {"last.ckpt", "best.ckpt"} <= {path.name for path in (folder / "models").iterdir()}

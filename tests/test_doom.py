@@ -16,9 +16,10 @@ from gymnasium.utils.env_checker import check_env
 
 from benchmarks.processes import engines, family, kill, left_over, servers, until
 from doom_a3c import catalog
-from doom_a3c.envs import engine, vectors
+from doom_a3c.envs import engine, games, vectors
 from doom_a3c.envs.camera import DoomCamera
 from doom_a3c.envs.doom import DoomEnv, button_actions, check
+from doom_a3c.envs.games import RemoteCamera
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.rollouts import met_faults
@@ -200,8 +201,12 @@ time.sleep(60)
 
 @pytest.mark.parametrize("make", ["LocalVectorEnv", "ProcessVectorEnv"])
 @pytest.mark.parametrize("engine_too", [False, True])
-def test_kill_9_of_the_owner_takes_the_engines_along(root, make, engine_too):
-    owner = subprocess.Popen([sys.executable, "-c", SCRIPT.format(make=make)], stdout=subprocess.PIPE, cwd=root)
+def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engine_too):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "link")}
+    command = [sys.executable, "-c", SCRIPT.format(make=make)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
     assert owner.stdout.readline() == b"playing\n"
     games, helpers = engines(owner.pid), family(owner.pid)
     segments = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(games.values()))]
@@ -212,6 +217,7 @@ def test_kill_9_of_the_owner_takes_the_engines_along(root, make, engine_too):
     owner.wait()
     owner.stdout.close()
     assert until(lambda: not left_over(helpers, games.values()), 5)
+    assert until(lambda: not os.listdir(tmp_path / "real"), 5)
 
 
 def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
@@ -272,14 +278,20 @@ def changed(**settings):
 
 
 def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
+    for module in (vectors, games):
+        monkeypatch.setattr(module, "PAUSES", (0.0, 0.1))
     launcher = tmp_path / "launcher"
     launcher.write_text("#!/bin/sh\necho no reactor, no game\nexit 1\n")
     launcher.chmod(0o700)
-    vector = ProcessVectorEnv([partial(DoomEnv, changed(vizdoom_path=str(launcher)), 4)])
-    with pytest.raises(GamesError, match="no reactor, no game"):
-        vector.reset()
+    scenario = changed(vizdoom_path=str(launcher))
+    vector = ProcessVectorEnv([partial(DoomEnv, scenario, 4)])
+    words = r"^the games do not start: (?!the games)[\w: ]+: no reactor, no game$"
+    for start in (vector.reset, partial(RemoteCamera, scenario, 4)):
+        with pytest.raises(GamesError, match=words) as told:
+            start()
+        assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
     vector.close()
+    assert servers(os.getpid()) == []
 
 
 def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
@@ -289,6 +301,13 @@ def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
     with pytest.raises(GamesError):
         vector.reset()
     vector.close()
+
+
+def test_a_wad_that_a_cfg_names_is_looked_at_too(tmp_path):
+    (tmp_path / "empty.wad").touch()
+    (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
+    with pytest.raises(UserError, match=r"empty\.wad is no whole WAD"):
+        check(replace(BASIC, game=DoomGame(config=str(tmp_path / "mine.cfg"))))
 
 
 def test_a_map_that_does_not_exist_is_told_before_anything_starts():

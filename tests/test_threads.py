@@ -1,6 +1,7 @@
 """The threads engine and the run around it: identities, errors, the non-finite guard, evaluation shares."""
 
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import gymnasium
@@ -167,6 +168,21 @@ def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_fav
     evaluator.close()
     assert greedy == sampled
     assert (greedy.mean, greedy.min, greedy.max, greedy.episodes) == (5.5, 2.0, 9.0, 6)
+
+
+def test_faults_of_evaluation_are_told():
+    env = LocalVectorEnv([partial(Tape, 1.0, 2)] * 2)
+    play, faults = env.step, []
+
+    def step(actions):
+        *results, infos = play(actions)
+        return *results, {**infos, "faults": [["server_died"], None]}
+
+    env.step = step
+    evaluator = Evaluator(env, network("evaluator"), np.random.SeedSequence(1), 0.0, faults.extend)
+    evaluator.evaluate(1)
+    evaluator.close()
+    assert faults == ["server_died"] * 2
 
 
 def test_evaluation_gives_up_when_told_to():

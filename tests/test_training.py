@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
 
-from doom_a3c import recording, summaries
+from doom_a3c import recording, summaries, training
 from doom_a3c.checkpoint import CheckpointFolder, load
 from doom_a3c.config import Config
 from doom_a3c.evaluation import Evaluation, scores
@@ -123,6 +123,30 @@ def test_a_signal_gives_the_final_evaluation_up(make_run):
     result = run.run(ScriptedEngine(progress))
     assert (result.stopped_by, result.best_evaluation) == ("frames", None)
     signal.join()
+
+
+def test_an_evaluation_whose_games_hang_is_given_up_at_the_end(make_run, monkeypatch):
+    monkeypatch.setattr(training, "PATIENCE_SECONDS", 0.1)
+
+    class Hung:
+        network, began, released, calls = network(), threading.Event(), threading.Event(), 0
+
+        def evaluate(self, episodes, stop):
+            self.calls += 1
+            self.began.set()
+            assert self.released.wait(30)
+
+        def release(self):
+            self.released.set()
+
+    run, progress, model = make_run(Config(frames=400, evaluate_every=0.01))
+    model.apply([np.zeros(p.shape, np.float32) for p in model.network.parameters], 1e-2)
+    progress.add_update(1.0, 0)
+    hung = run._evaluations._evaluator = Hung()
+    result = run.run(ScriptedEngine(progress))
+    assert hung.began.is_set()
+    assert hung.released.is_set()
+    assert (result.stopped_by, result.best_evaluation, hung.calls) == ("frames", None, 1)
 
 
 def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make_run, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import envpool
 import numpy as np
 from report import play, runner_flags
@@ -15,6 +17,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     games = options.games
+    Path("_vizdoom").mkdir(exist_ok=True)  # its engines make it all at the same time, and fail where it is there by then
     envs = envpool.make(
         "Basic-v1",
         env_type="gymnasium",

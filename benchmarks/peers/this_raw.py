@@ -21,7 +21,8 @@ def main() -> None:
     command.import_tensorflow(cpu_count(), verbose=False, device="cpu")
     from doom_a3c.cli.build import Builder
 
-    builder = Builder(catalog.find("basic"), Config(frame_skip=options.frame_skip))
+    config = Config(frame_skip=options.frame_skip, game_processes=cpu_count())
+    builder = Builder(catalog.find("basic"), config)
     envs = builder.training_env(options.games)
     envs.reset(seed=options.seed)
     random = np.random.default_rng(options.seed)

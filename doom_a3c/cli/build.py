@@ -51,7 +51,9 @@ class Builder:
         return self._games.vector(games, limited=True)
 
     def close(self) -> None:
-        """Closes the games that were started and never asked for."""
+        """Closes the games of training, and those that were started and never asked for."""
+        for env in self._training:
+            env.close()
         self._games.close()
 
     def unblock(self) -> None:

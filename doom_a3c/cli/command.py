@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, cast
 
-from doom_a3c.quiet import caught_stderr
+from doom_a3c.quiet import caught_stderr, say_at_once
 from doom_a3c.settings import UserError
 
 
@@ -50,8 +51,7 @@ def _check_folder() -> None:
 
 def end_at_once(number: int, line: str) -> NoReturn:
     """Ends the process as after a signal, with a line on stderr."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
+    say_at_once(line)
     os._exit(128 + number)
 
 
@@ -70,7 +70,8 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with caught_stderr(not verbose):
-        with without("keras.src"):  # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here
+        # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here.
+        with importing(), without("keras.src"):
             import tensorflow as tf
 
         tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -83,6 +84,17 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         tf.constant(0)  # starts the runtime, which prints too
     if kind == "gpu" and not chosen:
         raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Spares what is imported inside the block the collector of cycles: it would find nothing, again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

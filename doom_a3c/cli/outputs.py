@@ -59,7 +59,8 @@ class Outputs:
         settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
 
-        self._summaries.graph(Policy(run.model.network).graph(builder.example(1)))
+        # As workers play: what is compiled first has fixed shapes, all other numbers of games share one graph.
+        self._summaries.graph(Policy(run.model.network).graph(builder.example(config.games)))
 
         self._gifs = GifFolder(run.gifs)
         self._gif_maker = GifMaker(builder.decisions_per_second, self._add_gif)
@@ -72,6 +73,7 @@ class Outputs:
             builder.network("evaluator", config.seed),
             np.random.SeedSequence([config.seed, run.restarts, 2**31]),
             config.evaluation_epsilon,
+            lambda faults: progress.add_steps(0, 0, (), faults),
         )
         self.training = Training(
             config,

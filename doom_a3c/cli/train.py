@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.checkpoint import Checkpoint, CheckpointFolder
+    from doom_a3c.cli.panel import Panel
     from doom_a3c.envs.games import Games
     from doom_a3c.training import Result, Training
 
@@ -58,16 +59,17 @@ def _train(arguments: list[str] | None) -> int:
 
         checkpoint = load(_newest(typed.get("models_dir", Config.models_dir)))
         scenario, config = _resumed(typed, checkpoint.record)
-        return _Run(options, scenario, config, _started(scenario, config), checkpoint).run()
+        with closing(_started(scenario, config)) as games:
+            return _Run(options, scenario, config, games, checkpoint).run()
     scenario, config = _settings(typed)
     newest = _newest(config.models_dir)
     if newest.exists():
         raise UserError(f"{newest} holds another run: go on with --resume, or keep it and name another --models-dir")
     # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
-    games = _started(scenario, config)
-    command.import_tensorflow(cpu_count(), options.verbose, device)
-    return _Run(options, scenario, config, games, None).run()
+    with closing(_started(scenario, config)) as games:
+        command.import_tensorflow(cpu_count(), options.verbose, device)
+        return _Run(options, scenario, config, games, None).run()
 
 
 def _started(scenario: scenarios.Scenario, config: Config) -> Games:
@@ -111,7 +113,8 @@ class _Run:
 
     def _check_builds(self) -> None:
         """Makes everything that a mistake can show in, before a folder is made or a file written."""
-        import doom_a3c.cli.outputs  # noqa: F401  # takes a second; the games start meanwhile
+        with command.importing():  # takes a second; the games start meanwhile
+            import doom_a3c.cli.outputs  # noqa: F401
         from doom_a3c.cli.build import Builder
         from doom_a3c.progress import Progress
 
@@ -199,7 +202,7 @@ class _Run:
         config = self.config
         return connected(config.address, f"{self.name}-{os.getpid()}", gpu=config.device == "gpu")
 
-    def _finish(self, result: Result, panel: Any) -> None:
+    def _finish(self, result: Result, panel: Panel) -> None:
         from doom_a3c.curves import write_curve
         from doom_a3c.progress import shown
 

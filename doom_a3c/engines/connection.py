@@ -6,6 +6,7 @@ Nothing here knows what a run does; `cluster` drives it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -57,6 +58,7 @@ def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterato
     check(address)
     import ray
 
+    _server.cache_clear()
     with contextlib.ExitStack() as stack:
         own: dict[str, Any] = {}
         if address is None:
@@ -149,11 +151,19 @@ class ServerActor:
 
 
 class HostActor:
-    """The actor of a host. It finds the server by name: a handle would not survive everything."""
+    """The actor of a host. It finds the server by name."""
 
     def run(self, make: MakeHost, settings: Settings, name: str, number: int) -> None:
         """Plays until the run is over."""
         make(settings, name, number, call_server).run()
+
+
+@functools.cache
+def _server() -> Any:
+    """Returns the run's server, found by its name: that costs a message of its own."""
+    import ray
+
+    return ray.get_actor(_SERVER)
 
 
 def call_server(method: str, *arguments: Any) -> Any:
@@ -166,10 +176,11 @@ def call_server(method: str, *arguments: Any) -> Any:
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        return ray.get(ray.get_actor(_SERVER).call.remote(method, *arguments), timeout=CALL_SECONDS)
+        return ray.get(_server().call.remote(method, *arguments), timeout=CALL_SECONDS)
     except RayTaskError:
         raise
     except (RayError, ValueError) as error:  # ValueError: there is no such actor now
+        _server.cache_clear()
         raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
 

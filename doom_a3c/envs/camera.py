@@ -9,6 +9,8 @@ from doom_a3c.envs.engine import Engine
 from doom_a3c.envs.pixels import Frame
 from doom_a3c.scenarios import Scenario
 
+RESOLUTION = "320x240"
+
 
 class DoomCamera:
     """Films episodes in colour, every tic, whatever the network sees. Owns a second engine.
@@ -17,13 +19,13 @@ class DoomCamera:
     shows the same episode at any resolution, while the network keeps seeing exactly the frames it was trained on.
     """
 
-    def __init__(self, scenario: Scenario, frame_skip: int, resolution: str = "320x240") -> None:
+    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
         self._frame_skip = frame_skip
         self._actions = check(scenario)
 
         def configure_camera(game: vizdoom.DoomGame) -> None:
             configure(game, doom_game(scenario), scenario.observation)
-            set_screen(game, resolution, color=True)
+            set_screen(game, RESOLUTION, color=True)
 
         self._engine = Engine(configure_camera)
 

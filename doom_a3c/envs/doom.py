@@ -16,7 +16,7 @@ from gymnasium.utils import EzPickle
 from doom_a3c.envs.engine import Engine, EngineError
 from doom_a3c.envs.pixels import Frame, History, rgb
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.scenarios import WAD_HEAD, DoomGame, Observation, Scenario, located
+from doom_a3c.scenarios import WAD_HEAD, DoomGame, Observation, Scenario, check_wad, located
 from doom_a3c.settings import UserError, nearest
 
 _check_lock = threading.Lock()  # stderr is the process's
@@ -154,6 +154,7 @@ def _check_map(game: vizdoom.DoomGame) -> None:
         return  # an archive (pk3) keeps its maps elsewhere
     maps = []
     for file in files:  # the game's own wad is large, and hardly ever asked
+        check_wad(file)
         maps.append(maps_in(file))
         if game.get_doom_map().upper() in maps[-1]:
             break

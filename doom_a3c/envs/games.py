@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,8 +15,8 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
-from doom_a3c.envs.vectors import LocalVectorEnv, MakeEnv, ProcessVectorEnv
+from doom_a3c.envs.process import GameProcess, ProcessError
+from doom_a3c.envs.vectors import PAUSES, GamesError, LocalVectorEnv, MakeEnv, ProcessVectorEnv
 from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
 from doom_a3c.settings import UserError
 
@@ -160,12 +160,16 @@ class _DoomGames(_Kind):
 
     def close(self) -> None:
         for future in self._ahead:
-            with suppress(UserError, ProcessError, RemoteError):  # told by whoever asked for the games
-                future.result().close()
+            future.add_done_callback(_close)  # at once, where it is done: nobody waits for games that hang as they start
         self._ahead = []
 
     def camera(self, env: Any) -> Camera:
         return RemoteCamera(self._scenario, self._frame_skip)
+
+
+def _close(future: Future[ProcessVectorEnv]) -> None:
+    if future.exception() is None:  # else it has been told by whoever asked for the games
+        future.result().close()
 
 
 def _vector(make: MakeEnv, games: int, processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
@@ -188,8 +192,24 @@ class RemoteCamera:
     frames_per_second: float = DoomGame.tics_per_second
 
     def __init__(self, scenario: Scenario, frame_skip: int) -> None:
-        self._process = GameProcess(partial(_doom_camera, scenario, frame_skip))
-        self._process.answer()
+        """Starts the game.
+
+        Raises:
+            GamesError: if it does not start, after several tries.
+        """
+        for pause in PAUSES:
+            time.sleep(pause)
+            self._process = GameProcess(partial(_doom_camera, scenario, frame_skip))
+            try:
+                self._process.answer()
+            except ProcessError as error:
+                failure = error
+            except BaseException:
+                self.close()
+                raise
+            else:
+                return
+        raise GamesError.of(failure)
 
     @property
     def score(self) -> float:

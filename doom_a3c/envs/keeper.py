@@ -35,7 +35,7 @@ def main(descriptor: int, root: str) -> None:
     while True:
         try:
             order, number, preload = wire.receive()
-            end = wire.receive_descriptors(1)[0] if order == "start" else None
+            end = wire.receive_descriptor() if order == "start" else None
         except OSError:
             break
         folder = Path(root) / str(number)

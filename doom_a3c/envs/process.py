@@ -43,7 +43,7 @@ class Keeper:
     """This process's connection to its keeper. Owns the folder of all servers; starts another keeper if one dies."""
 
     def __init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-"))
+        self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-")).resolve()  # as /proc shows it
         self._numbers = itertools.count()
         self._patience = KEEPER_SECONDS[0]
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Keeper:
             try:
                 self._wire.send((order, number, PRELOAD), self._patience)
                 if end is not None:
-                    self._wire.send_descriptors([end.fileno()])
+                    self._wire.send_descriptor(end.fileno())
                 answer = self._wire.receive(self._patience)
                 self._patience = KEEPER_SECONDS[1]
                 return answer
@@ -157,7 +157,7 @@ class GameProcess:
     def send_descriptor(self, descriptor: int) -> None:
         """Hands an open file over, which a call that has been asked for takes."""
         try:
-            self._wire.send_descriptors([descriptor])
+            self._wire.send_descriptor(descriptor)
         except OSError as error:
             raise self._failure(error) from None
 

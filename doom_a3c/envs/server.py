@@ -37,7 +37,7 @@ class GameServer:
 
     def attach(self, observation_space: Any, action_space: Any, games: int, rows: int) -> None:
         """Takes over the arrays of a vector of those spaces, whose descriptor comes next."""
-        (descriptor,) = self._wire.receive_descriptors(1)
+        descriptor = self._wire.receive_descriptor()
         for env in self._envs:
             if (env.observation_space, env.action_space) != (observation_space, action_space):
                 raise ValueError("the games of a vector need equal spaces")

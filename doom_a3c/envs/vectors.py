@@ -29,8 +29,10 @@ MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 class GamesError(UserError):
     """Games do not start, after several tries; the message tells what they have said last."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(f"the games do not start: {words}")
+    @classmethod
+    def of(cls, failure: ProcessError) -> GamesError:
+        """Returns the error of games whose process has failed that way."""
+        return cls(f"the games do not start: {failure}")
 
 
 def game_seeds(seed: Any, games: int) -> list[int | None]:
@@ -298,7 +300,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             except ProcessError as again:
                 faults.append(again.kind)
                 telling = again if again.words else telling
-        raise GamesError(str(telling) if telling.words else f"{faults[-1]}, {len(faults)} times in a row")
+        raise GamesError.of(telling if telling.words else ProcessError(f"{faults[-1]}, {len(faults)} times in a row"))
 
     def _merged(self, infos: dict[int, dict[str, Any]], faults: Iterable[tuple[int, str]]) -> dict[str, Any]:
         """Returns the infos of single games as those of a vector."""

@@ -49,18 +49,17 @@ class Wire:
             data += more
         return data
 
-    def send_descriptors(self, descriptors: list[int]) -> None:
-        """Hands open files over."""
-        socket.send_fds(self.socket, [b"f"], descriptors)
+    def send_descriptor(self, descriptor: int) -> None:
+        """Hands an open file over."""
+        socket.send_fds(self.socket, [b"f"], [descriptor])
 
-    def receive_descriptors(self, count: int) -> list[int]:
-        """Returns files that the other end hands over; raises OSError if it is gone."""
-        _, descriptors, _, _ = socket.recv_fds(self.socket, 1, count)
-        if len(descriptors) < count:
+    def receive_descriptor(self) -> int:
+        """Returns a file that the other end hands over; raises OSError if it is gone."""
+        _, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+        if not descriptors:
             raise ConnectionResetError("the other end is gone")
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)  # an engine that holds a dead server's socket would hide its death
-        return descriptors
+        os.set_inheritable(descriptors[0], False)  # an engine that holds a dead server's socket would hide its death
+        return descriptors[0]
 
     def close(self) -> None:
         """Closes this end: the other one's next call raises OSError. A call under way on this end does too."""
