@@ -15,7 +15,6 @@ import argparse
 import dataclasses
 import itertools
 import json
-import math
 import os
 import statistics
 import sys
@@ -281,11 +280,11 @@ def main() -> None:
 def report(samples: dict[str, list[float]], costs: dict[str, list[Cost]], options: argparse.Namespace) -> None:
     """Prints medians and ratios; writes all measurements where asked to."""
     medians = {name: statistics.median(values) for name, values in samples.items()}
-    best_raw = max((value for name, value in medians.items() if name.startswith("raw")), default=math.nan)
+    best_raw = max((value for name, value in medians.items() if name.startswith("raw")), default=None)
     print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
     print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
     for name, value in medians.items():
-        print(f"| {name} | {value:,.0f} | {value / best_raw:.2f} |")
+        print(f"| {name} | {value:,.0f} | {f'{value / best_raw:.2f}' if best_raw else '-'} |")
     if costs:
         print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
     for name, values in costs.items():
