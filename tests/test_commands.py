@@ -13,7 +13,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from benchmarks.processes import engines, left_over
+from benchmarks.processes import engines, family, left_over, until
 from doom_a3c.checkpoint import load, save
 
 ROOT = Path(__file__).parent.parent
@@ -125,6 +125,21 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["policy"] == policy
     assert f"{policy} policy" in result.stdout
+
+
+@pytest.mark.parametrize("hung", [False, True])
+def test_ctrl_c_ends_playing_though_its_games_hang(trained, tmp_path, hung):
+    model = trained[0] / "models" / "best.ckpt"
+    command = [sys.executable, str(ROOT / "play.py"), "--model", model, "--episodes", "500", "--record", "500"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert until(lambda: len(engines(process.pid)) == 2 and list(tmp_path.rglob("episode_001.*")), 30)
+    processes = family(process.pid)
+    for pid in engines(process.pid) if hung else ():
+        os.kill(pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)  # 10 on an idle machine
+    assert (process.returncode, errors) == (130, "play.py: interrupted\n")
+    assert until(lambda: not left_over(processes), 5)
 
 
 def test_playing_twice_shows_the_same_episodes(trained, tmp_path):

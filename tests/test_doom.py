@@ -6,19 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import vizdoom
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks.processes import engines, family, kill, left_over, servers, until
+from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c import catalog
 from doom_a3c.envs import engine, games, vectors
 from doom_a3c.envs.camera import DoomCamera
-from doom_a3c.envs.doom import DoomEnv, button_actions, check
+from doom_a3c.envs.doom import DoomEnv, button_actions, check, maps_in, shipped_game
 from doom_a3c.envs.games import RemoteCamera
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
@@ -220,6 +222,29 @@ def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engin
     assert until(lambda: not os.listdir(tmp_path / "real"), 5)
 
 
+@pytest.mark.parametrize("harm", ["servers stopped", "keeper stopped", "servers killed"])
+def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_path, harm):
+    command = [sys.executable, "-c", SCRIPT.format(make="ProcessVectorEnv")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
+    assert owner.stdout.readline() == b"playing\n"
+    processes, games = family(owner.pid), engines(owner.pid)
+    homes = servers(owner.pid)
+    keeper = parent(homes[0])
+    for pid in [keeper] if harm == "keeper stopped" else homes:
+        kill(pid, signal.SIGKILL if harm == "servers killed" else signal.SIGSTOP)
+    if harm != "keeper stopped":
+        kill(keeper)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    leftover = () if harm == "servers killed" else games.values()  # nobody is left who could remove their memory
+    assert until(lambda: not left_over(processes, leftover), 5)
+    for path in Path("/dev/shm").glob("ViZDoom*"):
+        if path.name.endswith(tuple(games.values())):
+            path.unlink()
+
+
 def test_vector_of_games_resets_in_the_step_that_ends_an_episode():
     vector = ProcessVectorEnv(GAMES * 2)
     vector.reset(seed=[1, 2])
@@ -308,6 +333,20 @@ def test_a_wad_that_a_cfg_names_is_looked_at_too(tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
     with pytest.raises(UserError, match=r"empty\.wad is no whole WAD"):
         check(replace(BASIC, game=DoomGame(config=str(tmp_path / "mine.cfg"))))
+
+
+def test_maps_are_looked_for_in_archives_too(tmp_path):
+    with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
+        archive.writestr("maps/map07.wad", b"")
+        archive.write(shipped_game("freedoom2.wad").parent / "scenarios" / "basic.wad", "inner.wad")
+    assert maps_in(tmp_path / "mine.pk3") == ["MAP07", "MAP01"]
+    (tmp_path / "mine.cfg").write_text("doom_scenario_path = mine.pk3\ndoom_map = map77\navailable_buttons = { ATTACK }\n")
+    scenario = replace(BASIC, game=DoomGame(config=str(tmp_path / "mine.cfg")))
+    with pytest.raises(UserError, match=r"no map 'map77' in mine\.pk3, which has map07, map01"):
+        check(scenario)
+    (tmp_path / "mine.pk3").write_bytes(b"PK\3\4" + bytes(100))
+    with pytest.raises(UserError, match=r"mine\.pk3 is no whole archive"):
+        check(scenario)
 
 
 def test_a_map_that_does_not_exist_is_told_before_anything_starts():

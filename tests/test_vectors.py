@@ -352,3 +352,25 @@ def test_servers_go_with_their_owner(stopped, root):
     owner.wait()
     owner.stdout.close()
     assert until(lambda: not any(map(alive, helpers)) and not folder.exists(), 5)
+
+
+def test_closing_while_another_thread_steps_ends_that_thread_in_order(vector):
+    for _ in range(10):
+        env = vector(counters(4))
+        env.reset(seed=0)
+        ends = []
+
+        def play(env=env, ends=ends):
+            try:
+                while True:
+                    one_step(env)
+            except BaseException as error:
+                ends.append(type(error))
+
+        thread = threading.Thread(target=play)
+        thread.start()
+        time.sleep(0.05)
+        env.close()
+        thread.join(10)
+        assert ends == [gymnasium.error.ClosedEnvironmentError]
+    assert servers(os.getpid()) == []

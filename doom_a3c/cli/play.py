@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from doom_a3c.recording import Frame
 
 
+PATIENCE_SECONDS = 3  # after Ctrl-C, for the decision under way
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The settings of play.py."""
@@ -143,13 +146,35 @@ class Player:
                 view.close()
 
     def interrupt(self, number: int, frame: object) -> None:
-        """Handles Ctrl-C: the episode ends with its next decision, and its film is finished; a second one does not wait."""
+        """Handles Ctrl-C: the episode ends with its next decision, and its film is finished; a second one does not wait.
+
+        Nor is a decision waited for that does not come, as the game hangs.
+        """
         if self._interrupted:
             command.end_at_once(number, "play.py: interrupted")
         self._interrupted = True
 
+        def hurry(number: int, frame: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, hurry)
+        signal.alarm(PATIENCE_SECONDS)
+
     def episode(self, seed: int, stem: Path | None) -> Episode:
-        """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one."""
+        """Plays one episode from its first observation to its end; films it as `stem`.mp4 and .gif where there is one.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C, whatever else that has broken.
+            UserError: if the game fails.
+        """
+        try:
+            return self._filmed(seed, stem)
+        except Exception:
+            if self._interrupted:
+                raise KeyboardInterrupt from None
+            raise
+
+    def _filmed(self, seed: int, stem: Path | None) -> Episode:
         from doom_a3c.envs.process import ProcessError
         from doom_a3c.recording import FilmWriter
 
@@ -186,6 +211,7 @@ class Player:
         score, length, ended = 0.0, 0, False
         while not ended:
             if self._interrupted:
+                signal.alarm(0)
                 raise KeyboardInterrupt
             logits, _, core_state = self._policy(observations, reset, core_state)
             actions, _ = explore(greedy(logits) if self._greedy else logits, self._epsilon, random)

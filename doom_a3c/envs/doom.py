@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import threading
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import gymnasium
 import numpy as np
@@ -20,6 +22,7 @@ from doom_a3c.scenarios import WAD_HEAD, DoomGame, Observation, Scenario, check_
 from doom_a3c.settings import UserError, nearest
 
 _check_lock = threading.Lock()  # stderr is the process's
+ARCHIVES = (".pk3", ".ipk3", ".zip")
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
@@ -141,7 +144,7 @@ def check(scenario: Scenario) -> list[list[int]]:
         raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
     for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
         if not located(wad).is_file() and not shipped_game(wad).is_file():
-            raise UserError(f"{spec.config} wants {wad}, which does not exist")
+            raise UserError(f"{spec.config} wants {wad}, and there is no such file")
     _check_map(game)
     return button_actions(spec, game.get_available_buttons())
 
@@ -150,11 +153,10 @@ def _check_map(game: vizdoom.DoomGame) -> None:
     """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it for ever."""
     wads = [game.get_doom_scenario_path(), game.get_doom_game_path() or str(shipped_game("freedoom2.wad"))]
     files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
-    if not all(file.suffix.lower() == ".wad" for file in files):
-        return  # an archive (pk3) keeps its maps elsewhere
+    if not all(file.suffix.lower() in (".wad", *ARCHIVES) for file in files):
+        return  # there are more kinds than are looked into here
     maps = []
     for file in files:  # the game's own wad is large, and hardly ever asked
-        check_wad(file)
         maps.append(maps_in(file))
         if game.get_doom_map().upper() in maps[-1]:
             break
@@ -163,12 +165,37 @@ def _check_map(game: vizdoom.DoomGame) -> None:
         raise UserError(f"there is no map {game.get_doom_map()!r} in {files[0].name}, which has {known or 'none'}")
 
 
-def maps_in(wad: Path) -> list[str]:
-    """Returns the names of the maps in a WAD file, such as MAP01 or E1M1: what stands before a lump that begins a map."""
-    with wad.open("rb") as file:
-        _, count, start = WAD_HEAD.unpack(file.read(WAD_HEAD.size))
-        file.seek(start)
-        directory = file.read(16 * count)
+def maps_in(path: Path) -> list[str]:
+    """Returns the names of the maps in a WAD file or an archive, such as MAP01 or E1M1.
+
+    In an archive they are WAD files in the folder `maps`, or in other WAD files.
+
+    Raises:
+        UserError: if the file is damaged.
+    """
+    if path.suffix.lower() not in ARCHIVES:
+        check_wad(path)
+        with path.open("rb") as file:
+            return _maps_in_wad(file)
+    maps = []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.lower().startswith("maps/"):
+                    maps.append(Path(name).stem.upper())
+                elif name.lower().endswith(".wad"):
+                    with archive.open(name) as file:
+                        maps += _maps_in_wad(file)
+    except (OSError, zipfile.BadZipFile, struct.error) as error:
+        raise UserError(f"{path} is no whole archive: {error}") from None
+    return maps
+
+
+def _maps_in_wad(file: IO[bytes]) -> list[str]:
+    """Returns what stands before a lump that begins a map."""
+    _, count, start = WAD_HEAD.unpack(file.read(WAD_HEAD.size))
+    file.seek(start)
+    directory = file.read(16 * count)
     entries = (directory[place + 8 : place + 16] for place in range(0, len(directory), 16))
     names = [entry.rstrip(b"\0").split(b"\0")[0].decode("ascii", "replace").upper() for entry in entries]
     return [name for name, following in itertools.pairwise(names) if following in ("THINGS", "TEXTMAP")]

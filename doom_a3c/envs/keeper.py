@@ -11,6 +11,7 @@ child stays a zombie until it is waited for, the group's number cannot have beco
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import glob
 import importlib
 import os
@@ -24,11 +25,13 @@ from pathlib import Path
 
 from doom_a3c.envs.wire import Wire
 
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 LAST_BYTES = 4096  # of a log, in which its last line is looked for
 
 
 def main(descriptor: int, root: str) -> None:
     """Serves the trainer at the other end of the socket until that is gone. `root` is the folder of all servers."""
+    _wake_when_orphaned()
     wire = Wire(socket.socket(fileno=descriptor))
     servers: dict[int, int] = {}  # process ids by number
     begin = time.time()
@@ -44,6 +47,8 @@ def main(descriptor: int, root: str) -> None:
             answer = servers[number] = _started(wire, end, folder, preload)
         else:
             answer = _buried(servers.pop(number, 0), folder)
+            with contextlib.suppress(OSError):  # it is not empty
+                os.rmdir(root)  # Ray kills its processes' children: a keeper without servers could not do so later
         with contextlib.suppress(OSError):
             wire.send(answer)
     for number, pid in servers.items():
@@ -75,7 +80,14 @@ def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
     return max(pid, 0)
 
 
+def _wake_when_orphaned() -> None:
+    """Has Linux send SIGCONT to this process when its parent ends: a stopped one would not notice, nor ever end."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def _be_server(end: int, folder: Path) -> None:
+    _wake_when_orphaned()
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -23,7 +23,7 @@ from doom_a3c.envs import keeper
 from doom_a3c.envs.wire import Wire
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
-KEEPER_SECONDS = 60.0, 15.0  # for a keeper's first order, as it imports a lot then, and for others
+KEEPER_SECONDS = 60.0, 5.0  # for a keeper's first order, as it imports a lot then, and for others
 PRELOAD = "doom_a3c.envs.doom"  # what most servers need; the keeper imports it once for all of them
 
 

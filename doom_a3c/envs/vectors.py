@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,6 +25,8 @@ PAUSES = (0.0, 0.5, 1.0, 2.0)  # seconds before each try to start a server in pl
 CLOSE_SECONDS = 5.0
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class GamesError(UserError):
@@ -70,6 +73,19 @@ class LocalVectorEnv(SyncVectorEnv):
         """Does nothing: these games run in their caller's thread."""
 
 
+def _exclusive(method: Callable[Concatenate[ProcessVectorEnv, Arguments], Result]) -> Callable[..., Result]:
+    """Has one thread at a time call the games of a vector, as long as it is open."""
+
+    @functools.wraps(method)
+    def call(self: ProcessVectorEnv, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        with self._calling:
+            if self.closed:
+                raise ClosedEnvironmentError("the games are closed")
+            return method(self, *arguments, **named)
+
+    return call
+
+
 class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     """Games in server processes: whatever happens to a game stays there (`AutoresetMode.SAME_STEP`).
 
@@ -103,7 +119,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._make_envs, self._copy = make_envs, copy
         self._rows = max(rows, 3)  # with fewer, a step would overwrite what a lost game has shown before it
         self.num_envs = len(make_envs)
-        self._released = threading.Event()
+        self._released, self._calling = threading.Event(), threading.RLock()
         self._row, self._restarts, self._seeds = 0, 0, game_seeds(None, self.num_envs)
         self._was_reset = False
         self._untold: list[str] = []  # faults since the last infos
@@ -173,6 +189,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             self._preparing[index] = 0
             self._untold += self._replaced(index, error, "prepare", self.num_envs)[1]
 
+    @_exclusive
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games, or those in the array `options["reset_mask"]`; the other options go to each game.
 
@@ -182,7 +199,6 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             GamesError: if games do not start, after several tries.
             ValueError: if there are not as many seeds, or places in the mask, as games.
         """
-        self._check_open()
         seeds, options = game_seeds(seed, self.num_envs), dict(options or {})
         mask = options.pop("reset_mask", None)
         chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
@@ -199,6 +215,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         infos, faults = self._all("reset", arguments)
         return self._observed(), self._merged(infos, faults)
 
+    @_exclusive
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all games; see the class for what happens at the end of an episode.
 
@@ -206,7 +223,6 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             GamesError: if games whose server is gone do not start again.
             ValueError: if there are not as many actions as games.
         """
-        self._check_open()
         if not self._was_reset:
             raise ResetNeeded("step() needs a reset() first")
         arrays, before = self._arrays, self._row
@@ -337,10 +353,6 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             return self._servers[0].call("picture", final)
         return None
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedEnvironmentError("the games are closed")
-
     def release(self) -> None:
         """Frees a thread that waits for these games, whatever for: from now on every step ends at once, as truncated."""
         self._released.set()
@@ -350,6 +362,20 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     def close_extras(self, **kwargs: Any) -> None:
         """Closes all games and ends the servers."""
         self._released.set()  # a thread that still plays replaces nothing any more
+        if alone := self._calling.acquire(blocking=False):
+            self._ask_to_close()
+        else:  # what another thread waits for fails at once, as truncated
+            self.release()
+            alone = self._calling.acquire(timeout=CLOSE_SECONDS)
+        for server in self._servers:
+            server.end()
+        if hasattr(self, "_arrays"):
+            self._arrays.close()
+        self.closed = True
+        if alone:
+            self._calling.release()
+
+    def _ask_to_close(self) -> None:
         asked = []
         for server in self._servers:
             with suppress(ProcessError):
@@ -358,7 +384,3 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         for server in asked:
             with suppress(ProcessError, RemoteError, UserError):
                 server.answer(CLOSE_SECONDS)
-        for server in self._servers:
-            server.end()
-        if hasattr(self, "_arrays"):
-            self._arrays.close()
