@@ -1,6 +1,7 @@
 """Environment of all tests, and the small pieces that several of them build on."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # tiny operations: a pool only costs switching
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared at float32, not TF32, precision
+
+# Jobs that a shell has put into the background ignore Ctrl-C and hand that on to what they start: here it is tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does

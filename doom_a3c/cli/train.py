@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Mapping
@@ -232,7 +233,8 @@ class _Run:
             panel.say(f"fault survived: {kind} {count} times")
         model = self.files.best if self.files.best.exists() else self.files.last
         panel.say(f"model  {model} (newest: {self.files.last})\ngifs   {self.gifs} (and scores.png)\nlogs   {self.logs}")
-        panel.say(f"next:\n  python play.py --model {model} --out /tmp/result\n  tensorboard --logdir {self.logs}")
+        quoted, logs = shlex.quote(str(model)), shlex.quote(str(self.logs))
+        panel.say(f"next:\n  python play.py --model {quoted} --out /tmp/result\n  tensorboard --logdir {logs}")
 
 
 # A resumed run does not take these from its checkpoint: it may go on elsewhere, and for another time.
