@@ -11,7 +11,6 @@ workers give away where they wait or compute: what they do in Python itself is w
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import html
 import sys
 import threading
@@ -109,12 +108,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
     options = parser.parse_args()
     command.import_tensorflow(cpu_count(), verbose=False, device="auto")
-    from doom_a3c.cli.build import Builder
-
     scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
-    workers, games, processes = options.setting
-    parts = Parts(Builder(scenario, dataclasses.replace(config, game_processes=processes)), config, workers, games)
+    parts = Parts(scenario, config, *options.setting)
     start = time.monotonic()
     try:
         seen = sampled(parts, options.seconds)

@@ -165,22 +165,24 @@ def raw_doom(scenario: Scenario, frame_skip: int, threads: int, games: int, seco
 class Parts:
     """What a worker consists of, taken apart. Owns the games of all workers."""
 
-    def __init__(self, builder: Any, config: Config, workers: int, games: int) -> None:
+    def __init__(self, scenario: Scenario, config: Config, workers: int, games: int, processes: int | None) -> None:
         from doom_a3c.cli.actors import ActorFactory
+        from doom_a3c.cli.build import Builder
         from doom_a3c.learner import Learner
         from doom_a3c.model import GlobalModel
         from doom_a3c.optimizers import Adam
         from doom_a3c.progress import Progress
         from doom_a3c.rollouts import Policy
 
-        config = dataclasses.replace(config, workers=workers, games=games, gif_every=0)
+        config = dataclasses.replace(config, workers=workers, games=games, game_processes=processes, gif_every=0)
+        builder = Builder(scenario, config)
         self.config, self.games = config, games
         self.model = GlobalModel(network := builder.network("global", 0), Adam(network.parameters))
         self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
         make_actor = ActorFactory(config, builder, Progress(), lambda film: None, restarts=0)
-        self.actors = [make_actor(index, Policy(network)) for index, network in enumerate(self.networks)]
-        self.learners = [Learner(network, config) for network in self.networks]
         self.policies = [Policy(network) for network in self.networks]
+        self.actors = [make_actor(index, policy) for index, policy in enumerate(self.policies)]
+        self.learners = [Learner(network, config) for network in self.networks]
         self.frames_per_decision = games * config.frame_skip
 
     def acting(self, seconds: float) -> float:
@@ -245,8 +247,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
     command.import_tensorflow(cpu_count(), verbose=False, device="auto")
-    from doom_a3c.cli.build import Builder
-
     scenario = catalog.find(options.scenario)
     config = validated(Config, dict(scenario.training), scenario.name)
     samples: dict[str, list[float]] = {}
@@ -260,8 +260,7 @@ def main() -> None:
         for threads, games in RAW_SETTINGS if "raw" in options.only else ():
             note(f"raw {threads}x{games}", raw_rate(scenario, config.frame_skip, threads, games, options.seconds))
         for workers, games, processes in options.settings:
-            builder = Builder(scenario, dataclasses.replace(config, game_processes=processes))
-            parts = Parts(builder, config, workers, games)
+            parts = Parts(scenario, config, workers, games, processes)
             name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
             try:
                 if "acting" in options.only:

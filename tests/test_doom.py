@@ -201,15 +201,21 @@ time.sleep(60)
 """
 
 
+def playing(root, folder, make):
+    """Starts a process that plays two games and keeps what it has for the time being in a folder."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, "-c", SCRIPT.format(make=make)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
+    assert owner.stdout.readline() == b"playing\n"
+    return owner
+
+
 @pytest.mark.parametrize("make", ["LocalVectorEnv", "ProcessVectorEnv"])
 @pytest.mark.parametrize("engine_too", [False, True])
 def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engine_too):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "link")}
-    command = [sys.executable, "-c", SCRIPT.format(make=make)]
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
-    assert owner.stdout.readline() == b"playing\n"
+    owner = playing(root, tmp_path / "link", make)
     games, helpers = engines(owner.pid), family(owner.pid)
     segments = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(games.values()))]
     assert (len(games), len(segments)) == (2, 6)
@@ -224,10 +230,7 @@ def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engin
 
 @pytest.mark.parametrize("harm", ["servers stopped", "keeper stopped", "servers killed"])
 def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_path, harm):
-    command = [sys.executable, "-c", SCRIPT.format(make="ProcessVectorEnv")]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
-    assert owner.stdout.readline() == b"playing\n"
+    owner = playing(root, tmp_path, "ProcessVectorEnv")
     processes, games = family(owner.pid), engines(owner.pid)
     homes = servers(owner.pid)
     keeper = parent(homes[0])

@@ -51,10 +51,9 @@ class Builder:
         return self._games.vector(games, limited=True)
 
     def close(self) -> None:
-        """Closes the games of training, and those that were started and never asked for."""
+        """Closes the games of training; those that were started ahead and never asked for are their starter's."""
         for env in self._training:
             env.close()
-        self._games.close()
 
     def unblock(self) -> None:
         """Frees threads that wait for training games for ever: they end at once."""

@@ -86,7 +86,7 @@ class Engine:
         engine = shlex.quote(self.game.get_vizdoom_path() or str(Path(vizdoom.__file__).parent / "vizdoom"))
         launcher = self.folder / "launch"
         notes = f'exec >>{folder}/log 2>&1\necho "$*" >{folder}/arguments\necho $$ >{folder}/pid\n'
-        launcher.write_text(f'#!/bin/sh\n{notes}cd {folder}\nexec {_with_parent()}{engine} "$@"\n')
+        launcher.write_text(f'#!/bin/sh\n{notes}cd {folder}\nexec {_WITH_PARENT}{engine} "$@"\n')
         launcher.chmod(0o700)
         self.game.set_vizdoom_path(str(launcher))
         self.game.set_doom_config_path(str(self.folder / "engine.ini"))
@@ -135,7 +135,6 @@ class Engine:
         _watchdog().watched.discard(self)
 
 
-@functools.cache
 def _with_parent() -> str:
     """Returns the beginning of a command that ends when its parent does, however that ends; '' where there is no way."""
     prefix = "setpriv --pdeathsig KILL "
@@ -143,6 +142,9 @@ def _with_parent() -> str:
         if subprocess.run([*prefix.split(), "true"], capture_output=True, check=False).returncode == 0:
             return prefix
     return ""
+
+
+_WITH_PARENT = _with_parent()  # when the keeper imports this, not in each of the servers that it forks
 
 
 @contextlib.contextmanager
