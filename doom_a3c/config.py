@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from doom_a3c.settings import UserError, setting
+from doom_a3c.settings import Schedule, UserError, schedule, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,33 +54,19 @@ class Config:
     accumulate: int = setting(
         1, "rollouts whose gradients are averaged before one apply", unit="rollouts", low=1, high=1024
     )
-    learning_rate: float = setting(1e-4, "step size of the optimizer at frame 0", above=0, high=1)
-    final_learning_rate: float | None = setting(
-        None, "step size at --learning-rate-frames, reached linearly; unset keeps --learning-rate", low=0, high=1
-    )
-    learning_rate_frames: int | None = setting(None, "end of that schedule; unset is the budget", unit="frames", low=1)
+    learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the one of the A3C paper, shared statistics", choices=("adam", "rmsprop"))
     optimizer_epsilon: float | None = setting(
         None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
     )
-    entropy_cost: float = setting(0.01, "weight of the entropy bonus in the loss at frame 0", low=0)
-    final_entropy_cost: float | None = setting(
-        None, "weight at --entropy-cost-frames, reached linearly; unset keeps --entropy-cost", low=0
-    )
-    entropy_cost_frames: int | None = setting(None, "end of that schedule; unset is the budget", unit="frames", low=1)
+    entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
     max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
     reward_scale: float = setting(1.0, "factor on rewards for learning; scores are reported unscaled", above=0)
     reward_clip: float | None = setting(
         None, "scaled rewards are clipped to plus or minus this for learning; unset clips nothing", above=0
     )
-    epsilon: float = setting(
-        0.0, "probability of a uniformly random action instead of the policy's at frame 0", low=0, high=1
-    )
-    final_epsilon: float | None = setting(
-        None, "that probability at --epsilon-frames, reached linearly; unset keeps --epsilon", low=0, high=1
-    )
-    epsilon_frames: int | None = setting(None, "end of that schedule; unset is the budget", unit="frames", low=1)
+    epsilon: Schedule = schedule(0.0, "probability of a uniformly random action instead of the policy's", low=0, high=1)
     epsilon_spread: float = setting(
         0.0, "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0", low=0, high=100
     )
@@ -232,7 +218,7 @@ def rows_kept(config: Config) -> int:
 
 
 def _explores(config: Config) -> bool:
-    return max(config.epsilon, config.final_epsilon or 0.0) > 0
+    return config.epsilon.maximum > 0
 
 
 # Settings that are part of another: names, when they have an effect, and what gives them one.
@@ -240,9 +226,9 @@ _PARTS: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
     (("n_step", "n_step_tail"), lambda config: config.advantage == "n_step", "--advantage n_step"),
     (("gae_lambda",), lambda config: config.advantage == "gae", "--advantage gae"),
     (("rho_clip", "c_clip"), corrects, "V-trace, which --engine queue, --transport rollouts and --epsilon use"),
-    (("learning_rate_frames",), lambda config: config.final_learning_rate is not None, "--final-learning-rate"),
-    (("entropy_cost_frames",), lambda config: config.final_entropy_cost is not None, "--final-entropy-cost"),
-    (("epsilon_frames",), lambda config: config.final_epsilon is not None, "--final-epsilon"),
+    (("learning_rate_frames",), lambda config: config.learning_rate.final is not None, "--final-learning-rate"),
+    (("entropy_cost_frames",), lambda config: config.entropy_cost.final is not None, "--final-entropy-cost"),
+    (("epsilon_frames",), lambda config: config.epsilon.final is not None, "--final-epsilon"),
     (("epsilon_spread",), _explores, "--epsilon"),
     (("predictors", "trainers"), lambda config: config.engine == "queue", "--engine queue"),
     (("min_batch", "max_batch", "queue_size"), _learns_apart, "--engine queue, or --engine cluster --transport rollouts"),
@@ -277,16 +263,3 @@ def cpu_count() -> int:
 def worker_count(config: Config) -> int:
     """Returns the number of worker threads, with 0 standing for one per CPU."""
     return config.workers or cpu_count()
-
-
-def scheduled(config: Config, name: str, frames: int) -> float:
-    """Returns `learning_rate`, `entropy_cost` or `epsilon` after that many frames.
-
-    Linear from NAME to final_NAME over NAME_frames (the whole budget where that is unset), constant after.
-    """
-    start: float = getattr(config, name)
-    final: float | None = getattr(config, f"final_{name}")
-    if final is None:
-        return start
-    left = max(0.0, 1.0 - frames / (getattr(config, f"{name}_frames") or config.frames))
-    return final + left * (start - final)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from doom_a3c.config import Config, corrects, scheduled
+from doom_a3c.config import Config, corrects
 from doom_a3c.losses import Loss, actor_critic_loss, log_prob, normalized
 from doom_a3c.networks import ACNetwork, CoreState, Output
 from doom_a3c.returns import generalized_advantages, n_step_returns
@@ -42,7 +42,7 @@ class Learner:
         """
         config = self._config
         compute = self._corrected if corrects(config) else self._uncorrected
-        entropy_cost = tf.constant(scheduled(config, "entropy_cost", frames), tf.float32)
+        entropy_cost = tf.constant(config.entropy_cost.at(frames, config.frames), tf.float32)
         gradients, losses = zip(*(compute(rollout, entropy_cost) for rollout in rollouts), strict=True)
         sizes = np.array([rollout.actions.size for rollout in rollouts], np.float32)
         combined, metrics = self._combined(gradients, losses, tf.constant(sizes / sizes.sum()))

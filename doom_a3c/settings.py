@@ -1,8 +1,8 @@
 """The machinery of settings: frozen records that make the flags, the help, the log and the checkpoint.
 
-A `setting` is a dataclass field that knows its help, unit and range. `flag_parser` turns the settings of a record
-into command-line flags, `validated` checks values from any source (flag, scenario file, checkpoint), so a limit
-is written down once.
+A `setting` is a dataclass field that knows its help, unit and range. For users settings are flat: a `schedule` is one field
+of a record, and three settings. `flag_parser` turns the settings of a record into command-line flags, `validated` checks
+values from any source (flag, scenario file, checkpoint), so a limit is written down once.
 """
 
 from __future__ import annotations
@@ -12,20 +12,100 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeVar, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
 
 
 class UserError(Exception):
     """A mistake of the user's: the command line prints it as one line and exits with status 2."""
 
 
-Record = TypeVar("Record")
+@dataclass(frozen=True)
+class Schedule:
+    """A number that changes linearly from `start` to `final` and stays there; without a `final` one it is constant."""
+
+    start: float
+    final: float | None = None
+    frames: int | None = None  # that the change takes; None is the whole budget
+
+    def at(self, frames: int, budget: int) -> float:
+        """Returns the value after that many of a run's `budget` of frames."""
+        if self.final is None:
+            return self.start
+        left = max(0.0, 1.0 - frames / (self.frames or budget))
+        return self.final + left * (self.start - self.final)
+
+    @property
+    def maximum(self) -> float:
+        """The largest value that it ever has."""
+        return self.start if self.final is None else max(self.start, self.final)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a flag, a key of a scenario file and one of a checkpoint have in common."""
+
+    name: str
+    kind: type
+    default: Any
+    text: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag, such as '--rollout-length'."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """The range in words, such as '0 to 1' or '1 or more', '' where anything goes."""
+        if self.choices:
+            return " or ".join(self.choices)
+        if self.above is not None:
+            return f"above {self.above:g}" + (f", to {self.high:g}" if self.high is not None else "")
+        if self.low is not None:
+            return f"{self.low:g} to {self.high:g}" if self.high is not None else f"{self.low:g} or more"
+        return ""
+
+    @property
+    def help(self) -> str:
+        """The help text, with the default, unit and range."""
+        default = "" if self.default in (None, "", False) else f"default {self.default}"
+        facts = "; ".join(fact for fact in (default, self.unit, self.allowed) if fact)
+        return self.text + (f" [{facts}]" if facts else "")
+
+    def checked(self, value: Any) -> Any:
+        """Returns `value` as this setting's type; an int is a good float, and None where the setting may be unset.
+
+        Raises:
+            ValueError: for a value of another type, or out of range.
+        """
+        if value is None and self.default is None:
+            return None
+        if self.kind is float and type(value) is int:
+            value = float(value) if abs(value) < 2**63 else math.copysign(math.inf, value)
+        if type(value) is not self.kind:
+            raise ValueError(f"{value!r} is no {self.kind.__name__}")
+        if not self._in_range(value):
+            raise ValueError(f"{value!r} is out of range")
+        return value
+
+    def _in_range(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
+        above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)
+        return above_low and (self.high is None or value <= self.high)
 
 
 def setting(
@@ -39,71 +119,109 @@ def setting(
     choices: tuple[str, ...] = (),
 ) -> Any:
     """Returns a dataclass field with help text, unit and allowed range (`low` and `high` inclusive, `above` not)."""
-    metadata = {"text": text, "unit": unit, "low": low, "high": high, "above": above, "choices": choices}
-    return dataclasses.field(default=default, metadata=metadata)
+    facts = {"text": text, "unit": unit, "low": low, "high": high, "above": above, "choices": choices}
+    return dataclasses.field(default=default, metadata=facts)
 
 
-def allowed(field: dataclasses.Field[Any]) -> str:
-    """Returns the range of a setting in words, such as '0 to 1' or '1 or more', '' where anything goes."""
-    low, high, above = (field.metadata[key] for key in ("low", "high", "above"))
-    if field.metadata["choices"]:
-        return " or ".join(field.metadata["choices"])
-    if above is not None:
-        return f"above {above:g}" + (f", to {high:g}" if high is not None else "")
-    if low is not None:
-        return f"{low:g} to {high:g}" if high is not None else f"{low:g} or more"
-    return ""
+def schedule(
+    start: float, text: str, *, low: float | None = None, high: float | None = None, above: float | None = None
+) -> Any:
+    """Returns a dataclass field that is a `Schedule`, constant by default; users know it as three settings.
+
+    Those are NAME, final_NAME and NAME_frames. A schedule may end at its limit, also where it must start `above` that.
+    """
+    return dataclasses.field(default=Schedule(start), metadata={"text": text, "low": low, "high": high, "above": above})
 
 
-def _in_range(field: dataclasses.Field[Any], value: Any) -> bool:
-    low, high, above, choices = (field.metadata[key] for key in ("low", "high", "above", "choices"))
-    if choices:
-        return value in choices
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    return (low is None or value >= low) and (high is None or value <= high) and (above is None or value > above)
+def settings_of(record: type) -> dict[str, Setting]:
+    """Returns the settings of a record by name: one a field, or three where that is a `Schedule`."""
+    kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(record).items()}
+    flat: dict[str, Setting] = {}
+    for field in dataclasses.fields(record):
+        if isinstance(field.default, Schedule):
+            flat |= _settings_of_schedule(field.name, field.default, **field.metadata)
+        else:
+            flat[field.name] = Setting(name=field.name, kind=kinds[field.name], default=field.default, **field.metadata)
+    return flat
 
 
-def _converted(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
-    """Returns `value` as `kind`; an int is a good float, anything else of another type raises ValueError."""
-    if kind is float and type(value) is int:
-        value = float(value) if abs(value) < 2**63 else math.copysign(math.inf, value)
-    if type(value) is not kind:
-        raise ValueError(f"{value!r} is no {kind.__name__}")
-    if not _in_range(field, value):
-        raise ValueError(f"{value!r} is out of range")
-    return value
+def _plain_kind(hint: Any) -> Any:
+    """Returns the type of a setting that may be unset: `float | None` counts as float."""
+    arms = [arm for arm in getattr(hint, "__args__", ()) if arm is not type(None)]
+    return arms[0] if arms else hint
 
 
-def kinds(record: type) -> dict[str, type]:
-    """Returns the plain type of every field of a record (`float | None` counts as float)."""
-    hints = get_type_hints(record)
-    return {
-        name: next((arm for arm in getattr(hint, "__args__", ()) if arm is not type(None)), hint)
-        if type(None) in getattr(hint, "__args__", ())
-        else hint
-        for name, hint in hints.items()
-    }
+def _settings_of_schedule(
+    name: str, default: Schedule, text: str, low: float | None, high: float | None, above: float | None
+) -> dict[str, Setting]:
+    names = _names_of_parts(name)
+    flags = {part: "--" + name.replace("_", "-") for part, name in names.items()}
+    parts = (
+        Setting(
+            name=names["start"],
+            kind=float,
+            default=default.start,
+            text=f"{text} at frame 0",
+            low=low,
+            high=high,
+            above=above,
+        ),
+        Setting(
+            name=names["final"],
+            kind=float,
+            default=default.final,
+            text=f"what {flags['start']} changes to, linearly, within {flags['frames']}; unset keeps it constant",
+            low=low if above is None else above,
+            high=high,
+        ),
+        Setting(
+            name=names["frames"],
+            kind=int,
+            default=default.frames,
+            text=f"when {flags['final']} is reached; unset is the end of the budget",
+            unit="frames",
+            low=1,
+        ),
+    )
+    return {part.name: part for part in parts}
+
+
+def _names_of_parts(name: str) -> dict[str, str]:
+    """Returns the names of the settings that a schedule's fields are for users."""
+    return {"start": name, "final": f"final_{name}", "frames": f"{name}_frames"}
 
 
 def validated(record: type[Record], values: Mapping[str, Any], source: str) -> Record:
-    """Builds `record` from `values`, naming `source` in the UserError that a bad key, type or range raises."""
-    fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # any dataclass
-    types = kinds(record)
+    """Builds `record` from flat `values`, naming `source` in the UserError that a bad key, type or range raises."""
+    known = settings_of(record)
     checked: dict[str, Any] = {}
     for key, value in values.items():
-        if key not in fields:
-            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, fields)}")
-        if value is None and fields[key].default is None:
-            checked[key] = None
-            continue
+        if key not in known:
+            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
         try:
-            checked[key] = _converted(fields[key], types[key], value)
+            checked[key] = known[key].checked(value)
         except ValueError as error:
-            wanted = allowed(fields[key])
+            wanted = known[key].allowed
             rest = f", {wanted}" if wanted else ""
-            raise UserError(f"{source}: {key}: {error}; it takes a {types[key].__name__}{rest}") from None
+            raise UserError(f"{source}: {key}: {error}; it takes a {known[key].kind.__name__}{rest}") from None
+    for field in dataclasses.fields(record):
+        if isinstance(field.default, Schedule):
+            names = _names_of_parts(field.name).items()
+            parts = {part: checked.pop(name) for part, name in names if name in checked}
+            checked[field.name] = dataclasses.replace(field.default, **parts)
     return record(**checked)
+
+
+def plain(record: DataclassInstance) -> dict[str, Any]:
+    """Returns the flat values of a record, for JSON; `validated` builds an equal one from them."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, Schedule):
+            flat |= {name: getattr(value, part) for part, name in _names_of_parts(field.name).items()}
+        else:
+            flat[field.name] = value
+    return flat
 
 
 class Parser(argparse.ArgumentParser):
@@ -125,22 +243,22 @@ class Parser(argparse.ArgumentParser):
 def flag_parser(program: str, description: str, *records: type) -> Parser:
     """Returns a parser with one flag per setting of `records`; flags that are not typed stay out of its result."""
     parser = Parser(prog=program, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    for record in records:
-        for field in dataclasses.fields(record):
-            default = "" if field.default in (None, "", False) else f"default {field.default}"
-            facts = "; ".join(fact for fact in (default, field.metadata["unit"], allowed(field)) if fact)
-            text = field.metadata["text"] + (f" [{facts}]" if facts else "")
-            flag = "--" + field.name.replace("_", "-")
-            kind = kinds(record)[field.name]
-            if kind is bool:
-                parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text.replace("%", "%%"))
-            else:
-                metavar = kind.__name__.upper() if not field.metadata["choices"] else "NAME"
-                parser.add_argument(flag, type=kind, metavar=metavar, help=text.replace("%", "%%"))
+    for one in (one for record in records for one in settings_of(record).values()):
+        text = one.help.replace("%", "%%")
+        if one.kind is bool:
+            parser.add_argument(one.flag, action=argparse.BooleanOptionalAction, help=text)
+        else:
+            metavar = one.kind.__name__.upper() if not one.choices else "NAME"
+            parser.add_argument(one.flag, type=one.kind, metavar=metavar, help=text)
     return parser
 
 
 def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
-    """Returns the items of `values` that are fields of `record`."""
-    names = {field.name for field in dataclasses.fields(record)}
-    return {key: value for key, value in values.items() if key in names}
+    """Returns the items of `values` that are settings of `record`."""
+    return {key: value for key, value in values.items() if key in settings_of(record)}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -7,17 +7,17 @@ surfaces within moments.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from doom_a3c.checkpoint import CheckpointFolder
-from doom_a3c.config import Config, scheduled, spent
+from doom_a3c.config import Config, spent
 from doom_a3c.evaluation import Evaluation, Evaluator
 from doom_a3c.model import State
 from doom_a3c.progress import WINDOW, Progress, shown
+from doom_a3c.settings import plain
 from doom_a3c.summaries import Summaries
 
 TICK_SECONDS = 0.1
@@ -246,9 +246,9 @@ class Training:
             "Perf/Frames per Second": self._rate,
             "Perf/Episodes": float(progress.episodes),
             "Perf/Updates": float(progress.updates),
-            "Schedules/Learning Rate": scheduled(self._config, "learning_rate", progress.frames),
-            "Schedules/Entropy Cost": scheduled(self._config, "entropy_cost", progress.frames),
-            "Schedules/Epsilon": scheduled(self._config, "epsilon", progress.frames),
+            "Schedules/Learning Rate": self._config.learning_rate.at(progress.frames, self._config.frames),
+            "Schedules/Entropy Cost": self._config.entropy_cost.at(progress.frames, self._config.frames),
+            "Schedules/Epsilon": self._config.epsilon.at(progress.frames, self._config.frames),
             "Perf/Policy Lag": float(progress.lag),
             "Losses/Entropy": progress.entropy,
         }
@@ -282,7 +282,7 @@ class Training:
     def _whole_record(self, state: State) -> dict[str, Any]:
         return {
             **self._record,
-            "config": dataclasses.asdict(self._config),
+            "config": plain(self._config),
             "progress": state.progress,
             "best_evaluation": self._evaluations.best,
             "policy": self._evaluations.policy,

@@ -4,10 +4,21 @@ import dataclasses
 
 import pytest
 
-from doom_a3c.config import Config, consistent, scheduled
-from doom_a3c.settings import UserError, flag_parser, kinds, nearest, select, validated
+from doom_a3c.config import Config, consistent
+from doom_a3c.settings import (
+    Schedule,
+    UserError,
+    flag_parser,
+    nearest,
+    plain,
+    schedule,
+    select,
+    setting,
+    settings_of,
+    validated,
+)
 
-FIELDS = {field.name: field for field in dataclasses.fields(Config)}
+SETTINGS = settings_of(Config)
 
 
 def parser():
@@ -32,14 +43,12 @@ def settle(**values):
 
 def example(name):
     """Returns a valid value of a setting that is not its default."""
-    field, kind = FIELDS[name], kinds(Config)[name]
-    if field.metadata["choices"]:
-        return field.metadata["choices"][-1]
-    return {bool: not field.default, int: 7, float: 0.5, str: "elsewhere"}[kind]
+    one = SETTINGS[name]
+    return one.choices[-1] if one.choices else {bool: not one.default, int: 7, float: 0.5, str: "elsewhere"}[one.kind]
 
 
 def test_the_defaults_are_valid():
-    assert settle(**dataclasses.asdict(Config())) == Config()
+    assert settle(**plain(Config())) == Config()
 
 
 def test_only_typed_flags_are_parsed():
@@ -47,7 +56,7 @@ def test_only_typed_flags_are_parsed():
     assert parse("--workers", "3", "--learning-rate=0.01") == {"workers": 3, "learning_rate": 0.01}
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_has_a_flag_of_its_type(name):
     flag, value = "--" + name.replace("_", "-"), example(name)
     if isinstance(value, bool):
@@ -56,14 +65,14 @@ def test_every_setting_has_a_flag_of_its_type(name):
     else:
         parsed = parse(flag, str(value))
         assert parsed == {name: value}
-        assert type(parsed[name]) is kinds(Config)[name]
-        assert getattr(settle(**parsed), name) == value
+        assert type(parsed[name]) is SETTINGS[name].kind
+        assert plain(settle(**parsed))[name] == value
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_has_help(name):
     action = next(action for action in parser()._actions if action.dest == name)
-    text = FIELDS[name].metadata["text"]
+    text = SETTINGS[name].text
     assert len(text) > 10
     assert action.help.replace("%%", "%").startswith(text)
 
@@ -142,7 +151,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
     [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("frame_skip", 64), ("games", 4096)],
 )
 def test_the_ends_of_a_range_are_in_it(key, value):
-    assert getattr(settle(**{key: value}), key) == value
+    assert plain(settle(**{key: value}))[key] == value
 
 
 @pytest.mark.parametrize(
@@ -167,14 +176,14 @@ def test_a_value_of_another_type_is_refused_with_the_type(key, value, kind):
 
 
 def test_an_int_is_a_good_float():
-    value = settle(entropy_cost=1).entropy_cost
+    value = settle(entropy_cost=1).entropy_cost.start
     assert type(value) is float
 
 
 @pytest.mark.parametrize("key", ["final_learning_rate", "minutes", "target_score"])
 def test_optional_settings_may_be_unset(key):
-    assert getattr(settle(**{key: None}), key) is None
-    assert getattr(settle(**{key: 0.5}), key) == 0.5
+    assert plain(settle(**{key: None}))[key] is None
+    assert plain(settle(**{key: 0.5}))[key] == 0.5
 
 
 def test_a_config_cannot_be_changed():
@@ -182,23 +191,43 @@ def test_a_config_cannot_be_changed():
         Config().workers = 3
 
 
-@pytest.mark.parametrize("name", ["learning_rate", "entropy_cost", "epsilon"])
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [(0, 1e-3), (250, 7.75e-4), (500, 5.5e-4), (1000, 1e-4), (5000, 1e-4)],
 )
-def test_a_schedule_falls_linearly_and_stays(name, frames, expected):
-    by_budget = Config(**{name: 1e-3, f"final_{name}": 1e-4, "frames": 1000})
-    by_its_own_length = Config(**{name: 1e-3, f"final_{name}": 1e-4, f"{name}_frames": 1000, "frames": 10**6})
-    for config in (by_budget, by_its_own_length):
-        assert scheduled(config, name, frames) == pytest.approx(expected)
+def test_a_schedule_falls_linearly_and_stays(frames, expected):
+    assert Schedule(1e-3, 1e-4).at(frames, 1000) == pytest.approx(expected)
+    assert Schedule(1e-3, 1e-4, 1000).at(frames, 10**6) == pytest.approx(expected)
 
 
 def test_a_schedule_may_reach_zero_or_rise_or_stay():
-    assert scheduled(Config(learning_rate=1e-3, final_learning_rate=0.0, frames=100), "learning_rate", 100) == 0
-    rising = Config(learning_rate=1e-3, final_learning_rate=3e-3, frames=100)
-    assert scheduled(rising, "learning_rate", 50) == pytest.approx(2e-3)
-    assert scheduled(Config(learning_rate=1e-3, frames=100), "learning_rate", 99) == 1e-3
+    assert Schedule(1e-3, 0.0).at(100, 100) == 0
+    assert Schedule(1e-3, 3e-3).at(50, 100) == pytest.approx(2e-3)
+    assert Schedule(1e-3).at(99, 100) == 1e-3
+
+
+def test_the_maximum_of_a_schedule_is_at_one_of_its_ends():
+    assert [Schedule(0.5).maximum, Schedule(0.5, 0.0).maximum, Schedule(0.0, 0.2, 10).maximum] == [0.5, 0.5, 0.2]
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "entropy_cost", "epsilon"])
+def test_a_schedule_is_three_flat_settings(name):
+    flat = {name: 0.5, f"final_{name}": 0.25, f"{name}_frames": 100}
+    config = settle(**flat)
+    assert getattr(config, name) == Schedule(0.5, 0.25, 100)
+    assert plain(config).items() >= flat.items()
+    assert list(flat) == [key for key in plain(config) if key in flat]
+    assert getattr(settle(**{f"final_{name}": 0.25}), name) == Schedule(getattr(Config(), name).start, 0.25)
+
+
+def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Speeds:
+        speed: Schedule = schedule(2.0, "a speed", above=1, high=3)
+
+    assert validated(Speeds, {"final_speed": 1}, "here").speed == Schedule(2.0, 1.0)
+    assert "above 1, to 3" in complaint(lambda: validated(Speeds, {"speed": 1}, "here"))
+    assert "1 to 3" in complaint(lambda: validated(Speeds, {"final_speed": 0}, "here"))
 
 
 @pytest.mark.parametrize(
@@ -215,12 +244,12 @@ def test_a_schedule_may_reach_zero_or_rise_or_stay():
     ],
 )
 def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
-    assert remedy in complaint(consistent, Config(**settings))
+    assert remedy in complaint(consistent, settle(**settings))
 
 
 def test_settings_that_fit_each_other_pass():
     for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
-        assert consistent(Config(**settings)) == Config(**settings)
+        assert consistent(settle(**settings)) == settle(**settings)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +270,9 @@ def test_settings_that_fit_each_other_pass():
 )
 def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
     flag = "--" + name.replace("_", "-")
-    assert f"{flag} has no effect here" in complaint(lambda config: consistent(config, {name}), Config(**settings))
-    assert consistent(Config(**settings))  # a scenario file may hold what another setting turns off
-    mended = Config(**{**settings, **remedy})
+    assert f"{flag} has no effect here" in complaint(lambda config: consistent(config, {name}), settle(**settings))
+    assert consistent(settle(**settings))  # a scenario file may hold what another setting turns off
+    mended = settle(**{**settings, **remedy})
     assert consistent(mended, {name}) == mended
 
 
@@ -255,10 +284,7 @@ def test_nearest_is_silent_where_nothing_is_near():
 def test_two_records_share_a_parser():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Options:
-        color: str = dataclasses.field(
-            default="red",
-            metadata={"text": "a colour", "unit": "", "low": None, "high": None, "above": None, "choices": ()},
-        )
+        color: str = setting("red", "a colour")
 
     values = flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--games", "2"])
     assert select(values, Options) == {"color": "blue"}

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from fakes import changed
 
 from doom_a3c.config import Config
 from doom_a3c.engines.channel import ClosedError
@@ -109,10 +110,6 @@ def actor(index, policy, **game):
     env = LocalVectorEnv([partial(Tape, 2 * index + number, **game) for number in range(2)])
     seed = np.random.SeedSequence([1, index])
     return Actor(env, policy, rollout_length=4, discount=0.9, reward_scale=1.0, seed=seed)
-
-
-def changed(**settings):
-    return Config(**{**vars(SMALL), **settings})
 
 
 def start():
@@ -347,7 +344,7 @@ def assert_learned(server, a, *pushes):
     """The server has learned from these pushes, each once, and its weights and frames are the host's."""
     alone = model()
     for one in pushes:
-        alone.apply(split(one["gradients"], alone.network.parameters), SMALL.learning_rate)
+        alone.apply(split(one["gradients"], alone.network.parameters), SMALL.learning_rate.start)
     assert counts(server) == (len(pushes), len(pushes), len(pushes))
     for shared in (server._model, a.model):
         assert np.array_equal(shared.weights()[0], alone.weights()[0])
@@ -403,7 +400,7 @@ def test_a_host_waits_for_a_server_that_has_no_state_yet(serve):
 
 
 def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
-    server = serve(changed(transport="rollouts", queue_size=1, min_batch=2**20), start())  # which never learns
+    server = serve(changed(SMALL, transport="rollouts", queue_size=1, min_batch=2**20), start())  # which never learns
     box, player, taken = RolloutBox(2), actor(0, Policy(network("player"))), []
     for version in (0, 1):
         box.put(player.rollout(), version, *player.take())
@@ -480,14 +477,14 @@ def ended(run):
 @TRANSPORTS
 def test_the_first_update_is_that_of_the_threads_engine(serve, host, transport):
     # A budget of one rollout: nothing is applied after the update that learns from it.
-    config = changed(workers=1, transport=transport, learning_rate=1e-2, final_learning_rate=1e-3, frames=FRAMES)
+    config = changed(SMALL, workers=1, transport=transport, learning_rate=1e-2, final_learning_rate=1e-3, frames=FRAMES)
     server = serve(config, start())
     run = host(Wire(server), config)
     until(lambda: counts(server)[2] == 1)
     run.host.stop()
     assert ended(run) is None
     shared, progress, stop = model(), Progress(), threading.Event()
-    config = Config(**{**vars(config), "engine": "threads"})
+    config = changed(config, engine="threads")
     worker = Worker(
         0,
         config=config,
@@ -514,7 +511,7 @@ def test_the_first_update_is_that_of_the_threads_engine(serve, host, transport):
 
 @TRANSPORTS
 def test_a_host_plays_to_the_frame_budget(serve, host, transport):
-    config = changed(transport=transport, queue_size=1, frames=30 * FRAMES)
+    config = changed(SMALL, transport=transport, queue_size=1, frames=30 * FRAMES)
     server = serve(config, start())
     run = host(Wire(server, [None, None, "request lost", "answer lost"]), config)
     assert ended(run) is None
@@ -530,7 +527,7 @@ def test_a_host_plays_to_the_frame_budget(serve, host, transport):
 
 
 def test_a_push_of_a_host_has_as_many_rollouts_as_it_is_told(serve, host):
-    config = changed(workers=1, accumulate=2, push_rollouts=8)
+    config = changed(SMALL, workers=1, accumulate=2, push_rollouts=8)
     run = host(Wire(serve(config, start())), config)
     until(lambda: run.wire.pushes)
     # 8 are enough, 2 more fit, and another 2 have been counted when their gradients wait.
@@ -538,7 +535,7 @@ def test_a_push_of_a_host_has_as_many_rollouts_as_it_is_told(serve, host):
 
 
 def test_a_host_ends_though_its_last_push_would_not_be_whole(serve, host):
-    config = changed(workers=1, push_rollouts=16, frames=16 * FRAMES)
+    config = changed(SMALL, workers=1, push_rollouts=16, frames=16 * FRAMES)
     server = serve(config, start())
     run = host(Wire(server), config)
     until(lambda: counts(server)[2] == 1 and "worker_0" not in alive())
@@ -548,7 +545,7 @@ def test_a_host_ends_though_its_last_push_would_not_be_whole(serve, host):
 
 @TRANSPORTS
 def test_an_error_in_a_game_ends_the_host(serve, host, transport):
-    steps, config = itertools.count(), changed(transport=transport)
+    steps, config = itertools.count(), changed(SMALL, transport=transport)
 
     def break_once():
         if next(steps) == 10:
@@ -568,7 +565,7 @@ def test_a_host_that_is_fenced_off_ends(serve, host):
 
 @TRANSPORTS
 def test_a_host_whose_workers_wait_ends_with_the_run(serve, host, transport):
-    reachable, config = threading.Event(), changed(transport=transport)
+    reachable, config = threading.Event(), changed(SMALL, transport=transport)
     server = serve(config, start())
     faults = itertools.chain([None], iter(lambda: None if reachable.is_set() else "request lost", 0))
     run = host(Wire(server, faults), config)

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
+from fakes import changed
 
 from doom_a3c.config import Config
 from doom_a3c.learner import Learner
@@ -16,14 +17,15 @@ from doom_a3c.returns import n_step_returns
 from doom_a3c.rollouts import Rollout, concatenated
 
 T, B, A = 6, 3, 3
-SETTINGS = {
-    "discount": 0.95,
-    "gae_lambda": 0.9,
-    "entropy_cost": 0.02,
-    "value_cost": 0.4,
-    "max_grad_norm": 1e6,
-    "normalize_advantages": False,
-}
+SETTINGS = changed(
+    Config(),
+    discount=0.95,
+    gae_lambda=0.9,
+    entropy_cost=0.02,
+    value_cost=0.4,
+    max_grad_norm=1e6,
+    normalize_advantages=False,
+)
 
 
 def random_rollout(network, seed=0):
@@ -41,7 +43,7 @@ def random_rollout(network, seed=0):
         core_state=tuple(tf.constant(random.normal(size=part.shape), tf.float32) for part in network.initial_state(B)),
         actions=random.integers(A, size=(T, B)).astype(np.int32),
         rewards=random.normal(size=(T, B)).astype(np.float32),
-        discounts=np.where(terminated, 0, SETTINGS["discount"]).astype(np.float32),
+        discounts=np.where(terminated, 0, SETTINGS.discount).astype(np.float32),
         ends=ends,
         values=values,
         next_values=random.normal(size=(T, B)).astype(np.float32),
@@ -55,7 +57,7 @@ def by_hand(network, rollout, normalize=False):
     advantages = np.zeros((T, B))
     following = np.zeros(B)
     for t in reversed(range(T)):
-        following = deltas[t] + SETTINGS["discount"] * SETTINGS["gae_lambda"] * following * ~rollout.ends[t]
+        following = deltas[t] + SETTINGS.discount * SETTINGS.gae_lambda * following * ~rollout.ends[t]
         advantages[t] = following
     returns = advantages + rollout.values
     if normalize:
@@ -63,7 +65,7 @@ def by_hand(network, rollout, normalize=False):
     return loss_by_hand(network, rollout, advantages, returns)
 
 
-def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS["entropy_cost"]):
+def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.entropy_cost.start):
     """Returns the terms of the loss with these targets and its gradients, one decision at a time."""
     policy = value = nats = 0.0
     with tf.GradientTape() as tape:
@@ -75,7 +77,7 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS["e
                 policy -= advantages[t, b] * tf.math.log(probabilities[b, rollout.actions[t, b]]) / (T * B)
                 value += 0.5 * (returns[t, b] - output.values[b]) ** 2 / (T * B)
                 nats -= tf.reduce_sum(probabilities[b] * tf.math.log(probabilities[b])) / (T * B)
-        total = policy + SETTINGS["value_cost"] * value - entropy_cost * nats
+        total = policy + SETTINGS.value_cost * value - entropy_cost * nats
     return (policy, value, nats), tape.gradient(total, network.parameters)
 
 
@@ -96,7 +98,7 @@ def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
     ratios = np.exp(log_probs - rollout.log_probs)
     next_values = np.where(rollout.ends, rollout.next_values, values[1:])
     deltas = np.minimum(rho_clip, ratios) * (rollout.rewards + rollout.discounts * next_values - values[:T])
-    traces = SETTINGS["gae_lambda"] * np.minimum(c_clip, ratios)
+    traces = SETTINGS.gae_lambda * np.minimum(c_clip, ratios)
     corrections = np.zeros((T + 1, B))
     for b in range(B):
         for s in range(T):
@@ -106,7 +108,7 @@ def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
                 if rollout.ends[t, b]:
                     break
                 weight *= rollout.discounts[t, b] * traces[t, b]
-    later = SETTINGS["gae_lambda"] * np.where(rollout.ends, 0, corrections[1:])
+    later = SETTINGS.gae_lambda * np.where(rollout.ends, 0, corrections[1:])
     targets = rollout.rewards + rollout.discounts * (next_values + later)
     advantages = np.minimum(rho_clip, ratios) * (targets - values[:T])
     if normalize:
@@ -143,7 +145,7 @@ def norm(arrays):
 
 
 def learn(network, rollout, **changes):
-    return Learner(network, Config(**{**SETTINGS, **changes})).gradients([rollout], 0, 0)
+    return Learner(network, changed(SETTINGS, **changes)).gradients([rollout], 0, 0)
 
 
 def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):
@@ -157,9 +159,9 @@ def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):
 def test_gradients_equal_those_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
-    gradients, metrics, finite, version = Learner(
-        network, Config(**{**SETTINGS, "normalize_advantages": normalize})
-    ).gradients([rollout], 17, 0)
+    gradients, metrics, finite, version = Learner(network, changed(SETTINGS, normalize_advantages=normalize)).gradients(
+        [rollout], 17, 0
+    )
     terms, expected = by_hand(network, rollout, normalize)
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-5)
@@ -244,7 +246,7 @@ def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, engine, max_grad_norm):
     network = decided(make_network())
-    learner = Learner(network, Config(**{**SETTINGS, "engine": engine, "max_grad_norm": max_grad_norm}))
+    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=max_grad_norm))
     rollouts = [random_rollout(network, seed) for seed in range(3)]
     in_turn, at_once = learner.gradients(rollouts, 5, 0), learner.gradients([concatenated(rollouts)], 5, 0)
     assert_close(in_turn.gradients, at_once.gradients)
@@ -260,7 +262,7 @@ def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_rollouts_of_more_games_weigh_more(make_network, engine):
     network = decided(make_network())
-    learner = Learner(network, Config(**{**SETTINGS, "engine": engine, "max_grad_norm": 0.05}))
+    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=0.05))
     rollout = random_rollout(network)
     whole = learner.gradients([rollout], 0, 0)
     for parts in ([slice(0, 1), slice(1, 3)], [slice(0, 1), slice(1, 2), slice(2, 3)]):
@@ -274,7 +276,7 @@ def test_rollouts_of_more_games_weigh_more(make_network, engine):
 def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
     network = make_network()
     rollouts = [random_rollout(network, seed) for seed in range(3)]
-    learner = Learner(network, Config(**{**SETTINGS, "engine": engine}))
+    learner = Learner(network, changed(SETTINGS, engine=engine))
     assert learner.gradients(rollouts, 0, 0).finite
     rollouts[1].rewards[0, 0] = np.nan
     assert not learner.gradients(rollouts, 0, 0).finite
@@ -288,7 +290,7 @@ def test_the_entropy_cost_follows_its_schedule(make_network, changes):
     network = decided(make_network())
     rollout = random_rollout(network)
     schedule = {"entropy_cost": 3.0, "final_entropy_cost": 1.0, "entropy_cost_frames": 1000}
-    learner = Learner(network, Config(**{**SETTINGS, **changes, **schedule}))
+    learner = Learner(network, changed(SETTINGS, **changes, **schedule))
     nothing = np.zeros((T, B), np.float32)
     with_bonus, without = (loss_by_hand(network, rollout, nothing, nothing, cost)[1] for cost in (1.0, 0.0))
     bonus = [a - b for a, b in zip(with_bonus, without, strict=True)]  # the gradient of -H

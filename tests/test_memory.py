@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from fakes import changed
 
 from doom_a3c.config import Config
 from doom_a3c.envs.vectors import LocalVectorEnv
@@ -37,7 +38,7 @@ class Recall(gymnasium.Env):
 
 
 def last_scores(core, updates=220):
-    config = Config(gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
+    config = changed(Config(), gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
     env = LocalVectorEnv([Recall] * 16)
     spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
     inputs = observation_inputs(env.single_observation_space)

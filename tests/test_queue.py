@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
+from fakes import changed
 
 from doom_a3c.config import Config
 from doom_a3c.engines.channel import Channel, ClosedError
@@ -27,10 +28,6 @@ from doom_a3c.scenarios import Network
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
 DECISIONS = 8  # of a rollout: 2 games, 4 decisions
 SMALL = Config(engine="queue", workers=1, games=2, rollout_length=4, frame_skip=3, discount=0.9, frames=10**9)
-
-
-def changed(**settings):
-    return Config(**{**vars(SMALL), **settings})
 
 
 class Tape(gymnasium.Env):
@@ -250,7 +247,7 @@ def test_many_threads_lose_and_double_nothing():
 
 
 def test_everything_is_counted_once_and_the_run_ends_at_its_budget(build):
-    run = build(changed(frames=480, max_batch=DECISIONS))
+    run = build(changed(SMALL, frames=480, max_batch=DECISIONS))
     finish(run)
     assert run.progress.frames == 480
     assert run.progress.steps == 160  # three tics a decision
@@ -262,7 +259,7 @@ def test_everything_is_counted_once_and_the_run_ends_at_its_budget(build):
 
 
 def test_several_game_threads_predictors_and_trainers_share_the_work(build):
-    run = build(changed(workers=4, predictors=2, trainers=2, frames=3600, max_batch=DECISIONS))
+    run = build(changed(SMALL, workers=4, predictors=2, trainers=2, frames=3600, max_batch=DECISIONS))
     names = [thread.name for thread in run.engine._threads]
     assert names == [*(f"games_{i}" for i in range(4)), "predictor_0", "predictor_1", "trainer_0", "trainer_1"]
     finish(run)
@@ -285,7 +282,7 @@ def test_several_game_threads_predictors_and_trainers_share_the_work(build):
     ],
 )
 def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollouts):
-    run = build(changed(**limits, queue_size=4, frames=3 * 3 * rollouts * DECISIONS))
+    run = build(changed(SMALL, **limits, queue_size=4, frames=3 * 3 * rollouts * DECISIONS))
     take = run.engine._rollouts.take
 
     def take_from_full_queue(low, high):
@@ -300,14 +297,14 @@ def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollout
 
 def test_an_update_waits_for_min_batch(build):
     slow = partial(actor, before_step=lambda: time.sleep(0.002))
-    run = build(changed(min_batch=2 * DECISIONS + 1, frames=3 * 3 * 4 * DECISIONS), slow)
+    run = build(changed(SMALL, min_batch=2 * DECISIONS + 1, frames=3 * 3 * 4 * DECISIONS), slow)
     finish(run)
     assert len(run.progress.batches) >= 4
     assert all(len(batch) >= 3 for batch in run.progress.batches[:-1])
 
 
 def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
-    run = build(changed(workers=3, queue_size=30, min_batch=2**20))  # which never learns
+    run = build(changed(SMALL, workers=3, queue_size=30, min_batch=2**20))  # which never learns
     requests, take, sizes = run.engine._requests, run.engine._requests.take, set()
 
     def take_from_all(low, high):
@@ -342,12 +339,12 @@ def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
 @pytest.mark.parametrize("vtrace", [True, False])
 def test_the_first_update_is_that_of_the_threads_engine(build, vtrace):
     # A budget of one rollout: both engines end after the update that learns from it.
-    config = changed(vtrace=vtrace, learning_rate=1e-2, accumulate=1, frames=3 * DECISIONS, max_batch=DECISIONS)
+    config = changed(SMALL, vtrace=vtrace, learning_rate=1e-2, accumulate=1, frames=3 * DECISIONS, max_batch=DECISIONS)
     queue = build(config)
     before = queue.model.snapshot()
     finish(queue)
     model, progress, stop = Ledger(), Progress(), threading.Event()
-    config = Config(**{**vars(config), "engine": "threads"})
+    config = changed(config, engine="threads")
     worker = Worker(
         0,
         config=config,
@@ -386,7 +383,7 @@ def test_a_rollout_is_as_old_as_the_oldest_answer_in_it():
 
 
 def test_the_lag_of_an_update_counts_the_updates_since_its_rollout_was_begun(build):
-    run = build(changed(queue_size=4, max_batch=DECISIONS, frames=3 * 8 * DECISIONS))
+    run = build(changed(SMALL, queue_size=4, max_batch=DECISIONS, frames=3 * 8 * DECISIONS))
     # The first update waits for four more rollouts, all of them played by the very first weights.
     run.progress.on_steps = lambda: run.progress.lags or until(lambda: len(run.engine._rollouts) == 4)
     finish(run)
@@ -397,7 +394,7 @@ def test_the_lag_of_an_update_counts_the_updates_since_its_rollout_was_begun(bui
 
 def test_predictors_answer_by_the_newest_weights(build):
     # A rollout is begun when the one before it is queued, which it can be once that of two before is being learned from.
-    run = build(changed(queue_size=1, max_batch=DECISIONS, frames=3 * 40 * DECISIONS))
+    run = build(changed(SMALL, queue_size=1, max_batch=DECISIONS, frames=3 * 40 * DECISIONS))
     finish(run)
     assert len(run.progress.lags) == 40
     assert max(run.progress.lags) <= 2
@@ -414,7 +411,7 @@ def ends_within(seconds, run, **patience):
 
 
 def test_stopping_is_prompt_while_the_games_wait_for_a_learner_that_never_comes(build):
-    run = build(changed(workers=3, queue_size=2, min_batch=2**20))
+    run = build(changed(SMALL, workers=3, queue_size=2, min_batch=2**20))
     run.engine.start()
     until(lambda: len(run.engine._rollouts) == 2)
     time.sleep(0.3)
@@ -485,7 +482,7 @@ def broken(role):
     ],
 )
 def test_an_error_in_any_thread_ends_all_and_reaches_the_caller_with_its_traceback(build, pieces, message, place):
-    run = build(changed(workers=2, trainers=2, predictors=2), **pieces)
+    run = build(changed(SMALL, workers=2, trainers=2, predictors=2), **pieces)
     run.engine.start()
     until(lambda: alive(run) == [])  # without being told to stop
     with pytest.raises(RuntimeError, match=message) as raised:
@@ -496,7 +493,7 @@ def test_an_error_in_any_thread_ends_all_and_reaches_the_caller_with_its_traceba
 
 
 def test_rewards_that_are_no_numbers_end_the_run_and_change_nothing(build):
-    run = build(changed(max_batch=DECISIONS), partial(actor, reward=float("nan")))
+    run = build(changed(SMALL, max_batch=DECISIONS), partial(actor, reward=float("nan")))
     before = run.model.snapshot()
     run.engine.start()
     until(lambda: alive(run) == [])

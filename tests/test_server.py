@@ -7,9 +7,10 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
+from fakes import changed
 
 from doom_a3c import recording
-from doom_a3c.config import Config, scheduled
+from doom_a3c.config import Config
 from doom_a3c.engines import server as server_module
 from doom_a3c.engines.outbox import RolloutBox
 from doom_a3c.engines.server import ParameterServer
@@ -22,6 +23,7 @@ from doom_a3c.optimizers import Adam
 from doom_a3c.progress import Progress
 from doom_a3c.rollouts import Actor, Policy
 from doom_a3c.scenarios import Network
+from doom_a3c.settings import Schedule
 
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
 FRAMES = 24  # of a push: 8 decisions
@@ -83,7 +85,7 @@ def build():
     servers = []
 
     def make(state=None, progress=None, **settings):
-        config = Config(**{**vars(SMALL), **settings})
+        config = changed(SMALL, **settings)
         server = ParameterServer(config, model(), progress or Progress(), network("trainer"))
         servers.append(server)
         if state:
@@ -239,7 +241,7 @@ def test_gradients_are_applied_as_without_a_server(build):
     server, alone = build(start(), **schedule), model(seed=2)
     for number in (1, 2, 3):
         message = gradients(number - 1, seed=number)
-        rate = scheduled(Config(**{**vars(SMALL), **schedule}), "learning_rate", number * FRAMES)
+        rate = Schedule(1e-2, 1e-3, 4 * FRAMES).at(number * FRAMES, SMALL.frames)
         alone.apply(split(message["gradients"], alone.network.parameters), rate)
         answer = server.push("a", 1, number, message, number - 1)
         assert np.array_equal(answer.pop("weights"), flat(alone.network.parameters))

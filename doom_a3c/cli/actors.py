@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from doom_a3c.cli.build import Builder
-from doom_a3c.config import Config, corrects, rows_kept, scheduled, worker_count
+from doom_a3c.config import Config, corrects, rows_kept, worker_count
 from doom_a3c.progress import Progress
 from doom_a3c.recording import Film, FilmedVectorEnv, Gate
 from doom_a3c.rollouts import Actor, Decide
@@ -45,7 +45,7 @@ class ActorFactory:
             discount=config.discount,
             reward_scale=config.reward_scale,
             reward_clip=config.reward_clip,
-            epsilons=lambda: (scheduled(config, "epsilon", self._progress.frames) ** powers).astype(np.float32),
+            epsilons=lambda: (config.epsilon.at(self._progress.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
             bootstrap=not corrects(config),
             seed=np.random.SeedSequence([config.seed, self._restarts, index, self._host]),

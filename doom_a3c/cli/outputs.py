@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from doom_a3c.progress import Progress
 from doom_a3c.recording import Gif, GifFolder, GifMaker
 from doom_a3c.rollouts import Policy
 from doom_a3c.scenarios import Scenario
+from doom_a3c.settings import plain
 from doom_a3c.summaries import Summaries
 from doom_a3c.training import Engine, Training
 
@@ -56,7 +56,7 @@ class Outputs:
         self._run, self._panel = run, panel
         self._logs: list[Summaries] = []
         self._summaries = self._log("global")
-        settings = {**dataclasses.asdict(config), "scenario": scenarios.record(run.scenario)}
+        settings = {**plain(config), "scenario": scenarios.record(run.scenario)}
         self._summaries.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
 
         # As workers play: what is compiled first has fixed shapes, all other numbers of games share one graph.

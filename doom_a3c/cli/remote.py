@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c import scenarios
 from doom_a3c.cli import command
 from doom_a3c.config import Config, cpu_count
-from doom_a3c.settings import validated
+from doom_a3c.settings import plain, validated
 
 if TYPE_CHECKING:
     from doom_a3c.engines.host import Host
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> dict[str, Any]:
     """Returns everything that `server` and `host` need."""
-    return {"config": dataclasses.asdict(config), "scenario": scenarios.record(scenario), "restarts": restarts}
+    return {"config": plain(config), "scenario": scenarios.record(scenario), "restarts": restarts}
 
 
 def server(settings: dict[str, Any]) -> ParameterServer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from doom_a3c.config import Config, scheduled
+from doom_a3c.config import Config
 from doom_a3c.learner import Gradients
 from doom_a3c.model import GlobalModel
 from doom_a3c.progress import Progress
@@ -38,7 +38,7 @@ class Updater:
         """Applies finite gradients to the global model; raises DivergedError when too many in a row are not."""
         if gradients.finite:
             self._non_finite = 0
-            rate = scheduled(self._config, "learning_rate", self._progress.frames)
+            rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
             before = self._model.apply(gradients.gradients, rate)
             lag = max(0, before - gradients.version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics["Losses/Entropy"], lag)
