@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from doom_a3c.settings import Schedule, UserError, schedule, setting
+from doom_a3c.settings import Group, Schedule, UserError, schedule, setting, settings_of
+
+
+def off_policy(config: Config) -> bool:
+    """Tells whether rollouts may come from another policy than the one that learns from them."""
+    return _learns_apart(config) or _explores(config)
+
+
+def corrects(config: Config) -> bool:
+    """Tells whether V-trace makes the targets."""
+    return config.vtrace and off_policy(config)
+
+
+def _learns_apart(config: Config) -> bool:
+    """Tells whether rollouts wait in a queue for a trainer."""
+    return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
+
+
+def _sends_gradients(config: Config) -> bool:
+    return config.engine == "cluster" and config.transport == "gradients"
+
+
+def _explores(config: Config) -> bool:
+    return config.epsilon.maximum > 0
+
+
+GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
+N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
+CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --epsilon use", corrects)
+EXPLORATION = Group("--epsilon", _explores)
+QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
+CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
+GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
+WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +72,22 @@ class Config:
     advantage: str = setting(
         "gae", "targets: generalised advantage estimation, or returns over --n-step rewards", choices=("gae", "n_step")
     )
-    gae_lambda: float = setting(1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1)
+    gae_lambda: float = setting(
+        1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1, goes_with=GAE
+    )
     n_step: int = setting(
-        5, "N, the rewards in an n-step return before a value takes over", unit="decisions", low=1, high=1024
+        5,
+        "N, the rewards in an n-step return before a value takes over",
+        unit="decisions",
+        low=1,
+        high=1024,
+        goes_with=N_STEP,
     )
     n_step_tail: str = setting(
         "bootstrap",
         "where fewer than N rewards are left in the rollout: the value after the last one takes over, or nothing does",
         choices=("bootstrap", "zero"),
+        goes_with=N_STEP,
     )
     normalize_advantages: bool = setting(
         False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
@@ -68,54 +109,60 @@ class Config:
     )
     epsilon: Schedule = schedule(0.0, "probability of a uniformly random action instead of the policy's", low=0, high=1)
     epsilon_spread: float = setting(
-        0.0, "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0", low=0, high=100
+        0.0,
+        "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0",
+        low=0,
+        high=100,
+        goes_with=EXPLORATION,
     )
     vtrace: bool = setting(
         True, "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace"
     )
-    rho_clip: float = setting(1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0)
-    c_clip: float = setting(1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0)
-    predictors: int = setting(1, "queue engine: threads that run the network for the games", unit="threads", low=1, high=64)
-    trainers: int = setting(1, "queue engine: threads that learn from rollouts", unit="threads", low=1, high=64)
+    rho_clip: float = setting(
+        1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0, goes_with=CORRECTION
+    )
+    c_clip: float = setting(
+        1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0, goes_with=CORRECTION
+    )
+    predictors: int = setting(
+        1, "threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE
+    )
+    trainers: int = setting(1, "threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE)
     min_batch: int = setting(
-        1,
-        "queue engine, transport rollouts: decisions that a trainer waits for",
-        unit="decisions",
-        low=1,
-        high=2**20,
+        1, "decisions that a trainer waits for", unit="decisions", low=1, high=2**20, goes_with=WAITING
     )
     max_batch: int = setting(
-        1024,
-        "queue engine, transport rollouts: decisions of an update, unless one rollout is more",
-        unit="decisions",
-        low=1,
+        1024, "decisions of an update, unless one rollout is more", unit="decisions", low=1, goes_with=WAITING
     )
     queue_size: int = setting(
-        4,
-        "queue engine, transport rollouts: rollouts that may wait for a trainer before the games do",
-        unit="rollouts",
-        low=1,
-        high=4096,
+        4, "rollouts that may wait for a trainer before the games do", unit="rollouts", low=1, high=4096, goes_with=WAITING
     )
     address: str | None = setting(
-        None, "cluster engine: HOST:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards"
+        None, "HOST:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards", goes_with=CLUSTER
     )
     hosts: int = setting(
-        1, "cluster engine: processes that play on each machine, each with its workers", unit="hosts", low=1, high=256
+        1, "processes that play on each machine, each with its workers", unit="hosts", low=1, high=256, goes_with=CLUSTER
     )
     transport: str = setting(
         "gradients",
-        "cluster engine: hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
+        "hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
         choices=("gradients", "rollouts"),
+        goes_with=CLUSTER,
     )
     push_rollouts: int = setting(
-        1, "cluster engine: rollouts whose gradients a host sums up before it sends them", unit="rollouts", low=1, high=4096
+        1,
+        "rollouts whose gradients a host sums up before it sends them",
+        unit="rollouts",
+        low=1,
+        high=4096,
+        goes_with=GRADIENTS,
     )
     max_staleness: int = setting(
         100,
-        "cluster engine: what comes in that was made with weights more updates old than this is not learned from",
+        "what comes in that was made with weights more updates old than this is not learned from",
         unit="updates",
         low=0,
+        goes_with=CLUSTER,
     )
     seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
     precision: str = setting(
@@ -154,17 +201,16 @@ class Config:
     )
 
 
-def consistent(config: Config, typed: Collection[str] = ()) -> Config:
-    """Returns the settings after checking those that depend on each other; `typed` are those that must have an effect.
+def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
+    """Returns the settings after checking those that depend on each other; `overrides` are those that must have an effect.
 
     Raises:
         UserError: naming the settings that exclude each other, or need another, and what would be right.
     """
-    for names, applies, remedy in _PARTS:
-        for name in names:
-            if name in typed and not applies(config):
-                flag = "--" + name.replace("_", "-")
-                raise UserError(f"{flag} has no effect here: it goes with {remedy}; add that, or leave {flag} out")
+    for one in settings_of(Config).values():
+        if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
+            remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
+            raise UserError(f"{one.flag} has no effect here: {remedy}")
     if config.advantage == "n_step" and corrects(config):
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
@@ -194,51 +240,12 @@ def batch_limits(config: Config) -> tuple[int, int]:
     return -(-config.min_batch // decisions), max(1, config.max_batch // decisions)
 
 
-def off_policy(config: Config) -> bool:
-    """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return _learns_apart(config) or _explores(config)
-
-
-def corrects(config: Config) -> bool:
-    """Tells whether V-trace makes the targets."""
-    return config.vtrace and off_policy(config)
-
-
-def _learns_apart(config: Config) -> bool:
-    """Tells whether rollouts wait in a queue for a trainer."""
-    return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
-
-
 def rows_kept(config: Config) -> int:
     """Returns how many of the newest observations games keep.
 
     Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
     """
     return 1 if _learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
-
-
-def _explores(config: Config) -> bool:
-    return config.epsilon.maximum > 0
-
-
-# Settings that are part of another: names, when they have an effect, and what gives them one.
-_PARTS: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str], ...] = (
-    (("n_step", "n_step_tail"), lambda config: config.advantage == "n_step", "--advantage n_step"),
-    (("gae_lambda",), lambda config: config.advantage == "gae", "--advantage gae"),
-    (("rho_clip", "c_clip"), corrects, "V-trace, which --engine queue, --transport rollouts and --epsilon use"),
-    (("learning_rate_frames",), lambda config: config.learning_rate.final is not None, "--final-learning-rate"),
-    (("entropy_cost_frames",), lambda config: config.entropy_cost.final is not None, "--final-entropy-cost"),
-    (("epsilon_frames",), lambda config: config.epsilon.final is not None, "--final-epsilon"),
-    (("epsilon_spread",), _explores, "--epsilon"),
-    (("predictors", "trainers"), lambda config: config.engine == "queue", "--engine queue"),
-    (("min_batch", "max_batch", "queue_size"), _learns_apart, "--engine queue, or --engine cluster --transport rollouts"),
-    (("address", "hosts", "transport", "max_staleness"), lambda config: config.engine == "cluster", "--engine cluster"),
-    (
-        ("push_rollouts",),
-        lambda config: config.engine == "cluster" and config.transport == "gradients",
-        "--engine cluster --transport gradients",
-    ),
-)
 
 
 class Counts(Protocol):

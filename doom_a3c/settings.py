@@ -11,9 +11,9 @@ import argparse
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -46,6 +46,13 @@ class Schedule:
         return self.start if self.final is None else max(self.start, self.final)
 
 
+class Group(NamedTuple):
+    """What settings go with that have an effect in some runs alone."""
+
+    words: str  # what gives them one, such as '--engine queue'
+    applies: Callable[[Any], bool]  # tells whether a record of settings does
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a flag, a key of a scenario file and one of a checkpoint have in common."""
@@ -59,6 +66,7 @@ class Setting:
     high: float | None = None
     above: float | None = None
     choices: tuple[str, ...] = ()
+    goes_with: Group | None = None
 
     @property
     def flag(self) -> str:
@@ -71,16 +79,17 @@ class Setting:
         if self.choices:
             return " or ".join(self.choices)
         if self.above is not None:
-            return f"above {self.above:g}" + (f", to {self.high:g}" if self.high is not None else "")
+            return f"above {self.above}" + (f", to {self.high}" if self.high is not None else "")
         if self.low is not None:
-            return f"{self.low:g} to {self.high:g}" if self.high is not None else f"{self.low:g} or more"
+            return f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
         return ""
 
     @property
     def help(self) -> str:
-        """The help text, with the default, unit and range."""
+        """The help text, with the default, unit, range and group."""
         default = "" if self.default in (None, "", False) else f"default {self.default}"
-        facts = "; ".join(fact for fact in (default, self.unit, self.allowed) if fact)
+        group = f"goes with {self.goes_with.words}" if self.goes_with else ""
+        facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
         return self.text + (f" [{facts}]" if facts else "")
 
     def checked(self, value: Any) -> Any:
@@ -117,10 +126,11 @@ def setting(
     high: float | None = None,
     above: float | None = None,
     choices: tuple[str, ...] = (),
+    goes_with: Group | None = None,
 ) -> Any:
-    """Returns a dataclass field with help text, unit and allowed range (`low` and `high` inclusive, `above` not)."""
-    facts = {"text": text, "unit": unit, "low": low, "high": high, "above": above, "choices": choices}
-    return dataclasses.field(default=default, metadata=facts)
+    """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group."""
+    limits = {"low": low, "high": high, "above": above, "choices": choices}
+    return dataclasses.field(default=default, metadata={"text": text, "unit": unit, "goes_with": goes_with, **limits})
 
 
 def schedule(
@@ -181,6 +191,7 @@ def _settings_of_schedule(
             text=f"when {flags['final']} is reached; unset is the end of the budget",
             unit="frames",
             low=1,
+            goes_with=Group(flags["final"], lambda record: getattr(record, name).final is not None),
         ),
     )
     return {part.name: part for part in parts}
@@ -241,7 +252,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def flag_parser(program: str, description: str, *records: type) -> Parser:
-    """Returns a parser with one flag per setting of `records`; flags that are not typed stay out of its result."""
+    """Returns a parser with one flag per setting of `records`; flags that are not given stay out of its result."""
     parser = Parser(prog=program, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for one in (one for record in records for one in settings_of(record).values()):
         text = one.help.replace("%", "%%")

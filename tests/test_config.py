@@ -83,6 +83,16 @@ def test_help_can_be_printed_and_names_defaults_ranges_and_units():
     assert "[default 0.0001; above 0, to 1]" in words
     assert "[default 30; decisions; 1 to 1024]" in words
     assert "[default adam; adam or rmsprop]" in words
+    assert "[default 1; threads; 1 to 64; goes with --engine queue]" in words
+    assert "[default 1; decisions; 1 to 1048576; goes with --engine queue, or --engine cluster" in words
+
+
+def test_the_length_of_a_schedule_goes_with_its_end():
+    for name in ("learning_rate", "entropy_cost", "epsilon"):
+        group = SETTINGS[f"{name}_frames"].goes_with
+        assert group.words == SETTINGS[f"final_{name}"].flag
+        assert not group.applies(Config())
+        assert group.applies(settle(**{f"final_{name}": 0.5}))
 
 
 @pytest.mark.parametrize(

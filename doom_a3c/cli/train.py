@@ -50,19 +50,19 @@ def _train(arguments: list[str] | None) -> int:
 
         print(listing())
         return 0
-    typed = select(flags, Config)
-    validated(Config, typed, "flags")
+    overrides = select(flags, Config)
+    validated(Config, overrides, "flags")
     if options.summary:
         command.output_folder(str(Path(options.summary).parent), "--summary")
     if options.resume:
-        command.import_tensorflow(cpu_count(), options.verbose, typed.get("device", Config.device))
+        command.import_tensorflow(cpu_count(), options.verbose, overrides.get("device", Config.device))
         from doom_a3c.checkpoint import load  # imports TensorFlow, silenced by now
 
-        checkpoint = load(_newest(typed.get("models_dir", Config.models_dir)))
-        scenario, config = _resumed(typed, checkpoint.record)
+        checkpoint = load(_newest(overrides.get("models_dir", Config.models_dir)))
+        scenario, config = _resumed(overrides, checkpoint.record)
         with closing(_started(scenario, config)) as games:
             return _Run(options, scenario, config, games, checkpoint).run()
-    scenario, config = _settings(typed)
+    scenario, config = _settings(overrides)
     newest = _newest(config.models_dir)
     if newest.exists():
         raise UserError(f"{newest} holds another run: go on with --resume, or keep it and name another --models-dir")
@@ -241,20 +241,20 @@ class _Run:
 _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
 
 
-def _settings(typed: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
+def _settings(overrides: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
     """Returns scenario and settings of a new run: defaults, then the scenario file, then the command line."""
-    scenario = catalog.find(typed.get("scenario", Config.scenario))
-    return scenario, consistent(validated(Config, {**scenario.training, **typed}, "settings"), typed)
+    scenario = catalog.find(overrides.get("scenario", Config.scenario))
+    return scenario, consistent(validated(Config, {**scenario.training, **overrides}, "settings"), overrides)
 
 
-def _resumed(typed: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
+def _resumed(overrides: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
     """Returns scenario and settings of a run that goes on: those of its checkpoint, then the command line."""
-    if "scenario" in typed and typed["scenario"] != record["config"]["scenario"]:
-        scenario = catalog.find(typed["scenario"])
+    if "scenario" in overrides and overrides["scenario"] != record["config"]["scenario"]:
+        scenario = catalog.find(overrides["scenario"])
     else:
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
     kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
-    return scenario, consistent(validated(Config, {**kept, **typed}, "the checkpoint's settings"), typed)
+    return scenario, consistent(validated(Config, {**kept, **overrides}, "the checkpoint's settings"), overrides)
 
 
 class _Signals:
