@@ -25,8 +25,8 @@ from throughput import Parts, settings
 
 from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count
-from doom_a3c.settings import validated
+from doom_a3c.config import cpu_count
+from doom_a3c.scenarios import resolved
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH, ROW = 1200, 18  # pixels
@@ -108,8 +108,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
     options = parser.parse_args()
     command.import_tensorflow(cpu_count(), verbose=False, device="auto")
-    scenario = catalog.find(options.scenario)
-    config = validated(Config, dict(scenario.training), scenario.name)
+    found = catalog.find(options.scenario)
+    scenario, config = resolved(found, found.training, found.name)
     parts = Parts(scenario, config, *options.setting)
     start = time.monotonic()
     try:

@@ -32,8 +32,7 @@ from processes import cpu_seconds, engines, family, memory
 from doom_a3c import catalog
 from doom_a3c.cli import command
 from doom_a3c.config import Config, cpu_count
-from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
-from doom_a3c.settings import validated
+from doom_a3c.scenarios import AtariSpec, DoomSpec, Observation, Scenario, resolved
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
 FIGURES = ("raw", "acting", "gradients", "training")
@@ -106,18 +105,20 @@ def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -
     return sum(counts) / elapsed, used
 
 
-def raw_rate(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+def raw_rate(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare games with random actions: each thread steps its games in turn."""
-    return (raw_doom if isinstance(scenario.game, DoomGame) else raw_vector)(scenario, frame_skip, threads, games, seconds)
+    if isinstance(scenario.game, DoomSpec):
+        return raw_doom(scenario.game, scenario.observation, threads, games, seconds)
+    return raw_vector(scenario, threads, games, seconds)
 
 
-def raw_vector(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
     from doom_a3c.cli.build import Builder
 
-    builder = Builder(scenario, Config(frame_skip=frame_skip))
+    builder = Builder(scenario, Config())
     envs: list[Any] = [builder.training_env(games) for _ in range(threads)]
-    if isinstance(scenario.game, AtariGame):
+    if isinstance(scenario.game, AtariSpec):
         envs = [env.unwrapped for env in envs]
 
     def stepper(index: int) -> Callable[[], None]:
@@ -126,22 +127,19 @@ def raw_vector(scenario: Scenario, frame_skip: int, threads: int, games: int, se
         return lambda: envs[index].step(random.integers(builder.actions, size=games))
 
     try:
-        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
+        return rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
     finally:
         for env in envs:
             env.close()
 
 
-def raw_doom(scenario: Scenario, frame_skip: int, threads: int, games: int, seconds: float) -> float:
+def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare engines; nobody takes a frame."""
-    from doom_a3c.envs.doom import check, configure, doom_game
+    from doom_a3c.envs.doom import check, configure
     from doom_a3c.envs.engine import Engine
 
-    actions, game_spec = check(scenario), doom_game(scenario)
-    engines = [
-        [Engine(lambda game: configure(game, game_spec, scenario.observation)) for _ in range(games)]
-        for _ in range(threads)
-    ]
+    actions = check(spec, observation)
+    engines = [[Engine(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]
 
     def stepper(index: int) -> Callable[[], None]:
         random = np.random.default_rng(index)
@@ -149,14 +147,14 @@ def raw_doom(scenario: Scenario, frame_skip: int, threads: int, games: int, seco
 
         def step_all() -> None:
             for engine in engines[index]:
-                engine.game.make_action(actions[next(choices)], frame_skip)
+                engine.game.make_action(actions[next(choices)], spec.frame_skip)
                 if engine.game.is_episode_finished():
                     engine.game.new_episode()
 
         return step_all
 
     try:
-        return rate(games * frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
+        return rate(games * spec.frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
     finally:
         for engine in itertools.chain.from_iterable(engines):
             engine.close()
@@ -247,8 +245,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
     command.import_tensorflow(cpu_count(), verbose=False, device="auto")
-    scenario = catalog.find(options.scenario)
-    config = validated(Config, dict(scenario.training), scenario.name)
+    found = catalog.find(options.scenario)
+    scenario, config = resolved(found, found.training, found.name)
     samples: dict[str, list[float]] = {}
     costs: dict[str, list[Cost]] = {}
 
@@ -258,7 +256,7 @@ def main() -> None:
 
     for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
         for threads, games in RAW_SETTINGS if "raw" in options.only else ():
-            note(f"raw {threads}x{games}", raw_rate(scenario, config.frame_skip, threads, games, options.seconds))
+            note(f"raw {threads}x{games}", raw_rate(scenario, threads, games, options.seconds))
         for workers, games, processes in options.settings:
             parts = Parts(scenario, config, workers, games, processes)
             name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")

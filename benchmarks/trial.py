@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from doom_a3c import catalog
+from doom_a3c import catalog, scenarios
 from doom_a3c.cli import remote
 from doom_a3c.config import Config
-from doom_a3c.settings import validated
 
 
 def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Any]:
@@ -20,8 +19,9 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
     from doom_a3c.cli.build import Builder
 
     found = catalog.find(scenario)
-    config = validated(Config, {**found.training, "scenario": scenario, "engine": "cluster", **changes}, "settings")
-    return config, remote.settings(config, found, 0), Builder(found, config)
+    values = {**found.training, "scenario": scenario, "engine": "cluster", **changes}
+    resolved, config = scenarios.resolved(found, values, "settings")
+    return config, remote.settings(config, resolved, 0), Builder(resolved, config)
 
 
 def start_state(config: Config, builder: Any) -> Any:

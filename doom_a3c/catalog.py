@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.scenarios import ATARI, Scenario, from_record, shipped_folder
+from doom_a3c.scenarios import ATARI, Scenario, from_record, shipped_folder, with_frame_skip_in_game
 from doom_a3c.settings import UserError, nearest
 
 if sys.version_info >= (3, 11):
@@ -95,6 +95,7 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         data = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
+    data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
     game = data.get("game", {})
     if isinstance(game, dict):
         for key in ("config", "wad"):

@@ -20,10 +20,11 @@ from doom_a3c.settings import UserError, nearest, validated
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoomGame:
+class DoomSpec:
     """A ViZDoom game: its files, buttons and engine settings."""
 
-    tics_per_second: ClassVar[int] = 35  # in real time
+    frames_per_second: ClassVar[int] = 35  # in real time
+    frame_skip: int = 4  # frames that one step lasts; rewards are summed
     config: str = ""  # .cfg file, may be ''
     wad: str = ""  # .wad file, '' where the cfg names it
     map: str = ""  # '' is what the cfg says, or map01
@@ -39,18 +40,19 @@ class DoomGame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtariGame:
+class AtariSpec:
     """An Atari game of the Arcade Learning Environment. docs/atari.md says which settings published numbers assume."""
 
-    tics_per_second: ClassVar[int] = 60  # in real time
+    frames_per_second: ClassVar[int] = 60  # in real time
     id: str = ""  # 'ALE/Pong-v5'
+    frame_skip: int = 4  # frames that one step lasts; rewards are summed
     noop_max: int = 30  # no-ops at the start of an episode, a random number below this
     fire_on_reset: bool = True  # FIRE begins an episode and the life after a lost one, in games that have it
     life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
     sticky_actions: float = 0.0  # probability that the game repeats the last action instead
     full_actions: bool = False  # all 18 actions instead of those that the game uses
-    max_pool: bool = True  # the brighter of the last two tics, against flicker
-    max_frames: int = 108_000  # tics of an episode: half an hour of play
+    max_pool: bool = True  # the brighter of the last two frames, against flicker
+    max_frames: int = 108_000  # of an episode: half an hour of play
 
     @property
     def title(self) -> str:
@@ -59,10 +61,11 @@ class AtariGame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GymnasiumGame:
+class GymnasiumSpec:
     """Any other registered Gymnasium environment with discrete actions, seen as pixels or as a vector of numbers."""
 
     id: str = ""  # 'CartPole-v1', or 'module:Name-v0' to import the module that registers it
+    frame_skip: int = 4  # frames that one step lasts; rewards are summed
     settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make
 
     @property
@@ -71,7 +74,7 @@ class GymnasiumGame:
         return self.id
 
 
-Game = DoomGame | AtariGame | GymnasiumGame
+GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,11 @@ class Observation:
     crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
     size: tuple[int, ...] = (84, 84)  # height and width after scaling
     stack: int = 1  # newest frames, as channels
+
+    @property
+    def channels(self) -> int:
+        """How many channels the network's input has."""
+        return self.stack * (3 if self.color else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +114,7 @@ class Scenario:
     name: str
     description: str = ""
     expected_score: str = "unknown"
-    game: Game = field(default_factory=DoomGame)
+    game: GameSpec = field(default_factory=DoomSpec)
     observation: Observation = Observation()
     network: Network = Network()
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
@@ -117,11 +125,11 @@ ATARI = "ALE/"  # begins the ids of Atari games
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
-def game_kind(table: Mapping[str, Any]) -> type[DoomGame] | type[AtariGame] | type[GymnasiumGame]:
+def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
     """Returns the record that a [game] table is for: an id names a Gymnasium environment, without one it is ViZDoom's."""
     if "id" not in table:
-        return DoomGame
-    return AtariGame if str(table["id"]).startswith(ATARI) else GymnasiumGame
+        return DoomSpec
+    return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec
 
 
 def shipped_folder() -> Path:
@@ -136,6 +144,19 @@ def located(file: str) -> Path:
     return Path(file) if Path(file).is_absolute() else shipped_folder() / file
 
 
+def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tuple[Scenario, Config]:
+    """Returns a scenario and the settings of a run of it: the defaults, then the flat `values`.
+
+    The frame skip is the game's, but may be set as others are: what the values say goes before what the scenario says.
+
+    Raises:
+        UserError: naming `source`, if a value is none of a setting's.
+    """
+    config = validated(Config, {"frame_skip": scenario.game.frame_skip, **values}, source)
+    game = dataclasses.replace(scenario.game, frame_skip=config.frame_skip)
+    return dataclasses.replace(scenario, game=game), config
+
+
 def record(scenario: Scenario) -> dict[str, Any]:
     """Returns a scenario as nested plain data, for JSON."""
     return dataclasses.asdict(scenario)
@@ -143,7 +164,7 @@ def record(scenario: Scenario) -> dict[str, Any]:
 
 def from_record(data: Mapping[str, Any], source: str) -> Scenario:
     """Builds a scenario from nested plain data; raises UserError that names `source` for anything unknown."""
-    tables: dict[str, Any] = dict(data)
+    tables = with_frame_skip_in_game(data, source)
     for key in tables:
         known = [field.name for field in dataclasses.fields(Scenario)]
         if key not in known:
@@ -157,6 +178,22 @@ def from_record(data: Mapping[str, Any], source: str) -> Scenario:
     tables["training"] = dict(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
+
+
+def with_frame_skip_in_game(data: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a scenario's tables with the frame skip in [game]: older files and checkpoints have it in [training].
+
+    Raises:
+        UserError: if it is in both.
+    """
+    tables = {"game": {}, "training": {}, **data}
+    game, training = tables["game"], tables["training"]
+    if not (isinstance(game, Mapping) and isinstance(training, Mapping) and "frame_skip" in training):
+        return dict(data)
+    if "frame_skip" in game:
+        raise UserError(f"{source}: [game] and [training] both have a frame_skip: leave it out of [training]")
+    own = {key: value for key, value in training.items() if key != "frame_skip"}
+    return {**data, "game": {**game, "frame_skip": training["frame_skip"]}, "training": own}
 
 
 def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
@@ -188,9 +225,10 @@ def checked(scenario: Scenario) -> Scenario:
         UserError: naming what is wrong and what would be right.
     """
     try:
-        if isinstance(scenario.game, DoomGame):
+        _require(1 <= scenario.game.frame_skip <= 64, "[game] frame_skip must be 1 to 64")
+        if isinstance(scenario.game, DoomSpec):
             _check_doom(scenario.game, scenario.observation)
-        elif isinstance(scenario.game, AtariGame):
+        elif isinstance(scenario.game, AtariSpec):
             _check_atari(scenario.game)
         _check_observation(scenario.observation)
         _check_network(scenario.network, scenario.observation)
@@ -204,7 +242,7 @@ def _require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
-def _check_doom(game: DoomGame, observation: Observation) -> None:
+def _check_doom(game: DoomSpec, observation: Observation) -> None:
     _require(bool(game.config or game.wad), "[game] needs a config or a wad, or the id of a Gymnasium environment")
     for file in filter(None, (game.config, game.wad)):
         _require(located(file).is_file(), f"{file} does not exist")
@@ -234,7 +272,7 @@ def check_wad(path: Path) -> None:
         raise UserError(f"{path} is no whole WAD file; a WAD begins with 'PWAD' and holds all of its directory")
 
 
-def _check_atari(game: AtariGame) -> None:
+def _check_atari(game: AtariSpec) -> None:
     _require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
     _require(game.noop_max >= 0, "[game] noop_max must be 0 or more")
     _require(game.max_frames >= 1, "[game] max_frames must be 1 or more")

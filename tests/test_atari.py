@@ -1,7 +1,6 @@
 """Atari games on the real Arcade Learning Environment: what is seen, what is paid, and how episodes end."""
 
 import itertools
-from dataclasses import replace
 
 import cv2
 import gymnasium
@@ -13,17 +12,16 @@ from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config
 from doom_a3c.envs.atari import AtariCamera, AtariGames, _games, actions, rom
 from doom_a3c.rollouts import Actor
-from doom_a3c.scenarios import AtariGame, Observation
+from doom_a3c.scenarios import AtariSpec, Observation
 from doom_a3c.settings import UserError
 
 GREY = Observation(stack=4)
 PLAIN = {"life_loss_terminates": False, "noop_max": 0}
 
 
-def scenario(name, observation=GREY, **game):
-    """Returns a game on the base of all Atari games, whatever has been tuned for it."""
-    known = catalog.find("ALE/Pong-v5")
-    return replace(known, name=name, game=AtariGame(id=f"ALE/{name}-v5", **{**PLAIN, **game}), observation=observation)
+def spec(name, **game):
+    """Returns a game as it is on its own, whatever has been tuned for it."""
+    return AtariSpec(id=f"ALE/{name}-v5", **{**PLAIN, **game})
 
 
 @pytest.fixture
@@ -31,8 +29,8 @@ def play():
     """Makes games; closes them."""
     made = []
 
-    def make(name="Breakout", count=1, observation=GREY, frame_skip=4, **game):
-        made.append(AtariGames(scenario(name, observation, **game), frame_skip, count))
+    def make(name="Breakout", count=1, observation=GREY, **game):
+        made.append(AtariGames(spec(name, **game), observation, count))
         return made[-1]
 
     yield make
@@ -81,7 +79,7 @@ def to_the_end(env, decide=lambda: 0, limit=2000):
 def test_observations_are_the_emulators_with_the_frames_as_channels(play, observation):
     game = {"max_frames": 120, "fire_on_reset": False}  # which changes actions
     env = play(count=2, observation=observation, **game)
-    raw = _games(scenario("Breakout", observation, **game), 4, 2)
+    raw = _games(spec("Breakout", **game), observation, 2)
     colors = 3 if observation.color else 1
     shape = (*observation.size, observation.stack * colors)
     assert env.single_observation_space.shape == shape
@@ -216,7 +214,7 @@ def test_a_reset_forgets_the_life_that_was_lost(play):
 @pytest.mark.parametrize(("full", "names"), [(False, 4), (True, 18)])
 def test_actions_are_what_their_names_say(play, full, names):
     env = play(full_actions=full)
-    known = actions(scenario("Breakout", full_actions=full).game)
+    known = actions(spec("Breakout", full_actions=full))
     assert len(known) == len(set(known)) == env.single_action_space.n == names
 
     def paddle(action):
@@ -229,12 +227,12 @@ def test_actions_are_what_their_names_say(play, full, names):
     assert paddle("LEFT") + 10 < paddle("NOOP") < paddle("RIGHT") - 10
 
 
-def test_a_decision_lasts_frame_skip_tics(play):
+def test_a_step_lasts_frame_skip_frames(play):
     for frame_skip in (1, 3):
         env = play(frame_skip=frame_skip)
         first = env.reset(seed=1)[1]["episode_frame_number"][0]
-        tics = [env.step(np.array([0]))[4]["episode_frame_number"][0] for _ in range(5)]
-        assert tics == [first + frame_skip * (i + 1) for i in range(5)]
+        frames = [env.step(np.array([0]))[4]["episode_frame_number"][0] for _ in range(5)]
+        assert frames == [first + frame_skip * (i + 1) for i in range(5)]
 
 
 # Rewards and ends
@@ -339,7 +337,7 @@ def test_the_final_observation_is_the_episodes_own(play):
 def test_the_camera_films_the_same_episode_in_colour(play, name, choices):
     large = Observation(size=(210, 160), color=True)
     game = {"max_frames": 600, "noop_max": 30, "sticky_actions": 0.25, "life_loss_terminates": True}
-    camera = AtariCamera(scenario(name, **game), 4)
+    camera = AtariCamera(spec(name, **game))
     assert camera.frames_per_second == 15
     seen_small, seen_large = play(name, **game), play(name, observation=large, **game)
     scores = []
@@ -368,7 +366,7 @@ def test_the_camera_films_the_same_episode_in_colour(play, name, choices):
 def test_the_camera_takes_every_seed_that_the_games_take(play):
     env, camera = (
         play(observation=Observation(size=(210, 160), color=True), noop_max=30),
-        AtariCamera(scenario("Breakout", noop_max=30), 4),
+        AtariCamera(spec("Breakout", noop_max=30)),
     )
     for seed in (3, 2**31, 2**32 - 1):
         (frame,) = camera.reset(seed)
@@ -397,7 +395,7 @@ def test_the_final_picture_stays_when_another_game_ends(play):
     ("typed", "meant"), [("ALE/Pogn-v5", "ALE/Pong-v5"), ("ALE/Pong-v4", "ALE/Pong-v5"), ("ALE/QBert-v5", "ALE/Qbert-v5")]
 )
 def test_an_unknown_game_names_the_nearest(typed, meant):
-    for call in (lambda: actions(AtariGame(id=typed)), lambda: Builder(catalog.find(typed), Config())):
+    for call in (lambda: actions(AtariSpec(id=typed)), lambda: Builder(catalog.find(typed), Config())):
         with pytest.raises(UserError) as raised:
             call()
         message = str(raised.value)
@@ -408,11 +406,11 @@ def test_an_unknown_game_names_the_nearest(typed, meant):
 
 @pytest.mark.parametrize("name", ["Pong", "MsPacman", "SpaceInvaders", "Qbert", "MontezumaRevenge", "VideoPinball"])
 def test_games_are_found_by_their_published_names(name):
-    assert actions(AtariGame(id=f"ALE/{name}-v5"))[0] == "NOOP"
+    assert actions(AtariSpec(id=f"ALE/{name}-v5"))[0] == "NOOP"
 
 
 def test_every_registered_game_is_found():
     registered = {spec.id for spec in gymnasium.registry.values() if spec.id.startswith("ALE/") and spec.id.endswith("-v5")}
-    found = {name for name in registered if rom(AtariGame(id=name))}
+    found = {name for name in registered if rom(AtariSpec(id=name))}
     assert found == registered
     assert {"ALE/Pong-v5", "ALE/TicTacToe3D-v5"} <= found

@@ -25,16 +25,17 @@ from doom_a3c.envs.games import RemoteCamera
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.rollouts import met_faults
-from doom_a3c.scenarios import DoomGame
+from doom_a3c.scenarios import DoomSpec
 from doom_a3c.settings import UserError
 
-BASIC = catalog.find("basic")
-GAMES = [partial(DoomEnv, BASIC, 4)]
+SCENARIO = catalog.find("basic")
+BASIC = SCENARIO.game, SCENARIO.observation
+GAMES = [partial(DoomEnv, *BASIC)]
 
 
 @pytest.fixture
 def env():
-    env = DoomEnv(BASIC, 4)
+    env = DoomEnv(*BASIC)
     yield env
     env.close()
 
@@ -63,7 +64,7 @@ def test_a_time_out_is_a_truncation_after_300_tics(env):
 
 
 def test_a_kill_is_a_termination():
-    env = DoomEnv(BASIC, 4)
+    env = DoomEnv(*BASIC)
     random = np.random.default_rng(0)
     endings = [played(env, seed, random.integers(3, size=100))[1:] for seed in range(12)]
     env.close()
@@ -72,7 +73,7 @@ def test_a_kill_is_a_termination():
     assert all(max(rewards) > 80 for rewards in killed)
 
 
-def test_rewards_are_summed_over_the_skipped_tics(env):
+def test_rewards_are_summed_over_the_skipped_frames(env):
     env.reset(seed=1)
     assert env.step(0)[1] == -4
 
@@ -97,13 +98,13 @@ def test_the_picture_is_cropped_scaled_and_not_blank(env):
     assert observation.std() > 5
     screen = np.zeros((120, 160), np.uint8)
     screen[10:-10, 30:-30] = 255
-    assert preprocess(screen, BASIC.observation).min() == 255
+    assert preprocess(screen, SCENARIO.observation).min() == 255
 
 
 def test_colour_stack_and_variables_reach_the_observation():
-    observation = replace(BASIC.observation, color=True, stack=2, size=(40, 50))
-    game = replace(BASIC.game, variables=("AMMO2", "HEALTH"), variable_scales=(0.02, 0.01))
-    env = DoomEnv(replace(BASIC, game=game, observation=observation), 4)
+    observation = replace(SCENARIO.observation, color=True, stack=2, size=(40, 50))
+    game = replace(SCENARIO.game, variables=("AMMO2", "HEALTH"), variable_scales=(0.02, 0.01))
+    env = DoomEnv(game, observation)
     seen, _ = env.reset(seed=1)
     assert seen["pixels"].shape == (40, 50, 6)
     assert np.array_equal(seen["pixels"][..., :3], seen["pixels"][..., 3:])  # the first frame, not zeros
@@ -118,7 +119,7 @@ def test_colour_stack_and_variables_reach_the_observation():
 
 def test_buttons_single_combined_and_listed():
     buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
-    game = DoomGame(config="basic.cfg")
+    game = DoomSpec(config="basic.cfg")
     assert button_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
     combined = button_actions(replace(game, buttons="combinations"), buttons)
     assert combined == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
@@ -140,17 +141,17 @@ def test_buttons_single_combined_and_listed():
 )
 def test_mistakes_in_the_game_table_name_what_is_right(change, message):
     with pytest.raises(UserError, match=message):
-        check(replace(BASIC, game=replace(BASIC.game, **change)))
+        check(replace(SCENARIO.game, **change), SCENARIO.observation)
 
 
 def test_a_broken_cfg_is_named_with_its_line(tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\nliving_rewrd = -1\n")
     with pytest.raises(UserError, match="living_rewrd"):
-        check(catalog.find(str(tmp_path / "mine.cfg")))
+        check(DoomSpec(config=str(tmp_path / "mine.cfg")), SCENARIO.observation)
 
 
 def test_the_camera_films_the_same_episode_every_tic(env):
-    camera = DoomCamera(BASIC, 4)
+    camera = DoomCamera(*BASIC)
     _, info = env.reset(seed=5)
     frames = camera.reset(info["seed"])
     total, ended = 0.0, False
@@ -194,7 +195,8 @@ from functools import partial
 from doom_a3c import catalog
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-env = {make}([partial(DoomEnv, catalog.find("basic"), 4)] * 2)
+basic = catalog.find("basic")
+env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
 env.reset(seed=1)
 print("playing", flush=True)
 time.sleep(60)
@@ -302,7 +304,7 @@ def test_engines_that_die_newborn_are_replaced(wait):
 
 
 def changed(**settings):
-    return replace(BASIC, game=replace(BASIC.game, settings={**BASIC.game.settings, **settings}))
+    return replace(SCENARIO.game, settings={**SCENARIO.game.settings, **settings}), SCENARIO.observation
 
 
 def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monkeypatch):
@@ -311,10 +313,10 @@ def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monk
     launcher = tmp_path / "launcher"
     launcher.write_text("#!/bin/sh\necho no reactor, no game\nexit 1\n")
     launcher.chmod(0o700)
-    scenario = changed(vizdoom_path=str(launcher))
-    vector = ProcessVectorEnv([partial(DoomEnv, scenario, 4)])
+    game = changed(vizdoom_path=str(launcher))
+    vector = ProcessVectorEnv([partial(DoomEnv, *game)])
     words = r"^the games do not start: (?!the games)[\w: ]+: no reactor, no game$"
-    for start in (vector.reset, partial(RemoteCamera, scenario, 4)):
+    for start in (vector.reset, partial(RemoteCamera, *game)):
         with pytest.raises(GamesError, match=words) as told:
             start()
         assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
@@ -325,7 +327,7 @@ def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monk
 def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
     (tmp_path / "broken.wad").write_bytes(b"IWAD" + bytes(8))
-    vector = ProcessVectorEnv([partial(DoomEnv, changed(doom_game_path=str(tmp_path / "broken.wad")), 4)])
+    vector = ProcessVectorEnv([partial(DoomEnv, *changed(doom_game_path=str(tmp_path / "broken.wad")))])
     with pytest.raises(GamesError):
         vector.reset()
     vector.close()
@@ -335,7 +337,7 @@ def test_a_wad_that_a_cfg_names_is_looked_at_too(tmp_path):
     (tmp_path / "empty.wad").touch()
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
     with pytest.raises(UserError, match=r"empty\.wad is no whole WAD"):
-        check(replace(BASIC, game=DoomGame(config=str(tmp_path / "mine.cfg"))))
+        check(DoomSpec(config=str(tmp_path / "mine.cfg")), SCENARIO.observation)
 
 
 def test_maps_are_looked_for_in_archives_too(tmp_path):
@@ -344,17 +346,17 @@ def test_maps_are_looked_for_in_archives_too(tmp_path):
         archive.write(shipped_game("freedoom2.wad").parent / "scenarios" / "basic.wad", "inner.wad")
     assert maps_in(tmp_path / "mine.pk3") == ["MAP07", "MAP01"]
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = mine.pk3\ndoom_map = map77\navailable_buttons = { ATTACK }\n")
-    scenario = replace(BASIC, game=DoomGame(config=str(tmp_path / "mine.cfg")))
+    game = DoomSpec(config=str(tmp_path / "mine.cfg"))
     with pytest.raises(UserError, match=r"no map 'map77' in mine\.pk3, which has map07, map01"):
-        check(scenario)
+        check(game, SCENARIO.observation)
     (tmp_path / "mine.pk3").write_bytes(b"PK\3\4" + bytes(100))
     with pytest.raises(UserError, match=r"mine\.pk3 is no whole archive"):
-        check(scenario)
+        check(game, SCENARIO.observation)
 
 
 def test_a_map_that_does_not_exist_is_told_before_anything_starts():
     with pytest.raises(UserError, match=r"no map 'map77'.*map01"):
-        check(replace(BASIC, game=replace(BASIC.game, map="map77")))
+        check(replace(SCENARIO.game, map="map77"), SCENARIO.observation)
 
 
 def test_an_environment_can_be_pickled(env):

@@ -15,10 +15,9 @@ from doom_a3c.config import Config
 from doom_a3c.envs import registered
 from doom_a3c.envs.registered import OwnCamera
 from doom_a3c.envs.vectors import LocalVectorEnv
-from doom_a3c.scenarios import GymnasiumGame, Observation
+from doom_a3c.scenarios import GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
 
-ONE_TIC = Config(frame_skip=1)
 GREY = Observation()
 LENGTH = 10  # of a toy's episode, tics
 
@@ -93,9 +92,9 @@ for toy in (Toy, Numbers, Reusing, Unseen, Failing):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)
 
 
-def scenario(game_id, observation=GREY, **settings):
-    base = catalog.find("tests/Toy-v0")
-    return replace(base, game=GymnasiumGame(id=game_id, settings=settings), observation=observation)
+def builder(game_id, observation=GREY, **settings):
+    game = GymnasiumSpec(id=game_id, frame_skip=1, settings=settings)
+    return Builder(replace(catalog.find("tests/Toy-v0"), game=game, observation=observation), Config())
 
 
 @pytest.fixture
@@ -104,9 +103,8 @@ def play():
     made = []
 
     def make(game_id="tests/Toy-v0", games=1, frame_skip=1, observation=GREY, **settings):
-        made.append(
-            LocalVectorEnv([partial(registered.make, scenario(game_id, observation, **settings), frame_skip)] * games)
-        )
+        game = GymnasiumSpec(id=game_id, frame_skip=frame_skip, settings=settings)
+        made.append(LocalVectorEnv([partial(registered.make, game, observation)] * games))
         return made[-1]
 
     yield make
@@ -186,7 +184,7 @@ def test_numbers_become_single_precision(play):
     seen, *_ = env.step(np.array([0]))
     assert seen.dtype == env.single_observation_space.dtype == np.float32
     np.testing.assert_allclose(seen[0], np.arange(5) + 1 / 3, rtol=1e-6)
-    assert Builder(scenario("tests/Numbers-v0"), ONE_TIC).inputs == (None, 5)
+    assert builder("tests/Numbers-v0").inputs == (None, 5)
 
 
 # Pixels
@@ -227,7 +225,7 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert (terminated.all(), truncated.any()) == (True, False)
     assert channels(infos["final_obs"][1]) == newest(LENGTH)
     assert channels(seen[1]) == newest(0)  # nothing of the last episode
-    assert Builder(scenario("tests/Toy-v0", observation, shape=shape), ONE_TIC).inputs == (
+    assert builder("tests/Toy-v0", observation, shape=shape).inputs == (
         (*observation.size, len(newest(0))),
         0,
     )
@@ -355,8 +353,8 @@ TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a
 )
 def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
     for call in (
-        lambda: registered.make(scenario(game_id, **settings), 1),
-        lambda: Builder(scenario(game_id, **settings), ONE_TIC),
+        lambda: registered.make(GymnasiumSpec(id=game_id, settings=settings), GREY),
+        lambda: builder(game_id, **settings),
     ):
         with pytest.raises(UserError) as raised:
             call()

@@ -13,7 +13,7 @@ from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config, consistent
 from doom_a3c.rollouts import met_faults
-from doom_a3c.scenarios import AtariGame, DoomGame, GymnasiumGame, from_record, record
+from doom_a3c.scenarios import AtariSpec, DoomSpec, GymnasiumSpec, from_record, record, resolved
 from doom_a3c.settings import UserError, validated
 
 NAMES = sorted(catalog.available())
@@ -43,15 +43,15 @@ def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
     assert catalog.find(f"{name}.toml") == catalog.find(name)
 
 
-def short(scenario, frame_skip):
-    """Returns the scenario with a time-out after a few decisions."""
+def short(scenario):
+    """Returns the scenario with a time-out after a few steps."""
     game = scenario.game
-    if isinstance(game, DoomGame):
-        game = replace(game, settings={**game.settings, "episode_timeout": 8 * frame_skip})
-    elif isinstance(game, AtariGame):
-        game = replace(game, max_frames=5 * frame_skip)
+    if isinstance(game, DoomSpec):
+        game = replace(game, settings={**game.settings, "episode_timeout": 8 * game.frame_skip})
+    elif isinstance(game, AtariSpec):
+        game = replace(game, max_frames=5 * game.frame_skip)
     else:
-        game = replace(game, settings={**game.settings, "max_episode_steps": 5 * frame_skip})
+        game = replace(game, settings={**game.settings, "max_episode_steps": 5 * game.frame_skip})
     return replace(scenario, game=game)
 
 
@@ -72,8 +72,7 @@ def training_env():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     scenario = catalog.find(name)
-    config = validated(Config, scenario.training, name)
-    builder = Builder(short(scenario, config.frame_skip), config)
+    builder = Builder(*resolved(short(scenario), scenario.training, name))
     network, env = builder.network("network", 0), training_env(builder)
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
@@ -93,7 +92,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
         if terminated[0] or truncated[0]:
             ends.append((decision, bool(terminated[0]), bool(truncated[0])))
             assert env.single_observation_space.contains(infos["final_obs"][0])
-    is_doom = isinstance(scenario.game, DoomGame)
+    is_doom = isinstance(scenario.game, DoomSpec)
     assert ends[0] == (7 if is_doom else 4, False, True)
     assert bool(engines(os.getpid())) == is_doom
     env.close()
@@ -106,7 +105,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
 @pytest.mark.parametrize("name", TUNED)
 def test_a_games_id_finds_the_file_that_is_tuned_for_it(name):
     scenario = catalog.find(name)
-    if not isinstance(scenario.game, DoomGame):
+    if not isinstance(scenario.game, DoomSpec):
         assert catalog.find(scenario.game.id) == scenario
     else:
         assert catalog.find(name + ".cfg") == scenario
@@ -121,17 +120,17 @@ def test_these_have_been_tuned(name, tuned):
 @pytest.mark.parametrize(
     ("typed", "name", "kind", "stack", "frame_skip"),
     [
-        ("ALE/MsPacman-v5", "MsPacman_v5", AtariGame, 4, 4),
-        ("Acrobot-v1", "Acrobot_v1", GymnasiumGame, 1, 1),
-        ("CartPole-v0", "CartPole_v0", GymnasiumGame, 1, 1),  # which reference scenarios are for, but untuned
-        ("some_module:MiniGrid-Empty-8x8-v0", "MiniGrid_Empty_8x8_v0", GymnasiumGame, 1, 1),
+        ("ALE/MsPacman-v5", "MsPacman_v5", AtariSpec, 4, 4),
+        ("Acrobot-v1", "Acrobot_v1", GymnasiumSpec, 1, 1),
+        ("CartPole-v0", "CartPole_v0", GymnasiumSpec, 1, 1),  # which reference scenarios are for, but untuned
+        ("some_module:MiniGrid-Empty-8x8-v0", "MiniGrid_Empty_8x8_v0", GymnasiumSpec, 1, 1),
     ],
 )
 def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
     scenario = catalog.find(typed)
     assert (scenario.name, type(scenario.game), scenario.game.id) == (name, kind, typed)
     assert scenario.description == f"{typed}, untuned"
-    assert (scenario.observation.stack, scenario.training["frame_skip"]) == (stack, frame_skip)
+    assert (scenario.observation.stack, scenario.game.frame_skip) == (stack, frame_skip)
     assert scenario.network.core == "none"
 
 
@@ -221,6 +220,33 @@ def test_a_file_changes_what_it_names_and_keeps_the_rest_of_its_base(write):
     assert base.training["discount"] != 0.5
 
 
+# Frame skip
+
+
+@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4), ("predict_position", 2)])
+def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
+    assert catalog.find(base).game.frame_skip == skip
+    for table in ("game", "training"):
+        scenario = catalog.find(str(write(f'base = "{base}"\n[{table}]\nframe_skip = 3\n')))
+        assert scenario.game == replace(catalog.find(base).game, frame_skip=3)
+        assert "frame_skip" not in scenario.training
+
+
+def test_the_command_line_goes_before_the_scenarios_frame_skip():
+    for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
+        scenario, config = resolved(catalog.find("predict_position"), values, "flags")
+        assert (scenario.game.frame_skip, config.frame_skip) == (skip, skip)
+
+
+def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it():
+    data = record(catalog.find("predict_position"))
+    del data["game"]["frame_skip"]
+    data["training"]["frame_skip"] = 2  # of the scenario, and 5 of the command line
+    scenario, config = resolved(from_record(data, "the checkpoint"), {"frame_skip": 5}, "the checkpoint")
+    assert (scenario.game.frame_skip, config.frame_skip) == (5, 5)
+    assert from_record(data, "the checkpoint") == catalog.find("predict_position")
+
+
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
 
 
@@ -285,6 +311,10 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "sticky_actions = 1.5", "sticky_actions is a probability, 0 to 1"),
         (ATARI + "noop_max = -1", "noop_max must be 0 or more"),
         (ATARI + "max_frames = 0", "max_frames must be 1 or more"),
+        (ATARI + "frame_skip = 65", "frame_skip must be 1 to 64"),
+        (ATARI + "frame_skip = 2.0", "frame_skip must be a int, such as 4, not 2.0"),
+        (ATARI + "[training]\nframe_skip = 0", "frame_skip must be 1 to 64"),
+        (ATARI + "frame_skip = 2\n[training]\nframe_skip = 2", "[game] and [training] both have a frame_skip"),
         (ATARI + "full_actions = 1", "full_actions must be a bool, such as False, not 1"),
         ('[game]\nid = "CartPole-v1"\nsetings = {}', "(did you mean settings?)"),
         ("[game]\nid = 3", "id must be a str"),

@@ -12,7 +12,8 @@ from report import play, runner_flags
 
 from doom_a3c import catalog
 from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count
+from doom_a3c.config import cpu_count
+from doom_a3c.scenarios import resolved
 
 
 def main() -> None:
@@ -21,8 +22,8 @@ def main() -> None:
     command.import_tensorflow(cpu_count(), verbose=False, device="cpu")
     from doom_a3c.cli.build import Builder
 
-    config = Config(frame_skip=options.frame_skip, game_processes=cpu_count())
-    builder = Builder(catalog.find("basic"), config)
+    values = {"frame_skip": options.frame_skip, "game_processes": cpu_count()}
+    builder = Builder(*resolved(catalog.find("basic"), values, "flags"))
     envs = builder.training_env(options.games)
     envs.reset(seed=options.seed)
     random = np.random.default_rng(options.seed)

@@ -27,8 +27,8 @@ class Builder:
     def __init__(self, scenario: Scenario, config: Config, games: Games | None = None) -> None:
         """`games` are those of the scenario, where some have been started already."""
         self.scenario, self._precision = scenario, config.precision
-        self._games = games or games_of(scenario, config.frame_skip, config.game_processes)
-        self.decisions_per_second = self._games.decisions_per_second
+        self._games = games or games_of(scenario.game, scenario.observation, config.game_processes)
+        self.steps_per_second = self._games.steps_per_second
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
         self._observations, actions = self._games.spaces()

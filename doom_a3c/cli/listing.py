@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doom_a3c import catalog
 from doom_a3c.config import Config
-from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
+from doom_a3c.scenarios import AtariSpec, DoomSpec, Scenario
 
 _WIDTH = 44  # of the buttons
 
@@ -33,20 +33,20 @@ def listing() -> str:
 def _facts(scenario: Scenario) -> tuple[str, str]:
     """Returns the buttons and the input of a scenario."""
     game, observation = scenario.game, scenario.observation
-    shape: tuple[int, ...] = (*observation.size, observation.stack * (3 if observation.color else 1))
-    if isinstance(game, DoomGame):
+    shape: tuple[int, ...] = (*observation.size, observation.channels)
+    if isinstance(game, DoomSpec):
         from doom_a3c.envs.doom import action_names, check
 
-        check(scenario)
-        buttons = " ".join(action_names(scenario))
-    elif isinstance(game, AtariGame):
+        check(game, observation)
+        buttons = " ".join(action_names(game, observation))
+    elif isinstance(game, AtariSpec):
         from doom_a3c.envs.atari import actions
 
         buttons = " ".join(actions(game))
     else:
         from doom_a3c.envs.registered import make
 
-        env = make(scenario, 1)
+        env = make(game, observation)
         buttons, shape = f"{env.action_space.n} actions", env.observation_space.shape or ()  # type: ignore[attr-defined]  # Discrete
         env.close()
     core = "LSTM" if scenario.network.core == "lstm" else "no LSTM"

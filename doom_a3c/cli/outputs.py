@@ -63,7 +63,7 @@ class Outputs:
         self._summaries.graph(Policy(run.model.network).graph(builder.example(config.games)))
 
         self._gifs = GifFolder(run.gifs)
-        self._gif_maker = GifMaker(builder.decisions_per_second, self._add_gif)
+        self._gif_maker = GifMaker(builder.steps_per_second, self._add_gif)
         self._make_actor = ActorFactory(config, builder, progress, self._gif_maker.add, restarts=run.restarts)
         self._capture: Callable[[], State] = partial(captured, run.model, progress)
         engines = {"threads": self._threads_engine, "queue": self._queue_engine, "cluster": self._cluster_engine}

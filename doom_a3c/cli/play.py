@@ -109,7 +109,7 @@ def restored(model: str) -> tuple[Builder, ACNetwork, Config, str]:
 
     checkpoint = load(Path(model))
     scenario = scenarios.from_record(checkpoint.record["scenario"], f"the scenario in {model}")
-    config = validated(Config, checkpoint.record["config"], f"the settings in {model}")
+    scenario, config = scenarios.resolved(scenario, checkpoint.record["config"], f"the settings in {model}")
     builder = Builder(scenario, config)
     network = builder.network("player", config.seed)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c import scenarios
 from doom_a3c.cli import command
 from doom_a3c.config import Config, cpu_count
-from doom_a3c.settings import plain, validated
+from doom_a3c.settings import plain
 
 if TYPE_CHECKING:
     from doom_a3c.engines.host import Host
@@ -24,20 +24,20 @@ def settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> dic
 
 def server(settings: dict[str, Any]) -> ParameterServer:
     """Returns the parameter server of a run; it waits for its state."""
-    config = validated(Config, settings["config"], "the run's settings")
+    scenario, config = _resolved(settings)
     cores = cpu_count() if config.transport == "rollouts" else 1  # its one trainer may have them all
     command.import_tensorflow(cpu_count(), verbose=False, device=config.device, each=cores)
     from doom_a3c.cli.build import Builder
     from doom_a3c.engines.server import ParameterServer
     from doom_a3c.progress import Progress
 
-    builder = Builder(_scenario(settings), config)
+    builder = Builder(scenario, config)
     return ParameterServer(config, builder.model(config), Progress(), builder.network("trainer", config.seed))
 
 
 def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., Any]) -> Host:
     """Returns a host of a run; hosts of different numbers play different games."""
-    config = validated(Config, settings["config"], "the run's settings")
+    scenario, config = _resolved(settings)
     config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
     command.import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
     from doom_a3c.cli.actors import ActorFactory
@@ -46,9 +46,9 @@ def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., A
     from doom_a3c.progress import Progress
     from doom_a3c.recording import Gif, GifMaker
 
-    builder, progress = Builder(_scenario(settings), config), Progress()
+    builder, progress = Builder(scenario, config), Progress()
     gifs: deque[Gif] = deque(maxlen=1)
-    filmed = GifMaker(builder.decisions_per_second, gifs.append).add
+    filmed = GifMaker(builder.steps_per_second, gifs.append).add
     return Host(
         name,
         call,
@@ -62,5 +62,6 @@ def host(settings: dict[str, Any], name: str, number: int, call: Callable[..., A
     )
 
 
-def _scenario(settings: dict[str, Any]) -> scenarios.Scenario:
-    return scenarios.from_record(settings["scenario"], "the run's scenario")
+def _resolved(settings: dict[str, Any]) -> tuple[scenarios.Scenario, Config]:
+    scenario = scenarios.from_record(settings["scenario"], "the run's scenario")
+    return scenarios.resolved(scenario, settings["config"], "the run's settings")

@@ -77,7 +77,7 @@ def _started(scenario: scenarios.Scenario, config: Config) -> Games:
     """Returns the games of a run; those of its workers are starting."""
     from doom_a3c.envs.games import games_of
 
-    games = games_of(scenario, config.frame_skip, config.game_processes)
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
     if config.engine != "cluster":  # there hosts play
         games.start_ahead(worker_count(config), config.games, rows_kept(config))
     return games
@@ -244,7 +244,8 @@ _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
 def _settings(overrides: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
     """Returns scenario and settings of a new run: defaults, then the scenario file, then the command line."""
     scenario = catalog.find(overrides.get("scenario", Config.scenario))
-    return scenario, consistent(validated(Config, {**scenario.training, **overrides}, "settings"), overrides)
+    scenario, config = scenarios.resolved(scenario, {**scenario.training, **overrides}, "settings")
+    return scenario, consistent(config, overrides)
 
 
 def _resumed(overrides: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[scenarios.Scenario, Config]:
@@ -254,7 +255,8 @@ def _resumed(overrides: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
     else:
         scenario = scenarios.from_record(record["scenario"], "the checkpoint's scenario")
     kept = {key: value for key, value in record["config"].items() if key not in _OF_A_SESSION}
-    return scenario, consistent(validated(Config, {**kept, **overrides}, "the checkpoint's settings"), overrides)
+    scenario, config = scenarios.resolved(scenario, {**kept, **overrides}, "the checkpoint's settings")
+    return scenario, consistent(config, overrides)
 
 
 class _Signals:

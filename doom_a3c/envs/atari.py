@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -15,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.pixels import Frame, rgb
-from doom_a3c.scenarios import ATARI, AtariGame, Observation, Scenario
+from doom_a3c.scenarios import ATARI, AtariSpec, Observation
 from doom_a3c.settings import UserError, nearest
 
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
@@ -23,7 +22,7 @@ _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 ALEInterface.setLoggerMode(LoggerMode.Error)
 
 
-def rom(game: AtariGame) -> str:
+def rom(game: AtariSpec) -> str:
     """Returns the name that the emulator knows a game's ROM by: 'ms_pacman' for 'ALE/MsPacman-v5'.
 
     Raises:
@@ -37,7 +36,7 @@ def rom(game: AtariGame) -> str:
     return known[match[1]]
 
 
-def actions(game: AtariGame) -> list[str]:
+def actions(game: AtariSpec) -> list[str]:
     """Returns the names of the actions, in their order."""
     console = ALEInterface()
     path = roms.get_rom_path(rom(game))
@@ -47,9 +46,7 @@ def actions(game: AtariGame) -> list[str]:
     return [action.name for action in chosen]
 
 
-def _games(scenario: Scenario, frame_skip: int, count: int) -> AtariVectorEnv:
-    game, view = scenario.game, scenario.observation
-    assert isinstance(game, AtariGame)
+def _games(game: AtariSpec, observation: Observation, count: int) -> AtariVectorEnv:
     return AtariVectorEnv(
         rom(game),
         count,
@@ -58,11 +55,11 @@ def _games(scenario: Scenario, frame_skip: int, count: int) -> AtariVectorEnv:
         repeat_action_probability=game.sticky_actions,
         full_action_space=game.full_actions,
         autoreset_mode=AutoresetMode.SAME_STEP,
-        img_height=view.size[0],
-        img_width=view.size[1],
-        grayscale=not view.color,
-        stack_num=view.stack,
-        frameskip=frame_skip,
+        img_height=observation.size[0],
+        img_width=observation.size[1],
+        grayscale=not observation.color,
+        stack_num=observation.stack,
+        frameskip=game.frame_skip,
         maxpool=game.max_pool,
         noop_max=game.noop_max,
         use_fire_reset=game.fire_on_reset,
@@ -79,18 +76,17 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     games wait for it, and an agent that fears to lose a life learns to wait for ever.
     """
 
-    def __init__(self, scenario: Scenario, frame_skip: int, games: int) -> None:
-        super().__init__(_games(scenario, frame_skip, games))
-        assert isinstance(scenario.game, AtariGame)
-        self._spec, self._life_loss = scenario.observation, scenario.game.life_loss_terminates
-        self._shape = (*self._spec.size, self._spec.stack * (3 if self._spec.color else 1))
+    def __init__(self, game: AtariSpec, observation: Observation, games: int) -> None:
+        super().__init__(_games(game, observation, games))
+        self._observation, self._life_loss = observation, game.life_loss_terminates
+        self._shape = (*observation.size, observation.channels)
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
-        names = actions(scenario.game)
-        self._fire = names.index("FIRE") if scenario.game.fire_on_reset and "FIRE" in names else None
+        names = actions(game)
+        self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)
-        self._ages = np.zeros(games, np.int32)  # decisions since the episode began
+        self._ages = np.zeros(games, np.int32)  # steps since the episode began
         self._newest = self._final = np.zeros(self._shape, np.uint8)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -125,8 +121,8 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
 
     def _seen(self, frames: Frame) -> Frame:
         """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C], the first frame in place of those before it."""
-        for game in np.flatnonzero(self._ages < self._spec.stack - 1):  # the library leaves zeros there
-            first = self._spec.stack - 1 - self._ages[game]
+        for game in np.flatnonzero(self._ages < self._observation.stack - 1):  # the library leaves zeros there
+            first = self._observation.stack - 1 - self._ages[game]
             frames[game, :first] = frames[game, first]
         if frames.ndim == 5:
             return np.moveaxis(frames, 1, 3).reshape(len(frames), *self._shape)
@@ -138,7 +134,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     def picture(self, final: bool = False) -> Frame:
         """Returns what the network sees of the first game, or saw at the end of its last episode, twice as large."""
         seen = self._final if final else self._newest
-        frame = rgb(seen[..., -3:] if self._spec.color else seen[..., -1])
+        frame = rgb(seen[..., -3:] if self._observation.color else seen[..., -1])
         return cv2.resize(frame, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
 
     def release(self) -> None:
@@ -151,10 +147,9 @@ class AtariCamera:
     Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
     """
 
-    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
-        view = Observation(size=(_HEIGHT, _WIDTH), color=True)
-        self._env = AtariGames(dataclasses.replace(scenario, observation=view), frame_skip, 1)
-        self.frames_per_second = AtariGame.tics_per_second / frame_skip
+    def __init__(self, game: AtariSpec) -> None:
+        self._env = AtariGames(game, Observation(size=(_HEIGHT, _WIDTH), color=True), 1)
+        self.frames_per_second = AtariSpec.frames_per_second / game.frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Frame]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import vizdoom
+from dataclasses import replace
+from functools import partial
 
-from doom_a3c.envs.doom import check, configure, doom_game, set_screen
+from doom_a3c.envs.doom import check, configure
 from doom_a3c.envs.engine import Engine
 from doom_a3c.envs.pixels import Frame
-from doom_a3c.scenarios import Scenario
+from doom_a3c.scenarios import DoomSpec, Observation
 
 RESOLUTION = "320x240"
 
@@ -19,15 +20,11 @@ class DoomCamera:
     shows the same episode at any resolution, while the network keeps seeing exactly the frames it was trained on.
     """
 
-    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
-        self._frame_skip = frame_skip
-        self._actions = check(scenario)
-
-        def configure_camera(game: vizdoom.DoomGame) -> None:
-            configure(game, doom_game(scenario), scenario.observation)
-            set_screen(game, RESOLUTION, color=True)
-
-        self._engine = Engine(configure_camera)
+    def __init__(self, game: DoomSpec, observation: Observation) -> None:
+        self._frame_skip = game.frame_skip
+        self._actions = check(game, observation)
+        view = replace(observation, resolution=RESOLUTION, color=True)
+        self._engine = Engine(partial(configure, spec=game, observation=view))
 
     def reset(self, seed: int) -> list[Frame]:
         """Starts the episode of that engine seed; returns its first frame."""

@@ -18,7 +18,7 @@ from gymnasium.utils import EzPickle
 from doom_a3c.envs.engine import Engine, EngineError
 from doom_a3c.envs.pixels import Frame, History, rgb
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.scenarios import WAD_HEAD, DoomGame, Observation, Scenario, check_wad, located
+from doom_a3c.scenarios import WAD_HEAD, DoomSpec, Observation, check_wad, located
 from doom_a3c.settings import UserError, nearest
 
 _check_lock = threading.Lock()  # stderr is the process's
@@ -26,16 +26,16 @@ ARCHIVES = (".pk3", ".ipk3", ".zip")
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
-def action_names(scenario: Scenario) -> list[str]:
-    """Returns what each action of a scenario presses, such as 'MOVE_LEFT+ATTACK'."""
+def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
+    """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
     game = vizdoom.DoomGame()
-    configure(game, doom_game(scenario), scenario.observation)
+    configure(game, spec, observation)
     names = [button.name for button in game.get_available_buttons()]
-    actions = button_actions(doom_game(scenario), game.get_available_buttons())
+    actions = button_actions(spec, game.get_available_buttons())
     return ["+".join(name for name, on in zip(names, action, strict=True) if on) or "NOTHING" for action in actions]
 
 
-def button_actions(game: DoomGame, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
+def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
     """Returns the engine's button vectors, one per action of the agent.
 
     'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
@@ -46,21 +46,21 @@ def button_actions(game: DoomGame, buttons: Sequence[vizdoom.Button]) -> list[li
     """
     names = [button.name for button in buttons]
     binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
-    if game.buttons == "single":
+    if spec.buttons == "single":
         actions: list[Any] = [[name] for name in binary]
-    elif game.buttons == "combinations":
+    elif spec.buttons == "combinations":
         if 2 ** len(binary) > MAX_COMBINATIONS:
             raise UserError(
                 f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
                 "set [game] buttons to 'single' or to a list of the useful actions"
             )
         actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
-    elif isinstance(game.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in game.buttons):
-        actions = [[action] if isinstance(action, str) else list(action) for action in game.buttons]
+    elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
+        actions = [[action] if isinstance(action, str) else list(action) for action in spec.buttons]
     else:
         raise UserError(
             "[game] buttons must be 'single', 'combinations' or a list of actions, each a button or a list of buttons, "
-            f"not {game.buttons!r}"
+            f"not {spec.buttons!r}"
         )
     if not actions:
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
@@ -70,7 +70,7 @@ def button_actions(game: DoomGame, buttons: Sequence[vizdoom.Button]) -> list[li
     return [[int(name in action) for name in names] for action in actions]
 
 
-def configure(game: vizdoom.DoomGame, spec: DoomGame, observation: Observation) -> None:
+def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
     """Sets a game up from its cfg, its wad and the scenario's settings, for frames as the network wants them.
 
     Raises:
@@ -118,24 +118,18 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
     game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
 
 
-def doom_game(scenario: Scenario) -> DoomGame:
-    """Returns the game of a scenario of ViZDoom's."""
-    assert isinstance(scenario.game, DoomGame)
-    return scenario.game
-
-
-def check(scenario: Scenario) -> list[list[int]]:
-    """Returns the actions of a scenario after checking all that can be checked without starting an engine.
+def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
+    """Returns the actions of a game after checking all that can be checked without starting an engine.
 
     What ViZDoom prints about a bad cfg becomes part of the error.
 
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
-    game, spec = vizdoom.DoomGame(), doom_game(scenario)
+    game = vizdoom.DoomGame()
     with _check_lock, caught_stderr() as caught:
         try:
-            configure(game, spec, scenario.observation)
+            configure(game, spec, observation)
             mistake = None
         except UserError as error:
             mistake = error
@@ -205,35 +199,33 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     """One game of a ViZDoom scenario. Owns the engine, the newest frames and the seed stream of its episodes.
 
     Observations are uint8 pixels [H, W, C], or a dict of those as `pixels` and float32 `variables`. Rewards are the
-    scenario's own, summed over the tics of a decision and not scaled. A time-out is reported as `truncated`, a death or
+    scenario's own, summed over the frames of a step and not scaled. A time-out is reported as `truncated`, a death or
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
-    frame before it, at most `frame_skip` tics old.
+    frame before it, at most `frame_skip` frames old.
 
     An engine that dies or hangs ends the episode as truncated, with `info["cut_short"]`; the next reset starts a new one.
     `info["faults"]` lists the kinds of such faults since the info before.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": DoomGame.tics_per_second}  # noqa: RUF012  # Gymnasium's interface
+    metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface
 
-    def __init__(self, scenario: Scenario, frame_skip: int, render_mode: str | None = "rgb_array") -> None:
-        """Checks the scenario; no engine is started yet.
+    def __init__(self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array") -> None:
+        """Checks the game; no engine is started yet.
 
         Raises:
             UserError: for a mistake in the scenario or its files.
         """
-        EzPickle.__init__(self, scenario, frame_skip, render_mode)
-        game = doom_game(scenario)
-        self._game_spec, self._observation_spec = game, scenario.observation
-        self._frame_skip, self.render_mode = frame_skip, render_mode
+        EzPickle.__init__(self, game, observation, render_mode)
+        self._game_spec, self._observation_spec = game, observation
+        self.render_mode = render_mode
         self._engine: Engine | None = None
         self._screen: Frame = np.zeros((1, 1), np.uint8)
-        self._history = History(scenario.observation)
+        self._history = History(observation)
         self._variables = np.zeros(len(game.variables), np.float32)
         self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
-        self._actions = check(scenario)
+        self._actions = check(game, observation)
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
-        channels = scenario.observation.stack * (3 if scenario.observation.color else 1)
-        pixels = gymnasium.spaces.Box(0, 255, (*scenario.observation.size, channels), np.uint8)
+        pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)
         self.observation_space = (
             gymnasium.spaces.Dict(pixels=pixels, variables=variables) if len(self._variables) else pixels
@@ -274,12 +266,12 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         engine.ask(engine.game.new_episode)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Presses the buttons of `action` for `frame_skip` tics."""
+        """Presses the buttons of `action` for `frame_skip` frames."""
         if self._engine is None:
             raise RuntimeError("step() needs a reset() first")
         game, buttons = self._engine.game, self._actions[int(action)]
         try:
-            reward = self._engine.ask(lambda: game.make_action(buttons, self._frame_skip))
+            reward = self._engine.ask(lambda: game.make_action(buttons, self._game_spec.frame_skip))
             ended = game.is_episode_finished()
         except EngineError as fault:
             self._drop_engine()

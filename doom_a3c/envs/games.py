@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.envs.process import GameProcess, ProcessError
 from doom_a3c.envs.vectors import PAUSES, GamesError, LocalVectorEnv, MakeEnv, ProcessVectorEnv
-from doom_a3c.scenarios import AtariGame, DoomGame, Scenario
+from doom_a3c.scenarios import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
 
 MAX_DECISIONS = 5000  # of an episode of Doom that is evaluated or shown; Atari and Gymnasium games have limits of their own
@@ -46,7 +46,7 @@ class Camera(Protocol):
 class Games(Protocol):
     """One kind of games."""
 
-    decisions_per_second: float  # in real time
+    steps_per_second: float  # in real time
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns games stepped together; `limited` ends episodes that could go on for ever.
@@ -72,33 +72,35 @@ class Games(Protocol):
         """Closes what was started ahead and never asked for."""
 
 
-def games_of(scenario: Scenario, frame_skip: int, processes: int | None = None) -> Games:
-    """Returns the games of a scenario; a vector of them has so many `processes`, 0 is this one, None what suits them.
+def games_of(game: GameSpec, observation: Observation, processes: int | None = None) -> Games:
+    """Returns the games of a kind; a vector of them has so many `processes`, 0 is this one, None what suits them.
 
     Raises:
         UserError: if they cannot be played, or not in such processes.
     """
-    if isinstance(scenario.game, AtariGame):
-        if processes:
+    match game:
+        case DoomSpec():
+            return _DoomGames(game, observation, DOOM_PROCESSES if processes is None else processes)
+        case AtariSpec() if processes:
             raise UserError("--game-processes has no effect on Atari games: their library plays them on threads of its own")
-        return _AtariGames(scenario, frame_skip)
-    if isinstance(scenario.game, DoomGame):
-        return _DoomGames(scenario, frame_skip, DOOM_PROCESSES if processes is None else processes)
-    return _RegisteredGames(scenario, frame_skip, processes or 0)
+        case AtariSpec():
+            return _AtariGames(game, observation)
+        case GymnasiumSpec():
+            return _RegisteredGames(game, observation, processes or 0)
 
 
-def make_doom(scenario: Scenario, frame_skip: int, limited: bool) -> gymnasium.Env[Any, Any]:
+def make_doom(game: DoomSpec, observation: Observation, limited: bool) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom."""
     from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
 
-    env = DoomEnv(scenario, frame_skip)
+    env = DoomEnv(game, observation)
     return TimeLimit(env, MAX_DECISIONS) if limited else env
 
 
 class _Kind:
     """What kinds of games have in common: nothing is started ahead."""
 
-    decisions_per_second: float
+    steps_per_second: float
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         raise NotImplementedError
@@ -121,16 +123,16 @@ class _Kind:
 class _DoomGames(_Kind):
     """ViZDoom games. Owns the vectors that are being started ahead."""
 
-    def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
-        self._scenario, self._frame_skip, self._processes = scenario, frame_skip, processes
-        self.decisions_per_second = DoomGame.tics_per_second / frame_skip
+    def __init__(self, game: DoomSpec, observation: Observation, processes: int) -> None:
+        self._game, self._observation, self._processes = game, observation, processes
+        self.steps_per_second = DoomSpec.frames_per_second / game.frame_skip
         self._ahead: list[Future[ProcessVectorEnv]] = []
         self._ahead_size = (0, 0)  # games and rows of each
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         if self._ahead and not limited and self._ahead_size == (games, rows):
             return self._ahead.pop(0).result()
-        make = partial(make_doom, self._scenario, self._frame_skip, limited)
+        make = partial(make_doom, self._game, self._observation, limited)
         return _vector(make, games, self._processes, rows)
 
     def spaces(self) -> tuple[Space[Any], Space[Any]]:
@@ -142,7 +144,7 @@ class _DoomGames(_Kind):
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         if self._processes == 0:
             return
-        make = partial(make_doom, self._scenario, self._frame_skip, False)
+        make = partial(make_doom, self._game, self._observation, False)
         self._ahead, self._ahead_size = [Future() for _ in range(vectors)], (games, rows)
 
         def start(futures: list[Future[ProcessVectorEnv]]) -> None:
@@ -164,7 +166,7 @@ class _DoomGames(_Kind):
         self._ahead = []
 
     def camera(self, env: Any) -> Camera:
-        return RemoteCamera(self._scenario, self._frame_skip)
+        return RemoteCamera(self._game, self._observation)
 
 
 def _close(future: Future[ProcessVectorEnv]) -> None:
@@ -180,18 +182,18 @@ def _in_processes(make: MakeEnv, games: int, processes: int, rows: int, prepare:
     return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
-def _doom_camera(scenario: Scenario, frame_skip: int, wire: Any) -> Any:
+def _doom_camera(game: DoomSpec, observation: Observation, wire: Any) -> Any:
     from doom_a3c.envs.camera import DoomCamera  # loads ViZDoom, which only game servers need
 
-    return DoomCamera(scenario, frame_skip)
+    return DoomCamera(game, observation)
 
 
 class RemoteCamera:
     """A camera for Doom, in a process of its own. Owns the process."""
 
-    frames_per_second: float = DoomGame.tics_per_second
+    frames_per_second: float = DoomSpec.frames_per_second
 
-    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
+    def __init__(self, game: DoomSpec, observation: Observation) -> None:
         """Starts the game.
 
         Raises:
@@ -199,7 +201,7 @@ class RemoteCamera:
         """
         for pause in PAUSES:
             time.sleep(pause)
-            self._process = GameProcess(partial(_doom_camera, scenario, frame_skip))
+            self._process = GameProcess(partial(_doom_camera, game, observation))
             try:
                 self._process.answer()
             except ProcessError as error:
@@ -234,36 +236,36 @@ class RemoteCamera:
 class _AtariGames(_Kind):
     """Atari games."""
 
-    def __init__(self, scenario: Scenario, frame_skip: int) -> None:
-        self._scenario, self._frame_skip = scenario, frame_skip
-        self.decisions_per_second = AtariGame.tics_per_second / frame_skip
+    def __init__(self, game: AtariSpec, observation: Observation) -> None:
+        self._game, self._observation = game, observation
+        self.steps_per_second = AtariSpec.frames_per_second / game.frame_skip
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.atari import AtariGames
 
-        return AtariGames(self._scenario, self._frame_skip, games)
+        return AtariGames(self._game, self._observation, games)
 
     def camera(self, env: Any) -> Camera:
         from doom_a3c.envs.atari import AtariCamera
 
-        return AtariCamera(self._scenario, self._frame_skip)
+        return AtariCamera(self._game)
 
 
 class _RegisteredGames(_Kind):
     """Any other Gymnasium environment."""
 
-    def __init__(self, scenario: Scenario, frame_skip: int, processes: int) -> None:
-        self._scenario, self._frame_skip, self._processes = scenario, frame_skip, processes
+    def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
+        self._game, self._observation, self._processes = game, observation, processes
         env = self.vector(1, limited=True)
-        self.decisions_per_second = env.metadata.get("render_fps", 30) / frame_skip
+        self.steps_per_second = env.metadata.get("render_fps", 30) / game.frame_skip
         env.close()
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make
 
-        return _vector(partial(make, self._scenario, self._frame_skip), games, self._processes, rows)
+        return _vector(partial(make, self._game, self._observation), games, self._processes, rows)
 
     def camera(self, env: Any) -> Camera:
         from doom_a3c.envs.registered import OwnCamera
 
-        return OwnCamera(env, self._frame_skip)
+        return OwnCamera(env, self._game.frame_skip)

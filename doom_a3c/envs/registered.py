@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.pixels import Frame, History
-from doom_a3c.scenarios import GymnasiumGame, Observation, Scenario
+from doom_a3c.scenarios import GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
 
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # its advice (newer versions, wrappers) is for who writes environments
@@ -23,14 +23,12 @@ FILM_HEIGHT = 240
 MAX_DECISIONS = 5000  # of an episode, in environments that set no limit of their own
 
 
-def make(scenario: Scenario, frame_skip: int) -> gymnasium.Env[Any, Any]:
+def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, Any]:
     """Returns one game as the agent plays it.
 
     Raises:
         UserError: if there is no such environment, it cannot be made, or its spaces are not those of an agent.
     """
-    game = scenario.game
-    assert isinstance(game, GymnasiumGame)
     try:
         env: gymnasium.Env[Any, Any] = gymnasium.make(
             game.id, render_mode="rgb_array", disable_env_checker=True, **dict(game.settings)
@@ -40,11 +38,11 @@ def make(scenario: Scenario, frame_skip: int) -> gymnasium.Env[Any, Any]:
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
         raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
     if env.spec is None or env.spec.max_episode_steps is None:
-        env = gymnasium.wrappers.TimeLimit(env, MAX_DECISIONS * frame_skip)
+        env = gymnasium.wrappers.TimeLimit(env, MAX_DECISIONS * game.frame_skip)
     actions = env.action_space
     if not isinstance(actions, Discrete):
         raise UserError(f"{game.id}: its actions are {actions}; the agent takes Discrete ones")
-    return Seen(Pictured(env), scenario.observation, frame_skip)
+    return Seen(Pictured(env), observation, game.frame_skip)
 
 
 class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -74,7 +72,7 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` tics. Owns the newest frames.
+    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` frames. Owns the newest frames.
 
     Infos are left out: nobody reads them, and keys of theirs might be those that faults are told by.
     """
@@ -110,7 +108,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._see(observation), {}
 
     def step(self, action: Any) -> Any:
-        """Takes an action for `frame_skip` tics, or until the episode ends; rewards are summed."""
+        """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed."""
         total = 0.0
         for _ in range(self._frame_skip):
             observation, reward, terminated, truncated, _ = self.env.step(int(action) + self._first)
