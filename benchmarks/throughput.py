@@ -135,11 +135,11 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
 
 def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare engines; nobody takes a frame."""
-    from doom_a3c.envs.doom import check, configure
-    from doom_a3c.envs.engine import Engine
+    from doom_a3c.envs.doom_process import DoomProcess
+    from doom_a3c.envs.doom_setup import check, configure
 
     actions = check(spec, observation)
-    engines = [[Engine(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]
+    engines = [[DoomProcess(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]
 
     def stepper(index: int) -> Callable[[], None]:
         random = np.random.default_rng(index)

@@ -6,10 +6,7 @@ turns one into plain data again. Nothing here starts a game.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any, ClassVar
 
 from doom_a3c.config import Config
 from doom_a3c.settings import UserError, nearest, validated
+from doom_a3c.wads import lumps_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +118,8 @@ class Scenario:
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
 
 
-WAD_HEAD = struct.Struct("<4sII")  # kind, entries in the directory (16 bytes each), where that begins
 ATARI = "ALE/"  # begins the ids of Atari games
+MAX_EPISODE_STEPS = 5000  # where neither the game nor its library ends an episode
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
@@ -247,7 +245,7 @@ def _check_doom(game: DoomSpec, observation: Observation) -> None:
     for file in filter(None, (game.config, game.wad)):
         _require(located(file).is_file(), f"{file} does not exist")
     if game.wad:
-        check_wad(located(game.wad))
+        lumps_in(located(game.wad))  # raises where the file is not whole
     _require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
     numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
     _require(
@@ -260,16 +258,6 @@ def _check_doom(game: DoomSpec, observation: Observation) -> None:
     _require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
     _require(all(isinstance(side, int) and side >= 0 for side in crop), "[observation] crop takes whole numbers")
     _require(crop[0] + crop[1] < int(height) and crop[2] + crop[3] < int(width), "[observation] crop leaves nothing")
-
-
-def check_wad(path: Path) -> None:
-    """Raises UserError unless the file is a whole WAD: the engine only hangs or exits on one that is not."""
-    kind, count, start, size = b"", 0, 0, 0
-    with contextlib.suppress(OSError, struct.error), path.open("rb") as file:
-        kind, count, start = WAD_HEAD.unpack(file.read(WAD_HEAD.size))
-        size = os.fstat(file.fileno()).st_size
-    if kind not in (b"IWAD", b"PWAD") or start + 16 * count > size:
-        raise UserError(f"{path} is no whole WAD file; a WAD begins with 'PWAD' and holds all of its directory")
 
 
 def _check_atari(game: AtariSpec) -> None:

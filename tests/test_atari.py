@@ -10,7 +10,7 @@ import pytest
 from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config
-from doom_a3c.envs.atari import AtariCamera, AtariGames, _games, actions, rom
+from doom_a3c.envs.atari import AtariGames, AtariVideoRecorder, _games, actions, rom
 from doom_a3c.rollouts import Actor
 from doom_a3c.scenarios import AtariSpec, Observation
 from doom_a3c.settings import UserError
@@ -334,44 +334,44 @@ def test_the_final_observation_is_the_episodes_own(play):
 
 
 @pytest.mark.parametrize(("name", "choices"), [("Pong", 6), ("Breakout", 4)])
-def test_the_camera_films_the_same_episode_in_colour(play, name, choices):
+def test_the_recorder_shows_the_same_episode_in_colour(play, name, choices):
     large = Observation(size=(210, 160), color=True)
     game = {"max_frames": 600, "noop_max": 30, "sticky_actions": 0.25, "life_loss_terminates": True}
-    camera = AtariCamera(spec(name, **game))
-    assert camera.frames_per_second == 15
+    recorder = AtariVideoRecorder(spec(name, **game))
+    assert recorder.pictures_per_second == 15
     seen_small, seen_large = play(name, **game), play(name, observation=large, **game)
     scores = []
     for seed in (3, 4):
         random = np.random.default_rng(seed)
         seen_small.reset(seed=np.array([seed]))
         first, _ = seen_large.reset(seed=np.array([seed]))
-        frames, expected, score, over = camera.reset(seed), [first[0]], 0.0, False
+        frames, expected, score, over = recorder.reset(seed), [first[0]], 0.0, False
         while not over:
             action = random.integers(choices)
             _, rewards, terminated, truncated, infos = seen_small.step(np.array([action]))
             over, score = bool(terminated[0] or truncated[0]), score + rewards[0]
-            frames += camera.step(action, over)
+            frames += recorder.step(action, over)
             observation, *_, large_infos = seen_large.step(np.array([action]))
             expected.append(large_infos["final_obs"][0] if over else observation[0])
-        assert camera.score == score
+        assert recorder.score == score
         scores.append(score)
         assert all((frame.shape, frame.dtype) == ((210, 160, 3), np.uint8) for frame in frames)
         np.testing.assert_array_equal(frames, expected)
         grey = cv2.resize(cv2.cvtColor(frames[-1], cv2.COLOR_RGB2GRAY), (84, 84), interpolation=cv2.INTER_AREA)
         assert np.abs(grey.astype(int) - infos["final_obs"][0, ..., -1]).mean() < 0.1  # what the network saw
     assert any(scores)
-    camera.close()
+    recorder.close()
 
 
-def test_the_camera_takes_every_seed_that_the_games_take(play):
-    env, camera = (
+def test_the_recorder_takes_every_seed_that_the_games_take(play):
+    env, recorder = (
         play(observation=Observation(size=(210, 160), color=True), noop_max=30),
-        AtariCamera(spec("Breakout", noop_max=30)),
+        AtariVideoRecorder(spec("Breakout", noop_max=30)),
     )
     for seed in (3, 2**31, 2**32 - 1):
-        (frame,) = camera.reset(seed)
+        (frame,) = recorder.reset(seed)
         np.testing.assert_array_equal(frame, env.reset(seed=np.array([seed]))[0][0])
-    camera.close()
+    recorder.close()
 
 
 def test_the_final_picture_stays_when_another_game_ends(play):

@@ -18,15 +18,18 @@ from gymnasium.utils.env_checker import check_env
 
 from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c import catalog
-from doom_a3c.envs import engine, games, vectors
-from doom_a3c.envs.camera import DoomCamera
-from doom_a3c.envs.doom import DoomEnv, button_actions, check, maps_in, shipped_game
-from doom_a3c.envs.games import RemoteCamera
+from doom_a3c.envs import doom_process, supervisor
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.doom_recorder import DoomVideoRecorder
+from doom_a3c.envs.doom_setup import button_actions, check, shipped_game
 from doom_a3c.envs.pixels import preprocess
-from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.supervisor import GamesError
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.rollouts import met_faults
 from doom_a3c.scenarios import DoomSpec
 from doom_a3c.settings import UserError
+from doom_a3c.wads import maps_in
 
 SCENARIO = catalog.find("basic")
 BASIC = SCENARIO.game, SCENARIO.observation
@@ -150,27 +153,27 @@ def test_a_broken_cfg_is_named_with_its_line(tmp_path):
         check(DoomSpec(config=str(tmp_path / "mine.cfg")), SCENARIO.observation)
 
 
-def test_the_camera_films_the_same_episode_every_tic(env):
-    camera = DoomCamera(*BASIC)
+def test_the_recorder_shows_the_same_episode_every_frame(env):
+    recorder = DoomVideoRecorder(*BASIC)
     _, info = env.reset(seed=5)
-    frames = camera.reset(info["seed"])
+    frames = recorder.reset(info["seed"])
     total, ended = 0.0, False
     while not ended:
         _, reward, terminated, truncated, _ = env.step(0)
-        frames += camera.step(0, ended)
+        frames += recorder.step(0, ended)
         total, ended = total + reward, terminated or truncated
-    assert camera.get_score() == total
+    assert recorder.get_score() == total
     assert len(frames) == 300  # a frame a tic, the last one before the end included
     assert frames[0].shape == (240, 320, 3)
-    camera.close()
+    recorder.close()
 
 
 @pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
 def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch, harm, kind):
-    monkeypatch.setattr(engine, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(doom_process, "ANSWER_SECONDS", 1.0)
     env.reset(seed=1)
     env.step(0)
-    os.kill(env._engine.pid, harm)
+    os.kill(env._process.pid, harm)
     *_, terminated, truncated, info = env.step(0)
     assert (terminated, truncated, info) == (False, True, {"cut_short": True, "faults": [kind]})
     env.reset()
@@ -308,15 +311,14 @@ def changed(**settings):
 
 
 def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monkeypatch):
-    for module in (vectors, games):
-        monkeypatch.setattr(module, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
     launcher = tmp_path / "launcher"
     launcher.write_text("#!/bin/sh\necho no reactor, no game\nexit 1\n")
     launcher.chmod(0o700)
     game = changed(vizdoom_path=str(launcher))
     vector = ProcessVectorEnv([partial(DoomEnv, *game)])
     words = r"^the games do not start: (?!the games)[\w: ]+: no reactor, no game$"
-    for start in (vector.reset, partial(RemoteCamera, *game)):
+    for start in (vector.reset, partial(RemoteVideoRecorder, *game)):
         with pytest.raises(GamesError, match=words) as told:
             start()
         assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
@@ -325,7 +327,7 @@ def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monk
 
 
 def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
     (tmp_path / "broken.wad").write_bytes(b"IWAD" + bytes(8))
     vector = ProcessVectorEnv([partial(DoomEnv, *changed(doom_game_path=str(tmp_path / "broken.wad")))])
     with pytest.raises(GamesError):

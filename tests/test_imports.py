@@ -10,6 +10,7 @@ import pytest
 RANKS = {
     "doom_a3c": 0,
     "settings": 1,
+    "wads": 1.2,
     "config": 1.2,
     "files": 1,
     "quiet": 1,

@@ -13,7 +13,7 @@ from doom_a3c import catalog
 from doom_a3c.cli.build import Builder
 from doom_a3c.config import Config
 from doom_a3c.envs import registered
-from doom_a3c.envs.registered import OwnCamera
+from doom_a3c.envs.games import games_of
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.scenarios import GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
@@ -253,7 +253,7 @@ def test_frame_skip_sums_rewards_and_stops_at_the_end(play):
 
 @pytest.mark.parametrize("frame_skip", [1, 3])
 def test_an_environment_without_a_limit_gets_one_of_decisions(play, monkeypatch, frame_skip):
-    monkeypatch.setattr(registered, "MAX_DECISIONS", 7)
+    monkeypatch.setattr(registered, "MAX_EPISODE_STEPS", 7)
     env = play(frame_skip=frame_skip, ends=False)
     env.reset(seed=1)
     ends = []
@@ -311,18 +311,18 @@ def test_cartpole_is_drawn(play):
     assert (final != env.picture()).any()
 
 
-def test_the_camera_shows_the_game_that_is_played(play):
+def test_the_recorder_shows_the_game_that_is_played(play):
     env = play(frame_skip=4)
-    camera = OwnCamera(env, 4)
-    assert camera.frames_per_second == 5
-    assert camera.score is None
+    recorder = games_of(GymnasiumSpec(id="tests/Toy-v0", frame_skip=4), GREY).recorder(env)
+    assert recorder.pictures_per_second == 5
+    assert recorder.score is None
     env.reset(seed=1)
-    frames = camera.reset(1)
+    frames = recorder.reset(1)
     for ended in (False, False, True):
         env.step(np.array([0]))
-        frames += camera.step(0, ended)
+        frames += recorder.step(0, ended)
     assert [channels(frame, (0, 0))[0] for frame in frames] == [0, 4, 8, 10]
-    camera.close()
+    recorder.close()
 
 
 # Mistakes

@@ -16,9 +16,10 @@ import pytest
 from toys import Counter, Nested, Slow, Troubled
 
 from benchmarks.processes import alive, family, servers, until
-from doom_a3c.envs import process, vectors
+from doom_a3c.envs import process, supervisor
 from doom_a3c.envs.process import RemoteError, the_keeper
-from doom_a3c.envs.vectors import GamesError, LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.supervisor import GamesError
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings import UserError
 
 KINDS = {
@@ -214,10 +215,10 @@ def test_a_keeper_that_dies_while_it_starts_a_server_is_survived(vector):
     env = vector(counters(4))
     env.reset(seed=0)
     keeper = the_keeper()
-    number = env._servers[1]._number + 1
+    number = env._supervisor._servers[1]._number + 1
     (keeper.root / str(number)).mkdir()  # as one leaves it that dies between two of its steps
     keeper._process.kill()
-    os.kill(env._servers[0].pid, signal.SIGKILL)
+    os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
     infos = one_step(env)[4]
     assert set(kinds_met(infos)) == {"server_died"}
     assert one_step(env)[0][:2, 2].tolist() == [1, 1]
@@ -233,7 +234,7 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
     env = vector(counters(4))
     env.reset(seed=0)
     before = one_step(env)[0]
-    os.kill(env._servers[1].pid, number)
+    os.kill(env._supervisor._servers[1].pid, number)
     seen, rewards, terminated, truncated, infos = one_step(env)
     assert kinds_met(infos) == [kind]
     assert (truncated.tolist(), terminated.any()) == ([False, False, True, True], False)
@@ -246,7 +247,7 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
 
 
 def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
-    monkeypatch.setattr(vectors, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
     with pytest.raises(GamesError, match=r"^the games do not start: server_died: no reactor, no game$"):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     assert servers(os.getpid()) == []
@@ -276,7 +277,7 @@ def test_slow_games_are_not_taken_for_dead(vector, monkeypatch):
 def test_a_reset_plays_its_seeds_even_if_its_server_has_died(vector):
     env = vector(counters(4))
     first, _ = env.reset(seed=3)
-    os.kill(env._servers[0].pid, signal.SIGKILL)
+    os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
     again, infos = env.reset(seed=3)
     np.testing.assert_array_equal(first, again)
     assert kinds_met(infos) == ["server_died"]
@@ -295,7 +296,7 @@ def test_a_game_that_takes_its_server_along_is_survived(vector, trouble):
 
 def test_prepared_servers_that_die_before_the_reset_are_replaced(vector):
     env = vector(counters(4), prepare=True)
-    for server in env._servers:
+    for server in env._supervisor._servers:
         os.kill(server.pid, signal.SIGKILL)
     _, infos = env.reset(seed=0)
     assert kinds_met(infos) == ["server_died"] * 2
@@ -324,10 +325,10 @@ def test_another_keeper_takes_over_when_one_dies(vector):
     env.reset(seed=0)
     the_keeper()._process.kill()
     one_step(env)  # servers outlive it
-    pids = [server.pid for server in env._servers]
+    pids = [server.pid for server in env._supervisor._servers]
     os.kill(pids[0], signal.SIGSTOP)  # one that cannot end by itself
     os.kill(pids[1], signal.SIGKILL)
-    env._servers[0].end()
+    env._supervisor._servers[0].end()
     seen = one_step(env)[0]
     assert seen[:, 2].tolist() == [0, 0, 0, 0]
     assert until(lambda: not any(map(alive, pids)))

@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
 from doom_a3c.config import Config
-from doom_a3c.envs.games import Camera, Games, games_of
+from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.graphs import Graphs
 from doom_a3c.model import GlobalModel
 from doom_a3c.networks import ACNetwork, Inputs, observation_inputs
@@ -60,9 +60,9 @@ class Builder:
         for env in self._training:
             env.release()
 
-    def camera(self, env: VectorEnv[Any, Any, Any]) -> Camera:
-        """Returns a camera that films the episodes of an `env` of one game."""
-        return self._games.camera(env)
+    def recorder(self, env: VectorEnv[Any, Any, Any]) -> VideoRecorder:
+        """Returns what records the episodes of an `env` of one game."""
+        return self._games.recorder(env)
 
     def model(self, config: Config) -> GlobalModel:
         """Returns a freshly initialised global model with the optimizer that the settings name."""

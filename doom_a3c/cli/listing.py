@@ -31,11 +31,11 @@ def listing() -> str:
 
 
 def _facts(scenario: Scenario) -> tuple[str, str]:
-    """Returns the buttons and the input of a scenario."""
+    """Returns the buttons and the input of a scenario; loads the engines of the kinds that there are, one by one."""
     game, observation = scenario.game, scenario.observation
     shape: tuple[int, ...] = (*observation.size, observation.channels)
     if isinstance(game, DoomSpec):
-        from doom_a3c.envs.doom import action_names, check
+        from doom_a3c.envs.doom_setup import action_names, check
 
         check(game, observation)
         buttons = " ".join(action_names(game, observation))

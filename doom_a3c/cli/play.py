@@ -22,7 +22,7 @@ from doom_a3c.settings import UserError, flag_parser, select, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.cli.build import Builder
-    from doom_a3c.envs.games import Camera
+    from doom_a3c.envs.games import VideoRecorder
     from doom_a3c.evaluation import Scores
     from doom_a3c.networks import ACNetwork
     from doom_a3c.recording import Frame
@@ -133,7 +133,7 @@ class Player:
         self._greedy = options.policy == "greedy"
         self._interrupted = False
         self._env = builder.evaluation_env(1)
-        self._camera = builder.camera(self._env) if options.record or options.window else None
+        self._camera = builder.recorder(self._env) if options.record or options.window else None
         self._window = Window(builder.scenario.name) if options.window else None
 
     def __enter__(self) -> Player:
@@ -181,11 +181,11 @@ class Player:
         camera = self._camera if stem or self._window else None
         if camera is None:
             return self._play(seed, None, lambda frame: None)
-        film = FilmWriter(stem, camera.frames_per_second) if stem else None
+        film = FilmWriter(stem, camera.pictures_per_second) if stem else None
 
         def show(frame: Frame) -> None:
             if self._window:
-                self._window.show(frame, camera.frames_per_second)
+                self._window.show(frame, camera.pictures_per_second)
             if film:
                 film.add(frame)
 
@@ -195,7 +195,7 @@ class Player:
             except ProcessError as error:
                 raise UserError(f"the game failed while it was filmed ({error}); run play.py again") from None
 
-    def _play(self, seed: int, camera: Camera | None, show: Callable[[Frame], None]) -> Episode:
+    def _play(self, seed: int, camera: VideoRecorder | None, show: Callable[[Frame], None]) -> Episode:
         import numpy as np
 
         from doom_a3c.rollouts import cut_short, explore, greedy, met_faults

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from doom_a3c.envs.pixels import Frame, rgb
+from doom_a3c.envs.pixels import Pixels, rgb
 from doom_a3c.scenarios import ATARI, AtariSpec, Observation
 from doom_a3c.settings import UserError, nearest
 
@@ -119,7 +119,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._newest = seen[0]
         return seen, rewards.astype(np.float64), terminated, truncated, infos
 
-    def _seen(self, frames: Frame) -> Frame:
+    def _seen(self, frames: Pixels) -> Pixels:
         """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C], the first frame in place of those before it."""
         for game in np.flatnonzero(self._ages < self._observation.stack - 1):  # the library leaves zeros there
             first = self._observation.stack - 1 - self._ages[game]
@@ -131,7 +131,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
             cv2.merge(tuple(planes), image)  # seven times as fast as NumPy's transposition
         return seen
 
-    def picture(self, final: bool = False) -> Frame:
+    def picture(self, final: bool = False) -> Pixels:
         """Returns what the network sees of the first game, or saw at the end of its last episode, twice as large."""
         seen = self._final if final else self._newest
         frame = rgb(seen[..., -3:] if self._observation.color else seen[..., -1])
@@ -141,31 +141,31 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         """Does nothing: these games run in their caller's thread."""
 
 
-class AtariCamera:
-    """Films episodes in the console's colours, whatever the network sees. Owns a second game.
+class AtariVideoRecorder:
+    """Records episodes in the console's colours, whatever the network sees. Owns a second game.
 
     Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
     """
 
     def __init__(self, game: AtariSpec) -> None:
         self._env = AtariGames(game, Observation(size=(_HEIGHT, _WIDTH), color=True), 1)
-        self.frames_per_second = AtariSpec.frames_per_second / game.frame_skip
+        self.pictures_per_second = AtariSpec.frames_per_second / game.frame_skip
         self._total = 0.0
 
-    def reset(self, seed: int) -> list[Frame]:
-        """Starts the episode of that seed; returns its first frame, [210, 160, 3]."""
+    def reset(self, seed: int) -> list[Pixels]:
+        """Starts the episode of that seed; returns its first picture, [210, 160, 3]."""
         self._total = 0.0
         return [self._env.reset(seed=np.array([seed]))[0][0]]
 
-    def step(self, action: int, ended: bool) -> list[Frame]:
-        """Plays one decision; returns its frame."""
+    def step(self, action: int, ended: bool) -> list[Pixels]:
+        """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
         return [infos["final_obs"][0] if ended else observations[0]]
 
     @property
     def score(self) -> float:
-        """The filmed episode's score so far."""
+        """The recorded episode's score so far."""
         return self._total
 
     def close(self) -> None:

@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
-import numpy as np
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
-from numpy.typing import NDArray
 
-from doom_a3c.envs.process import GameProcess, ProcessError
-from doom_a3c.envs.vectors import PAUSES, GamesError, LocalVectorEnv, MakeEnv, ProcessVectorEnv
-from doom_a3c.scenarios import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
+from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.supervisor import MakeEnv
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.scenarios import MAX_EPISODE_STEPS, AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
 
-MAX_DECISIONS = 5000  # of an episode of Doom that is evaluated or shown; Atari and Gymnasium games have limits of their own
+if TYPE_CHECKING:
+    from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
+
 DOOM_PROCESSES = 1  # for a worker's games, unless the settings say otherwise
 
 
-class Camera(Protocol):
-    """Films the episodes of a single game in colour."""
+class VideoRecorder(Protocol):
+    """Records the episodes of a single game in colour."""
 
-    frames_per_second: float
+    pictures_per_second: float
 
     @property
     def score(self) -> float | None:
-        """The filmed episode's, where the camera plays a game of its own: a film of another course would show in it."""
+        """The recorded episode's, where a game of its own is recorded: a recording of another course would show in it."""
 
-    def reset(self, seed: int) -> list[NDArray[np.uint8]]:
-        """Starts filming an episode; returns its first frame, [height, width, 3]."""
+    def reset(self, seed: int) -> list[Pixels]:
+        """Starts recording an episode; returns its first picture, [height, width, 3]."""
 
-    def step(self, action: int, ended: bool) -> list[NDArray[np.uint8]]:
-        """Returns the frames of a decision."""
+    def step(self, action: int, ended: bool) -> list[Pixels]:
+        """Returns the pictures of a step."""
 
     def close(self) -> None:
-        """Ends what the camera runs."""
+        """Ends what it runs."""
 
 
 class Games(Protocol):
@@ -59,8 +59,8 @@ class Games(Protocol):
     def spaces(self) -> tuple[Space[Any], Space[Any]]:
         """Returns the spaces of observations and actions of one game."""
 
-    def camera(self, env: Any) -> Camera:
-        """Returns a camera for an `env` of one game."""
+    def recorder(self, env: Any) -> VideoRecorder:
+        """Returns what records an `env` of one game."""
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
@@ -78,15 +78,17 @@ def games_of(game: GameSpec, observation: Observation, processes: int | None = N
     Raises:
         UserError: if they cannot be played, or not in such processes.
     """
+    if processes is None:
+        processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
     match game:
         case DoomSpec():
-            return _DoomGames(game, observation, DOOM_PROCESSES if processes is None else processes)
+            return _DoomGames(game, observation, processes)
         case AtariSpec() if processes:
             raise UserError("--game-processes has no effect on Atari games: their library plays them on threads of its own")
         case AtariSpec():
             return _AtariGames(game, observation)
         case GymnasiumSpec():
-            return _RegisteredGames(game, observation, processes or 0)
+            return _RegisteredGames(game, observation, processes)
 
 
 def make_doom(game: DoomSpec, observation: Observation, limited: bool) -> gymnasium.Env[Any, Any]:
@@ -94,7 +96,7 @@ def make_doom(game: DoomSpec, observation: Observation, limited: bool) -> gymnas
     from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
 
     env = DoomEnv(game, observation)
-    return TimeLimit(env, MAX_DECISIONS) if limited else env
+    return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
 
 
 class _Kind:
@@ -165,8 +167,8 @@ class _DoomGames(_Kind):
             future.add_done_callback(_close)  # at once, where it is done: nobody waits for games that hang as they start
         self._ahead = []
 
-    def camera(self, env: Any) -> Camera:
-        return RemoteCamera(self._game, self._observation)
+    def recorder(self, env: Any) -> VideoRecorder:
+        return RemoteVideoRecorder(self._game, self._observation)
 
 
 def _close(future: Future[ProcessVectorEnv]) -> None:
@@ -182,57 +184,6 @@ def _in_processes(make: MakeEnv, games: int, processes: int, rows: int, prepare:
     return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
-def _doom_camera(game: DoomSpec, observation: Observation, wire: Any) -> Any:
-    from doom_a3c.envs.camera import DoomCamera  # loads ViZDoom, which only game servers need
-
-    return DoomCamera(game, observation)
-
-
-class RemoteCamera:
-    """A camera for Doom, in a process of its own. Owns the process."""
-
-    frames_per_second: float = DoomSpec.frames_per_second
-
-    def __init__(self, game: DoomSpec, observation: Observation) -> None:
-        """Starts the game.
-
-        Raises:
-            GamesError: if it does not start, after several tries.
-        """
-        for pause in PAUSES:
-            time.sleep(pause)
-            self._process = GameProcess(partial(_doom_camera, game, observation))
-            try:
-                self._process.answer()
-            except ProcessError as error:
-                failure = error
-            except BaseException:
-                self.close()
-                raise
-            else:
-                return
-        raise GamesError.of(failure)
-
-    @property
-    def score(self) -> float:
-        """The filmed episode's reward so far."""
-        return float(self._process.call("get_score"))
-
-    def reset(self, seed: int) -> list[NDArray[np.uint8]]:
-        """Starts the episode of that engine seed; returns its first frame."""
-        frames: list[NDArray[np.uint8]] = self._process.call("reset", seed)
-        return frames
-
-    def step(self, action: int, ended: bool) -> list[NDArray[np.uint8]]:
-        """Plays one decision; returns the frame of every tic that has one."""
-        frames: list[NDArray[np.uint8]] = self._process.call("step", action, ended)
-        return frames
-
-    def close(self) -> None:
-        """Ends the process; may be called twice."""
-        self._process.end()
-
-
 class _AtariGames(_Kind):
     """Atari games."""
 
@@ -241,14 +192,14 @@ class _AtariGames(_Kind):
         self.steps_per_second = AtariSpec.frames_per_second / game.frame_skip
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        from doom_a3c.envs.atari import AtariGames
+        from doom_a3c.envs.atari import AtariGames  # loads the emulator
 
         return AtariGames(self._game, self._observation, games)
 
-    def camera(self, env: Any) -> Camera:
-        from doom_a3c.envs.atari import AtariCamera
+    def recorder(self, env: Any) -> VideoRecorder:
+        from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
 
-        return AtariCamera(self._game)
+        return AtariVideoRecorder(self._game)
 
 
 class _RegisteredGames(_Kind):
@@ -261,11 +212,11 @@ class _RegisteredGames(_Kind):
         env.close()
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        from doom_a3c.envs.registered import make
+        from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns
 
         return _vector(partial(make, self._game, self._observation), games, self._processes, rows)
 
-    def camera(self, env: Any) -> Camera:
-        from doom_a3c.envs.registered import OwnCamera
+    def recorder(self, env: Any) -> VideoRecorder:
+        from doom_a3c.envs.registered import OwnVideoRecorder  # loads OpenCV, too
 
-        return OwnCamera(env, self._game.frame_skip)
+        return OwnVideoRecorder(env, self.steps_per_second)

@@ -91,7 +91,7 @@ def _be_server(end: int, folder: Path) -> None:
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    from doom_a3c.envs.serving import serve
+    from doom_a3c.envs.serving import serve  # not before: what goes wrong as it is imported must be in the log
 
     serve(Wire(socket.socket(fileno=end)), folder)
 
@@ -182,7 +182,5 @@ def _remove_orphans(since: float) -> None:
 
 def command(descriptor: int, root: Path) -> list[str]:
     """Returns the command that runs a keeper with the modules that this process can import."""
-    program = (
-        "import sys; sys.path[:] = sys.argv[3:]; from doom_a3c.envs.keeper import main; main(int(sys.argv[1]), sys.argv[2])"
-    )
-    return [sys.executable, "-c", program, str(descriptor), str(root), *sys.path]
+    program = Path(__file__).with_name("start_keeper.py")
+    return [sys.executable, str(program), str(descriptor), str(root), *sys.path]

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from doom_a3c.scenarios import Observation
 
-Frame = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]  # [h, w], or [h, w, channels]
 
 cv2.setNumThreads(1)  # games are stepped by many threads already
 
 
-def preprocess(screen: Frame, spec: Observation) -> Frame:
+def preprocess(screen: Pixels, spec: Observation) -> Pixels:
     """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C], an array of its own."""
     top, bottom, left, right = spec.crop
     cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
@@ -29,7 +29,7 @@ def preprocess(screen: Frame, spec: Observation) -> Frame:
     return cropped if cropped.ndim == 3 else cropped[..., None]
 
 
-def rgb(screen: Frame) -> Frame:
+def rgb(screen: Pixels) -> Pixels:
     """Returns a grey or colour screen as [h, w, 3]."""
     return screen if screen.ndim == 3 else np.repeat(screen[..., None], 3, axis=2)
 
@@ -39,18 +39,18 @@ class History:
 
     def __init__(self, spec: Observation) -> None:
         self._spec = spec
-        self._frames: deque[Frame] = deque(maxlen=spec.stack)
+        self._frames: deque[Pixels] = deque(maxlen=spec.stack)
 
     def clear(self) -> None:
         """Forgets the episode."""
         self._frames.clear()
 
-    def add(self, screen: Frame) -> None:
+    def add(self, screen: Pixels) -> None:
         """Adds a screen; a fresh episode's history is its first frame, repeated."""
         self._frames.append(preprocess(screen, self._spec))
         while len(self._frames) < self._spec.stack:
             self._frames.append(self._frames[0])
 
-    def pixels(self) -> Frame:
+    def pixels(self) -> Pixels:
         """Returns the frames as channels, oldest first, [H, W, C]."""
         return self._frames[0] if len(self._frames) == 1 else np.concatenate(self._frames, axis=-1)

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from doom_a3c.envs.pixels import Frame, History
-from doom_a3c.scenarios import GymnasiumSpec, Observation
+from doom_a3c.envs.pixels import History, Pixels
+from doom_a3c.scenarios import MAX_EPISODE_STEPS, GymnasiumSpec, Observation
 from doom_a3c.settings import UserError
 
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # its advice (newer versions, wrappers) is for who writes environments
@@ -19,8 +19,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
 
-FILM_HEIGHT = 240
-MAX_DECISIONS = 5000  # of an episode, in environments that set no limit of their own
+RECORDING_HEIGHT = 240
 
 
 def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, Any]:
@@ -38,7 +37,7 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
         raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
     if env.spec is None or env.spec.max_episode_steps is None:
-        env = gymnasium.wrappers.TimeLimit(env, MAX_DECISIONS * game.frame_skip)
+        env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
     actions = env.action_space
     if not isinstance(actions, Discrete):
         raise UserError(f"{game.id}: its actions are {actions}; the agent takes Discrete ones")
@@ -50,22 +49,22 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._filmed = False
-        self.final: Frame | None = None
+        self._shown = False
+        self.final: Pixels | None = None
 
     def step(self, action: Any) -> Any:
         """Steps the game."""
         result = self.env.step(action)
-        if self._filmed and (result[2] or result[3]):
-            self.final, self._filmed = self.render(), False
+        if self._shown and (result[2] or result[3]):
+            self.final, self._shown = self.render(), False
         return result
 
     def render(self) -> Any:
         """Returns a picture, [height, width, 3]."""
-        self._filmed = True
+        self._shown = True
         return self.env.render()
 
-    def picture(self, final: bool) -> Frame | None:
+    def picture(self, final: bool) -> Pixels | None:
         """Returns the newest picture, or that of the end of the last episode; None where there is none."""
         picture: Any = self.final if final else self.render()
         return _small(picture) if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
@@ -126,35 +125,34 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._history.pixels()
 
 
-def _small(picture: Frame) -> Frame:
-    """Returns a picture scaled down to the size of a film, where it is larger."""
+def _small(picture: Pixels) -> Pixels:
+    """Returns a picture scaled down to the size of a recording, where it is larger."""
     height, width, _ = picture.shape
-    if height <= FILM_HEIGHT:
+    if height <= RECORDING_HEIGHT:
         return picture
-    size = (width * FILM_HEIGHT // height // 2 * 2, FILM_HEIGHT)  # videos want even sides
+    size = (width * RECORDING_HEIGHT // height // 2 * 2, RECORDING_HEIGHT)  # videos want even sides
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
 
 
-def _frames(picture: Frame | None) -> list[Frame]:
+def _pictures(picture: Pixels | None) -> list[Pixels]:
     return [] if picture is None else [picture]
 
 
-class OwnCamera:
-    """Films episodes by the pictures that the game itself makes of them. Owns nothing."""
+class OwnVideoRecorder:
+    """Records episodes by the pictures that the game itself makes of them. Owns nothing."""
 
-    score: float | None = None  # it films the played game itself
+    score: float | None = None  # it records the played game itself
 
-    def __init__(self, env: Any, frame_skip: int) -> None:
-        self._env = env
-        self.frames_per_second = env.metadata.get("render_fps", 30) / frame_skip
+    def __init__(self, env: Any, pictures_per_second: float) -> None:
+        self._env, self.pictures_per_second = env, pictures_per_second
 
-    def reset(self, seed: int) -> list[Frame]:
+    def reset(self, seed: int) -> list[Pixels]:
         """Returns the picture of an episode that has just begun."""
-        return _frames(self._env.picture())
+        return _pictures(self._env.picture())
 
-    def step(self, action: int, ended: bool) -> list[Frame]:
-        """Returns the picture after a decision that has just been played."""
-        return _frames(self._env.picture(final=ended))
+    def step(self, action: int, ended: bool) -> list[Pixels]:
+        """Returns the picture after a step that has just been played."""
+        return _pictures(self._env.picture(final=ended))
 
     def close(self) -> None:
         """Does nothing; the game is its player's."""

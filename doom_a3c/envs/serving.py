@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-from doom_a3c.envs import engine, process
+from doom_a3c.envs import doom_process, process
 from doom_a3c.envs.wire import Wire
 from doom_a3c.settings import UserError
 
@@ -27,7 +27,7 @@ def serve(wire: Wire, folder: Path) -> None:
     """
     keeper = os.getppid()
     process.be_server(folder)
-    engine.when_stuck(lambda kind: _die(wire, kind))
+    doom_process.when_stuck(lambda kind: _die(wire, kind))
     thing: Any = None
 
     def answer(message: Any) -> tuple[str, Any]:
@@ -40,7 +40,7 @@ def serve(wire: Wire, folder: Path) -> None:
             return "returned", getattr(thing, method)(*arguments)
         except UserError as error:
             return "mistake", error
-        except engine.EngineError as error:
+        except doom_process.DoomProcessError as error:
             return "gone", error.kind
         except Exception:
             return "raised", traceback.format_exc()

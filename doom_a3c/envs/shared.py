@@ -29,6 +29,7 @@ class SharedArrays:
         Raises:
             ValueError: if values of a space have no fixed size.
         """
+        self.plan = observation_space, action_space, games, rows  # what they are made for
         self.descriptor = os.memfd_create("doom_a3c-games") if descriptor is None else descriptor
         size = 0
 

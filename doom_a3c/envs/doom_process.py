@@ -42,10 +42,10 @@ _DEATHS = (
     vizdoom.MessageQueueException,
     vizdoom.SharedMemoryException,
 )
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-class EngineError(Exception):
+class DoomProcessError(Exception):
     """The engine process is gone; `kind` is 'engine_died' or 'engine_hung'. Build a new one."""
 
     def __init__(self, kind: str) -> None:
@@ -53,14 +53,14 @@ class EngineError(Exception):
         self.kind = kind
 
 
-class Engine:
+class DoomProcess:
     """One running game. Owns the process, its folder, and the fact of whether it has been found hanging."""
 
     def __init__(self, configure: Callable[[vizdoom.DoomGame], None]) -> None:
         """Starts an engine; `configure` sets the game up and may be called from any thread.
 
         Raises:
-            EngineError: if it dies or hangs while starting.
+            DoomProcessError: if it dies or hangs while starting.
             UserError: if there is no room for what it needs.
         """
         with _writing_to():
@@ -76,7 +76,7 @@ class Engine:
             try:
                 self.ask(self.game.init)
                 return
-            except EngineError as fault:
+            except DoomProcessError as fault:
                 failure = fault
         self.close()
         raise failure
@@ -91,17 +91,17 @@ class Engine:
         self.game.set_vizdoom_path(str(launcher))
         self.game.set_doom_config_path(str(self.folder / "engine.ini"))
 
-    def ask(self, call: Callable[[], Answer]) -> Answer:
+    def ask(self, call: Callable[[], Result]) -> Result:
         """Returns the result of a call that waits for the engine.
 
         Raises:
-            EngineError: if the engine dies, or is killed because it hangs.
+            DoomProcessError: if the engine dies, or is killed because it hangs.
         """
         self.busy_since = time.monotonic()
         try:
             return call()
         except _DEATHS:
-            raise EngineError("engine_hung" if self.hung else "engine_died") from None
+            raise DoomProcessError("engine_hung" if self.hung else "engine_died") from None
         finally:
             self.busy_since = None
 
@@ -120,7 +120,7 @@ class Engine:
         return ""
 
     def kill(self) -> None:
-        """Kills the process at once; a caller waiting for its answer gets EngineError."""
+        """Kills the process at once; a caller waiting for its answer gets DoomProcessError."""
         if self.pid is not None and self.instance:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ class Engine:
         """Ends the process and removes what it left; may be called twice, and on a dead engine."""
         if self.folder.exists():
             self.kill()  # nothing in there is worth waiting for, and a hung engine would never end by itself
-            with _one_at_a_time, contextlib.suppress(EngineError):
+            with _one_at_a_time, contextlib.suppress(DoomProcessError):
                 self.ask(self.game.close)
             remove_traces(self.folder)
         _watchdog().watched.discard(self)
@@ -160,29 +160,29 @@ class _Watchdog:
     """Kills engines that do not answer. Owns a thread."""
 
     def __init__(self) -> None:
-        self.watched: weakref.WeakSet[Engine] = weakref.WeakSet()
+        self.watched: weakref.WeakSet[DoomProcess] = weakref.WeakSet()
         self.stuck: Callable[[str], None] = lambda kind: None
-        self._gone_since: weakref.WeakKeyDictionary[Engine, float] = weakref.WeakKeyDictionary()
+        self._gone_since: weakref.WeakKeyDictionary[DoomProcess, float] = weakref.WeakKeyDictionary()
         threading.Thread(target=self._watch, name="engine-watchdog", daemon=True).start()
 
     def _watch(self) -> None:
         while True:
             time.sleep(0.25)
-            with contextlib.suppress(RuntimeError):  # an engine is being added just now: the next round sees it
-                for engine in list(self.watched):
-                    self._look_at(engine, time.monotonic())
+            with contextlib.suppress(RuntimeError):  # a process is being added just now: the next round sees it
+                for process in list(self.watched):
+                    self._look_at(process, time.monotonic())
 
-    def _look_at(self, engine: Engine, now: float) -> None:
-        busy_since = engine.busy_since
+    def _look_at(self, process: DoomProcess, now: float) -> None:
+        busy_since = process.busy_since
         if busy_since is None:
             return
         if now - busy_since > ANSWER_SECONDS:
-            engine.hung = True
-            engine.kill()
-        if engine.instance or (engine.pid is None and not engine.hung):  # it lives, or is being launched
-            self._gone_since.pop(engine, None)
-        elif now - max(busy_since, self._gone_since.setdefault(engine, now)) > STUCK_SECONDS:
-            self.stuck("engine_hung" if engine.hung else "engine_died")
+            process.hung = True
+            process.kill()
+        if process.instance or (process.pid is None and not process.hung):  # it lives, or is being launched
+            self._gone_since.pop(process, None)
+        elif now - max(busy_since, self._gone_since.setdefault(process, now)) > STUCK_SECONDS:
+            self.stuck("engine_hung" if process.hung else "engine_died")
 
 
 _watchdog_lock = threading.Lock()

@@ -1,0 +1,51 @@
+"""Recording ViZDoom episodes for people, whatever the network sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import check, configure
+from doom_a3c.envs.pixels import Pixels
+from doom_a3c.scenarios import DoomSpec, Observation
+
+RESOLUTION = "320x240"
+
+
+class DoomVideoRecorder:
+    """Records episodes in colour, every frame, whatever the network sees. Owns a second engine.
+
+    ViZDoom is deterministic in seed and actions, so a second game that is given the seed and the actions of the first
+    shows the same episode at any resolution, while the network keeps seeing exactly what it was trained on.
+    """
+
+    def __init__(self, game: DoomSpec, observation: Observation) -> None:
+        self._frame_skip = game.frame_skip
+        self._actions = check(game, observation)
+        view = replace(observation, resolution=RESOLUTION, color=True)
+        self._process = DoomProcess(partial(configure, spec=game, observation=view))
+
+    def reset(self, seed: int) -> list[Pixels]:
+        """Starts the episode of that engine seed; returns its first picture."""
+        self._process.game.set_seed(seed)
+        self._process.ask(self._process.game.new_episode)
+        return [self._process.game.get_state().screen_buffer]
+
+    def step(self, action: int, ended: bool) -> list[Pixels]:
+        """Plays one step; returns the picture of every frame that has one (the frame that ends the episode has none)."""
+        game, pictures = self._process.game, []
+        for _ in range(self._frame_skip):
+            self._process.ask(lambda: game.make_action(self._actions[action], 1))
+            if game.is_episode_finished():
+                break
+            pictures.append(game.get_state().screen_buffer)
+        return pictures
+
+    def get_score(self) -> float:
+        """The recorded episode's reward so far: equal to the player's, or the recording shows another episode."""
+        return float(self._process.game.get_total_reward())
+
+    def close(self) -> None:
+        """Ends the engine; may be called twice."""
+        self._process.close()

@@ -1,0 +1,152 @@
+"""Setting ViZDoom games up: from a scenario's [game] and [observation] to a configured game and its actions."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import vizdoom
+
+from doom_a3c.quiet import caught_stderr
+from doom_a3c.scenarios import DoomSpec, Observation, located
+from doom_a3c.settings import UserError, nearest
+from doom_a3c.wads import ARCHIVES, maps_in
+
+MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
+_check_lock = threading.Lock()  # stderr is the process's
+
+
+def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
+    """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
+    game = vizdoom.DoomGame()
+    configure(game, spec, observation)
+    names = [button.name for button in game.get_available_buttons()]
+    actions = button_actions(spec, game.get_available_buttons())
+    return ["+".join(name for name, on in zip(names, action, strict=True) if on) or "NOTHING" for action in actions]
+
+
+def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
+    """Returns the engine's button vectors, one per action of the agent.
+
+    'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
+    (deltas). A list names the actions: each a button, or a list of buttons ([] does nothing).
+
+    Raises:
+        UserError: if the scenario has no usable button, too many combinations, or names an unknown one.
+    """
+    names = [button.name for button in buttons]
+    binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
+    if spec.buttons == "single":
+        actions: list[Any] = [[name] for name in binary]
+    elif spec.buttons == "combinations":
+        if 2 ** len(binary) > MAX_COMBINATIONS:
+            raise UserError(
+                f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
+                "set [game] buttons to 'single' or to a list of the useful actions"
+            )
+        actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
+    elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
+        actions = [[action] if isinstance(action, str) else list(action) for action in spec.buttons]
+    else:
+        raise UserError(
+            "[game] buttons must be 'single', 'combinations' or a list of actions, each a button or a list of buttons, "
+            f"not {spec.buttons!r}"
+        )
+    if not actions:
+        raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
+    for name in itertools.chain.from_iterable(actions):
+        if name not in names:
+            raise UserError(f"[game] buttons: {name!r} is none of {', '.join(names)}{nearest(str(name), names)}")
+    return [[int(name in action) for name in names] for action in actions]
+
+
+def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
+    """Sets a game up from its cfg, its wad and the scenario's settings, for frames as the network wants them.
+
+    Raises:
+        UserError: if the cfg has a line that ViZDoom does not know, or a setting does not exist.
+    """
+    if spec.config and not game.load_config(str(located(spec.config))):
+        raise UserError(f"{spec.config}: ViZDoom does not understand it")
+    if spec.wad:
+        game.set_doom_scenario_path(str(located(spec.wad)))
+    if game.get_doom_game_path() and not Path(game.get_doom_game_path()).is_file():
+        game.set_doom_game_path(str(shipped_game(game.get_doom_game_path())))
+    if spec.map:
+        game.set_doom_map(spec.map)
+    for key, value in spec.settings.items():
+        if not hasattr(game, f"set_{key}"):
+            setters = [name[4:] for name in dir(game) if name.startswith("set_")]
+            raise UserError(f"[game.settings]: ViZDoom has no setting {key!r}{nearest(key, setters)}")
+        try:
+            getattr(game, f"set_{key}")(value)
+        except TypeError:
+            raise UserError(f"[game.settings]: {value!r} does not fit {key}") from None
+    for name in spec.variables:
+        if not hasattr(vizdoom.GameVariable, name):
+            variables = list(vizdoom.GameVariable.__members__)
+            raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
+    game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
+    set_screen(game, observation.resolution, observation.color)
+    game.set_mode(vizdoom.Mode.PLAYER)
+    game.set_window_visible(False)
+    game.set_sound_enabled(False)
+
+
+def shipped_game(wad: str) -> Path:
+    """Returns where ViZDoom has a game of that file name, if it ships one (Freedoom)."""
+    return Path(vizdoom.__file__).parent / Path(wad).name
+
+
+def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
+    """Sets the engine's resolution, such as '160x120', and RGB or grey frames; raises UserError for an unknown one."""
+    name = f"RES_{resolution.upper()}"
+    if not hasattr(vizdoom.ScreenResolution, name):
+        known = [key[4:].lower() for key in vizdoom.ScreenResolution.__members__]
+        raise UserError(f"[observation] resolution: ViZDoom has no {resolution!r}; try {nearest(resolution, known)}")
+    game.set_screen_resolution(getattr(vizdoom.ScreenResolution, name))
+    game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
+
+
+def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
+    """Returns the actions of a game after checking all that can be checked without starting an engine.
+
+    What ViZDoom prints about a bad cfg becomes part of the error.
+
+    Raises:
+        UserError: for a mistake in the scenario or its files.
+    """
+    game = vizdoom.DoomGame()
+    with _check_lock, caught_stderr() as caught:
+        try:
+            configure(game, spec, observation)
+            mistake = None
+        except UserError as error:
+            mistake = error
+    if mistake:
+        detail = caught.text.strip().splitlines()
+        raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
+    for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
+        if not located(wad).is_file() and not shipped_game(wad).is_file():
+            raise UserError(f"{spec.config} wants {wad}, and there is no such file")
+    _check_map(game)
+    return button_actions(spec, game.get_available_buttons())
+
+
+def _check_map(game: vizdoom.DoomGame) -> None:
+    """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it for ever."""
+    wads = [game.get_doom_scenario_path(), game.get_doom_game_path() or str(shipped_game("freedoom2.wad"))]
+    files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
+    if not all(file.suffix.lower() in (".wad", *ARCHIVES) for file in files):
+        return  # there are more kinds than are looked into here
+    maps = []
+    for file in files:  # the game's own wad is large, and hardly ever asked
+        maps.append(maps_in(file))
+        if game.get_doom_map().upper() in maps[-1]:
+            break
+    else:
+        known = ", ".join(name.lower() for name in next(filter(None, maps), [])[:8])
+        raise UserError(f"there is no map {game.get_doom_map()!r} in {files[0].name}, which has {known or 'none'}")

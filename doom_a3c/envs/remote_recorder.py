@@ -1,0 +1,62 @@
+"""Recording ViZDoom episodes from a process of its own, which may die of what it plays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from doom_a3c.envs.process import GameProcess
+from doom_a3c.envs.supervisor import persistently
+from doom_a3c.scenarios import DoomSpec, Observation
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
+
+
+def _doom_recorder(game: DoomSpec, observation: Observation, wire: Any) -> Any:
+    from doom_a3c.envs.doom_recorder import DoomVideoRecorder  # loads ViZDoom, which only game servers need
+
+    return DoomVideoRecorder(game, observation)
+
+
+class RemoteVideoRecorder:
+    """A video recorder for Doom, in a process of its own. Owns the process."""
+
+    pictures_per_second: float = DoomSpec.frames_per_second
+
+    def __init__(self, game: DoomSpec, observation: Observation) -> None:
+        """Starts the game.
+
+        Raises:
+            GamesError: if it does not start, after several tries.
+        """
+
+        def started() -> GameProcess:
+            process = GameProcess(partial(_doom_recorder, game, observation))
+            try:
+                process.answer()
+            except BaseException:
+                process.end()
+                raise
+            return process
+
+        self._process = persistently(started, [])
+
+    @property
+    def score(self) -> float:
+        """The recorded episode's reward so far."""
+        return float(self._process.call("get_score"))
+
+    def reset(self, seed: int) -> list[Pixels]:
+        """Starts the episode of that engine seed; returns its first picture."""
+        pictures: list[Pixels] = self._process.call("reset", seed)
+        return pictures
+
+    def step(self, action: int, ended: bool) -> list[Pixels]:
+        """Plays one step; returns the picture of every frame that has one."""
+        pictures: list[Pixels] = self._process.call("step", action, ended)
+        return pictures
+
+    def close(self) -> None:
+        """Ends the process; may be called twice."""
+        self._process.end()

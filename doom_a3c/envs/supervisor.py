@@ -1,0 +1,204 @@
+"""The servers of a vector's games: called all at the same time, and replaced when they are gone."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+
+from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
+from doom_a3c.envs.server import GameServer
+from doom_a3c.envs.shared import SharedArrays
+from doom_a3c.settings import UserError
+
+PAUSES = (0.0, 0.5, 1.0, 2.0)  # seconds before each try to start a process in place of another
+CLOSE_SECONDS = 5.0
+
+MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+Result = TypeVar("Result")
+
+
+class GamesError(UserError):
+    """Games do not start, after several tries; the message tells what they have said last."""
+
+
+def persistently(
+    attempt: Callable[[], Result], failures: list[ProcessError], wait: Callable[[float], object] = time.sleep
+) -> Result:
+    """Returns the result of the first attempt in which no process dies; the errors of the others join `failures`.
+
+    Raises:
+        GamesError: if all attempts fail.
+    """
+    for pause in PAUSES:
+        wait(pause)
+        try:
+            return attempt()
+        except ProcessError as error:
+            failures.append(error)
+    telling = [str(error) for error in failures if error.words]
+    words = telling[-1] if telling else f"{failures[-1].kind}, {len(failures)} times in a row"
+    raise GamesError(f"the games do not start: {words}")
+
+
+class _ReleasedError(Exception):
+    """The games have been released while a server was about to be replaced."""
+
+
+class Supervisor:
+    """The servers of a vector. Owns them, and the faults that nobody has been told of yet.
+
+    One thread at a time may use it, `release` is for any.
+    """
+
+    def __init__(self, make_envs: Sequence[MakeEnv], processes: int) -> None:
+        """Starts the servers; they make their games meanwhile."""
+        self._make_envs = make_envs
+        self._released = threading.Event()
+        self._faults: list[tuple[int, str]] = []
+        self._arrays: SharedArrays | None = None
+        bounds = np.linspace(0, len(make_envs), min(processes, len(make_envs)) + 1).astype(int).tolist()
+        self.parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]  # the games of each server
+        self._servers = [self._new_server(part) for part in self.parts]
+        self._preparing = [0 for _ in self.parts]  # answers that nobody has waited for
+
+    def _new_server(self, part: slice) -> GameProcess:
+        return GameProcess(partial(GameServer, self._make_envs[part], part.start))
+
+    def describe(self) -> Any:
+        """Returns what the first server says of its games.
+
+        Raises:
+            GamesError: if it does not start.
+        """
+        try:
+            self._servers[0].answer()
+            return self._servers[0].call("describe")
+        except ProcessError as error:
+            return self.replace(0, error, "describe")
+
+    def attach(self, arrays: SharedArrays, prepare: bool) -> None:
+        """Gives the servers the arrays; with `prepare` games that can do so begin to start."""
+        self._arrays = arrays
+        for index, server in enumerate(self._servers):
+            self._preparing[index] = 2 if prepare else 0
+            with suppress(ProcessError):  # it is replaced when it is needed
+                if index > 0:
+                    server.answer()
+                self._attach(server)
+                if prepare:
+                    server.ask("prepare", 1)
+                    server.ask("prepare", len(self._make_envs))
+
+    def _attach(self, server: GameProcess) -> None:
+        assert self._arrays is not None
+        server.ask("attach", *self._arrays.plan)
+        server.send_descriptor(self._arrays.descriptor)
+        server.answer()
+
+    def wait(self, index: int, left: int = 0) -> None:
+        """Waits until at most so many answers of a server that prepares its games are left to wait for.
+
+        Raises:
+            GamesError: if they do not start.
+        """
+        try:
+            while self._preparing[index] > left:
+                self._servers[index].answer()
+                self._preparing[index] -= 1
+        except ProcessError as error:
+            self._preparing[index] = 0
+            self.replace(index, error, "prepare", len(self._make_envs))
+
+    def call(
+        self, method: str, arguments: Callable[[int], tuple[Any, ...]]
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, ProcessError]]:
+        """Calls a method of all servers at the same time.
+
+        Returns the infos by game, and what has happened to servers that are to be replaced.
+        """
+        for index in range(len(self._servers)):
+            self.wait(index)
+        infos: dict[int, dict[str, Any]] = {}
+        gone: dict[int, ProcessError] = {}
+        for index, server in enumerate(self._servers):
+            try:
+                server.ask(method, *arguments(index))
+            except ProcessError as error:
+                gone[index] = error
+        for index, server in enumerate(self._servers):
+            if index not in gone:
+                try:
+                    infos |= server.answer()
+                except ProcessError as error:
+                    gone[index] = error
+        return infos, gone
+
+    def call_first(self, method: str, *arguments: Any) -> Any:
+        """Returns the result of a method of the first server; None where that is gone, as the next call replaces it."""
+        with suppress(ProcessError):
+            return self._servers[0].call(method, *arguments)
+        return None
+
+    def replace(self, index: int, error: ProcessError, method: str, *arguments: Any) -> Any:
+        """Replaces a server and calls the new one; returns the result, or no infos once the games are released.
+
+        Raises:
+            GamesError: if no server lives that long.
+        """
+        failures, part = [error], self.parts[index]
+
+        def attempt() -> Any:
+            server = self._servers[index] = self._new_server(part)
+            if self._released.is_set():
+                server.release()
+            server.answer()
+            if self._arrays is not None:
+                self._attach(server)
+            return server.call(method, *arguments)
+
+        def wait(seconds: float) -> None:
+            if self._released.wait(seconds):
+                raise _ReleasedError
+
+        try:
+            return persistently(attempt, failures, wait)
+        except _ReleasedError:
+            return {game: {} for game in range(part.start, part.stop)}
+        finally:
+            self._faults += [(part.start, failure.kind) for failure in failures]
+
+    def take_faults(self) -> list[tuple[int, str]]:
+        """Returns the faults since the last call, as pairs of the first game that each has hit and its kind."""
+        faults, self._faults = self._faults, []
+        return faults
+
+    def release(self) -> None:
+        """Makes the call under way and all later ones fail at once; from now on nothing is replaced."""
+        self._released.set()
+        for server in list(self._servers):
+            server.release()
+
+    def close_games(self) -> None:
+        """Has all servers close their games, as far as they do so in time; from now on nothing is replaced."""
+        self._released.set()
+        asked = []
+        for server in self._servers:
+            with suppress(ProcessError):
+                server.ask("close")
+                asked.append(server)
+        for server in asked:
+            with suppress(ProcessError, RemoteError, UserError):
+                server.answer(CLOSE_SECONDS)
+
+    def end(self) -> None:
+        """Ends the servers; may be called twice."""
+        for server in self._servers:
+            server.end()
