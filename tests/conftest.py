@@ -36,3 +36,17 @@ def make_network():
         return ACNetwork(spec, Inputs((8, 8, 1), variables), actions, seed, name, precision)
 
     return make
+
+
+@pytest.fixture
+def closing():
+    """Closes what it is given at the end of the test."""
+    opened = []
+
+    def keep(env):
+        opened.append(env)
+        return env
+
+    yield keep
+    for env in opened:
+        env.close()

@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
+from fakes import complaint
 
 from doom_a3c.config import Config, consistent
 from doom_a3c.settings import (
     Schedule,
-    UserError,
     flag_parser,
     nearest,
     plain,
@@ -27,14 +27,6 @@ def parser():
 
 def parse(*arguments):
     return parser().parse(list(arguments))
-
-
-def complaint(call, *arguments):
-    with pytest.raises(UserError) as raised:
-        call(*arguments)
-    message = str(raised.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 def settle(**values):

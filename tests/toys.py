@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -92,3 +93,13 @@ class Troubled(Counter):
             raise UserError("no such level")
         if self.trouble.startswith("SIG"):
             os.kill(os.getpid(), getattr(signal, self.trouble))
+
+
+def counters(count=3, make=Counter, **options):
+    """Returns what makes so many games, by their numbers."""
+    return [partial(make, game, **options) for game in range(count)]
+
+
+def one_step(env):
+    """Steps all games by their first action."""
+    return env.step(np.zeros(env.num_envs, int))

@@ -1,0 +1,77 @@
+"""Gymnasium environments whose every frame is known; importing this registers them."""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+LENGTH = 10  # of an episode, frames
+
+
+class Toy(gymnasium.Env):
+    """Paints itself in the colour (10 t, 20 t, 0) at frame t, pays t, ends after 10 frames, and notes its actions."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # Gymnasium's interface
+
+    def __init__(self, render_mode=None, shape=(30, 40, 3), actions=3, start=0, space=None, actions_space=None, ends=True):
+        self.render_mode, self.shape, self.ends = render_mode, shape, ends
+        self.observation_space = space or Box(0, 255, shape, np.uint8)
+        self.action_space = actions_space or Discrete(actions, start=start)
+        self.taken = []
+
+    def see(self):
+        frame = np.zeros((*self.shape[:2], 3), np.uint8)
+        frame[...] = 10 * min(self.time, LENGTH), 20 * min(self.time, LENGTH), 0
+        return frame if self.shape[2:] == (3,) else frame[..., 1].reshape(self.shape)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.see(), {}
+
+    def step(self, action):
+        self.time += 1
+        self.taken.append(action)
+        return self.see(), self.time, self.ends and self.time >= LENGTH, False, {}
+
+    def render(self):
+        return np.full((12, 16, 3), self.time, np.uint8)
+
+
+class Numbers(Toy):
+    """Shows the time as numbers in double precision."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode, space=Box(-9, 9, (5,), np.float64))
+
+    def see(self):
+        return np.arange(5) + self.time / 3
+
+
+class Reusing(Toy):
+    """Paints every frame into the same array."""
+
+    def __init__(self, render_mode=None, shape=(84, 84, 3)):
+        super().__init__(render_mode, shape)
+        self.canvas = np.zeros(shape, np.uint8)
+
+    def see(self):
+        np.copyto(self.canvas, super().see())
+        return self.canvas
+
+
+class Unseen(Toy):
+    """Draws no pictures."""
+
+    def render(self):
+        return None
+
+
+class Failing(Toy):
+    """Cannot be made, and does not say why."""
+
+    def __init__(self, render_mode=None):
+        raise ValueError
+
+
+for toy in (Toy, Numbers, Reusing, Unseen, Failing):
+    gymnasium.register(f"tests/{toy.__name__}-v0", toy)

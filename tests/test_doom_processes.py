@@ -1,0 +1,185 @@
+"""ViZDoom's engines that die, hang or do not start, and what is left of them."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
+from doom_a3c import catalog
+from doom_a3c.envs import doom_process, supervisor
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.supervisor import GamesError
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.rollouts import met_faults
+
+SCENARIO = catalog.find("basic")
+BASIC = SCENARIO.game, SCENARIO.observation
+GAMES = [partial(DoomEnv, *BASIC)]
+
+
+@pytest.fixture
+def env(closing):
+    return closing(DoomEnv(*BASIC))
+
+
+@pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
+def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch, harm, kind):
+    monkeypatch.setattr(doom_process, "ANSWER_SECONDS", 1.0)
+    env.reset(seed=1)
+    env.step(0)
+    os.kill(env._process.pid, harm)
+    *_, terminated, truncated, info = env.step(0)
+    assert (terminated, truncated, info) == (False, True, {"cut_short": True, "faults": [kind]})
+    env.reset()
+    assert env.step(0)[1] == -4
+
+
+def test_engines_leave_nothing_behind_and_write_nothing_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for vector in (LocalVectorEnv(GAMES * 2), ProcessVectorEnv(GAMES * 4, 2)):
+        vector.reset(seed=1)
+        games = engines(os.getpid())
+        assert len(games) == vector.num_envs
+        vector.close()
+        assert left_over(games, games.values()) == []
+    assert os.listdir(tmp_path) == []
+
+
+SCRIPT = """
+import os, sys, time
+sys.path.append("tests")
+from functools import partial
+from doom_a3c import catalog
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+basic = catalog.find("basic")
+env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
+env.reset(seed=1)
+print("playing", flush=True)
+time.sleep(60)
+"""
+
+
+def playing(root, folder, make):
+    """Starts a process that plays two games and keeps what it has for the time being in a folder."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, "-c", SCRIPT.format(make=make)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
+    assert owner.stdout.readline() == b"playing\n"
+    return owner
+
+
+@pytest.mark.parametrize("make", ["LocalVectorEnv", "ProcessVectorEnv"])
+@pytest.mark.parametrize("engine_too", [False, True])
+def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engine_too):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    owner = playing(root, tmp_path / "link", make)
+    games, helpers = engines(owner.pid), family(owner.pid)
+    segments = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(games.values()))]
+    assert (len(games), len(segments)) == (2, 6)
+    if engine_too:  # one that dies by itself leaves its shared memory
+        kill(next(iter(games)))
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert until(lambda: not left_over(helpers, games.values()), 5)
+    assert until(lambda: not os.listdir(tmp_path / "real"), 5)
+
+
+@pytest.mark.parametrize("harm", ["servers stopped", "keeper stopped", "servers killed"])
+def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_path, harm):
+    owner = playing(root, tmp_path, "ProcessVectorEnv")
+    processes, games = family(owner.pid), engines(owner.pid)
+    homes = servers(owner.pid)
+    keeper = parent(homes[0])
+    for pid in [keeper] if harm == "keeper stopped" else homes:
+        kill(pid, signal.SIGKILL if harm == "servers killed" else signal.SIGSTOP)
+    if harm != "keeper stopped":
+        kill(keeper)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    leftover = () if harm == "servers killed" else games.values()  # nobody is left who could remove their memory
+    assert until(lambda: not left_over(processes, leftover), 5)
+    for path in Path("/dev/shm").glob("ViZDoom*"):
+        if path.name.endswith(tuple(games.values())):
+            path.unlink()
+
+
+@pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
+def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
+    vector = ProcessVectorEnv(GAMES * 2)
+    vector.reset(seed=[1, 2])
+    vector.step(np.array([0, 0]))
+    kill(max(engines(os.getpid())), harm)
+    *_, truncated, infos = vector.step(np.array([0, 0]))
+    assert met_faults(infos) == [kind]
+    assert truncated.sum() in (1, 2)  # all of a server's games go where its caller is blocked for good
+    assert vector.step(np.array([0, 0]))[1].tolist() == [-4, -4]
+    assert len(engines(os.getpid())) == 2
+    vector.close()
+
+
+def test_the_death_of_a_server_is_noticed_though_its_engines_live():
+    vector = ProcessVectorEnv(GAMES * 2)
+    vector.reset(seed=[1, 2])
+    (server,) = servers(os.getpid())
+    games = engines(os.getpid())
+    kill(server)
+    infos = vector.step(np.array([0, 0]))[4]
+    assert met_faults(infos) == ["server_died"]  # and not as one that hangs
+    assert not set(games) & set(engines(os.getpid()))
+    vector.close()
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.02, 0.05, 0.1, 0.15])
+def test_engines_that_die_newborn_are_replaced(wait):
+    vector = ProcessVectorEnv(GAMES, prepare=True)
+    newborn = until(lambda: engines(os.getpid()))
+    time.sleep(wait)
+    for pid in newborn:
+        kill(pid)
+    _, infos = vector.reset(seed=1)
+    assert len(met_faults(infos)) == 1
+    assert vector.step(np.array([0]))[1].tolist() == [-4]
+    vector.close()
+
+
+def changed(**settings):
+    return replace(SCENARIO.game, settings={**SCENARIO.game.settings, **settings}), SCENARIO.observation
+
+
+def test_what_the_engine_says_last_is_told_when_it_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
+    launcher = tmp_path / "launcher"
+    launcher.write_text("#!/bin/sh\necho no reactor, no game\nexit 1\n")
+    launcher.chmod(0o700)
+    game = changed(vizdoom_path=str(launcher))
+    vector = ProcessVectorEnv([partial(DoomEnv, *game)])
+    words = r"^the games do not start: (?!the games)[\w: ]+: no reactor, no game$"
+    for start in (vector.reset, partial(RemoteVideoRecorder, *game)):
+        with pytest.raises(GamesError, match=words) as told:
+            start()
+        assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+    vector.close()
+    assert servers(os.getpid()) == []
+
+
+def test_a_wad_that_is_no_game_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
+    (tmp_path / "broken.wad").write_bytes(b"IWAD" + bytes(8))
+    vector = ProcessVectorEnv([partial(DoomEnv, *changed(doom_game_path=str(tmp_path / "broken.wad")))])
+    with pytest.raises(GamesError):
+        vector.reset()
+    vector.close()

@@ -1,0 +1,211 @@
+"""What befalls the servers of games: they die, hang and fail, and others take their places."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from toys import Counter, Slow, Troubled, counters, one_step
+
+from benchmarks.processes import alive, family, servers, until
+from doom_a3c.envs import process, supervisor
+from doom_a3c.envs.process import RemoteError, the_keeper
+from doom_a3c.envs.supervisor import GamesError
+from doom_a3c.envs.vectors import ProcessVectorEnv
+from doom_a3c.settings import UserError
+
+
+@pytest.fixture
+def vector(closing):
+    """Makes vectors; closes them."""
+    return lambda games, processes=2, **options: closing(ProcessVectorEnv(games, processes, **options))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_the_final_observation_of_a_lost_episode_is_the_one_before(vector, rows):
+    env = vector([partial(Counter, 0, 3), partial(Counter, 1, 2), partial(Troubled, 2, "exit", 2)], 1, rows=rows)
+    env.reset(seed=0)
+    before = one_step(env)[0].copy()
+    infos = one_step(env)[4]
+    np.testing.assert_array_equal(np.stack(infos["final_obs"]), before)
+
+
+def test_a_value_of_another_shape_than_the_space_is_an_error(vector):
+    env = vector([partial(Troubled, 0, "shape")])
+    env.reset(seed=0)
+    one_step(env)
+    with pytest.raises(RemoteError, match=r"shape \(1,\) in a space of shape \(4,\)"):
+        one_step(env)
+
+
+def test_a_keeper_that_dies_while_it_starts_a_server_is_survived(vector):
+    env = vector(counters(4))
+    env.reset(seed=0)
+    keeper = the_keeper()
+    number = env._supervisor._servers[1]._number + 1
+    (keeper.root / str(number)).mkdir()  # as one leaves it that dies between two of its steps
+    keeper._process.kill()
+    os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
+    infos = one_step(env)[4]
+    assert set(kinds_met(infos)) == {"server_died"}
+    assert one_step(env)[0][:2, 2].tolist() == [1, 1]
+
+
+def kinds_met(infos):
+    return [kind for kinds in infos.get("faults", ()) for kind in kinds or ()]
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, "server_died"), (signal.SIGSTOP, "server_hung")])
+def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monkeypatch, number, kind):
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 1.0)
+    env = vector(counters(4))
+    env.reset(seed=0)
+    before = one_step(env)[0]
+    os.kill(env._supervisor._servers[1].pid, number)
+    seen, rewards, terminated, truncated, infos = one_step(env)
+    assert kinds_met(infos) == [kind]
+    assert (truncated.tolist(), terminated.any()) == ([False, False, True, True], False)
+    assert infos["final_info"]["cut_short"].tolist() == [False, False, True, True]
+    np.testing.assert_array_equal(np.stack(infos["final_obs"][2:]), before[2:])
+    assert rewards.tolist() == [2, 2, 0, 0]
+    assert seen[:, 2].tolist() == [2, 2, 0, 0]
+    assert (seen[2:, 1] != before[2:, 1]).any()  # not the same episodes over again
+    assert one_step(env)[0][:, 2].tolist() == [0, 0, 1, 1]
+
+
+def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
+    with pytest.raises(GamesError, match=r"^the games do not start: server_died: no reactor, no game$"):
+        ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
+    assert servers(os.getpid()) == []
+
+
+def test_mistakes_of_several_servers_leave_none_behind():
+    with pytest.raises(UserError, match="no such level"):
+        ProcessVectorEnv([partial(Troubled, game, "mistake", 0) for game in range(2)], 2)
+    assert servers(os.getpid()) == []
+
+
+def test_what_cannot_be_sent_is_an_error_and_not_a_death(vector):
+    env = vector([partial(Troubled, 0, "unpicklable")])
+    env.reset(seed=0)
+    one_step(env)
+    with pytest.raises(RemoteError, match="pickle"):
+        one_step(env)
+
+
+def test_slow_games_are_not_taken_for_dead(vector, monkeypatch):
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 2.5)
+    env = vector([partial(Slow, game) for game in range(3)], 1)
+    env.reset(seed=0)
+    assert kinds_met(one_step(env)[4]) == []
+
+
+def test_a_reset_plays_its_seeds_even_if_its_server_has_died(vector):
+    env = vector(counters(4))
+    first, _ = env.reset(seed=3)
+    os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
+    again, infos = env.reset(seed=3)
+    np.testing.assert_array_equal(first, again)
+    assert kinds_met(infos) == ["server_died"]
+
+
+@pytest.mark.parametrize("trouble", ["SIGSEGV", "SIGKILL", "exit", "SIGTERM", "SIGINT"])
+def test_a_game_that_takes_its_server_along_is_survived(vector, trouble):
+    env = vector([partial(Counter, 0), partial(Troubled, 1, trouble)])
+    env.reset(seed=0)
+    one_step(env)
+    *_, truncated, infos = one_step(env)
+    assert truncated.tolist() == [False, True]
+    assert kinds_met(infos) == ["server_died"]
+    assert one_step(env)[0][:, 2].tolist() == [0, 1]
+
+
+def test_prepared_servers_that_die_before_the_reset_are_replaced(vector):
+    env = vector(counters(4), prepare=True)
+    for server in env._supervisor._servers:
+        os.kill(server.pid, signal.SIGKILL)
+    _, infos = env.reset(seed=0)
+    assert kinds_met(infos) == ["server_died"] * 2
+    assert one_step(env)[0][:, 2].tolist() == [1] * 4
+
+
+def test_a_thread_that_waits_for_games_is_released(vector):
+    env = vector([partial(Troubled, 0, "sleep"), Counter])
+    env.reset(seed=0)
+    one_step(env)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(one_step(env)))
+    thread.start()
+    time.sleep(0.3)
+    assert thread.is_alive()
+    env.release()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert results[0][3].all()
+    for _ in range(3):  # whoever plays on comes to its end
+        assert one_step(env)[3].all()
+
+
+def test_another_keeper_takes_over_when_one_dies(vector):
+    env = vector(counters(4))
+    env.reset(seed=0)
+    the_keeper()._process.kill()
+    one_step(env)  # servers outlive it
+    pids = [server.pid for server in env._supervisor._servers]
+    os.kill(pids[0], signal.SIGSTOP)  # one that cannot end by itself
+    os.kill(pids[1], signal.SIGKILL)
+    env._supervisor._servers[0].end()
+    seen = one_step(env)[0]
+    assert seen[:, 2].tolist() == [0, 0, 0, 0]
+    assert until(lambda: not any(map(alive, pids)))
+    assert one_step(env)[0][:, 2].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_servers_go_with_their_owner(stopped, root):
+    script = (
+        "import sys; sys.path.append('tests'); from toys import Counter; import os, time\n"
+        "from doom_a3c.envs.vectors import ProcessVectorEnv; from doom_a3c.envs.process import the_keeper\n"
+        "env = ProcessVectorEnv([Counter] * 4, 2); env.reset()\n"
+        "print(the_keeper().root, flush=True); time.sleep(60)"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
+    folder = Path(owner.stdout.readline().strip())
+    pids, helpers = servers(owner.pid), family(owner.pid)
+    assert len(pids) == 2
+    if stopped:
+        os.kill(pids[0], signal.SIGSTOP)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert until(lambda: not any(map(alive, helpers)) and not folder.exists(), 5)
+
+
+def test_closing_while_another_thread_steps_ends_that_thread_in_order(vector):
+    for _ in range(10):
+        env = vector(counters(4))
+        env.reset(seed=0)
+        ends = []
+
+        def play(env=env, ends=ends):
+            try:
+                while True:
+                    one_step(env)
+            except BaseException as error:
+                ends.append(type(error))
+
+        thread = threading.Thread(target=play)
+        thread.start()
+        time.sleep(0.05)
+        env.close()
+        thread.join(10)
+        assert ends == [gymnasium.error.ClosedEnvironmentError]
+    assert servers(os.getpid()) == []
