@@ -5,14 +5,13 @@ import dataclasses
 import pytest
 from fakes import complaint
 
+from doom_a3c.cli.flags import flag_parser, select
 from doom_a3c.config import Config, consistent
 from doom_a3c.settings import (
     Schedule,
-    flag_parser,
     nearest,
     plain,
     schedule,
-    select,
     setting,
     settings_of,
     validated,

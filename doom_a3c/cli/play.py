@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from doom_a3c import scenarios
 from doom_a3c.cli import command
+from doom_a3c.cli.flags import flag_parser, select
 from doom_a3c.config import Config, cpu_count
 from doom_a3c.progress import shown
-from doom_a3c.settings import UserError, flag_parser, select, setting, validated
+from doom_a3c.settings import UserError, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.cli.build import Builder

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c import catalog, scenarios
 from doom_a3c.cli import command
+from doom_a3c.cli.flags import flag_parser, select
 from doom_a3c.config import Config, consistent, cpu_count, rows_kept, spent, worker_count
-from doom_a3c.settings import UserError, flag_parser, select, setting, validated
+from doom_a3c.settings import UserError, setting, validated
 
 if TYPE_CHECKING:
     from doom_a3c.checkpoint import Checkpoint, CheckpointFolder
