@@ -25,7 +25,7 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,30 +43,36 @@ from machines import (  # noqa: E402  # beside this file
 )
 from trial import Trial, patiently, settings_of, start_state, until  # noqa: E402
 
-from doom_a3c.cli import command, remote  # noqa: E402  # the project need not be installed
-from doom_a3c.config import Config  # noqa: E402
+from doom_a3c.run import remote  # noqa: E402  # the project need not be installed
+from doom_a3c.run.imports import import_tensorflow  # noqa: E402
+from doom_a3c.settings.config import Config  # noqa: E402
+
+if TYPE_CHECKING:
+    from doom_a3c.engines.cluster.messages import Push
+    from doom_a3c.run.builder import Builder
 
 
 class FakeHost:
     """Pushes as a host would, without playing."""
 
-    def __init__(self, name: str, message: dict[str, Any]) -> None:
+    def __init__(self, name: str, message: Push) -> None:
         self._name, self._message = name, message
 
     def run(self, seconds: float) -> list[float]:
         """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
-        from doom_a3c.engines.connection import call_server
-        from doom_a3c.engines.host import SECONDS_BETWEEN_TRIES
+        from doom_a3c.engines.cluster.ray import RayServer
+        from doom_a3c.engines.cluster.server_client import SECONDS_BETWEEN_TRIES
 
-        joined = call_server("join", self._name)
+        server = RayServer()
+        joined = server.join(self._name)
         version, sequence, times = joined["version"], 0, []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             sequence += 1
             start = time.monotonic()
             while True:
-                message = {**self._message, "version": version}
-                answer = call_server("push", self._name, joined["generation"], sequence, message, version)
+                self._message["version"] = version
+                answer = server.push(self._name, joined["generation"], sequence, self._message, version)
                 if answer["verdict"] != "full":
                     version = answer["version"]
                     break
@@ -75,44 +81,47 @@ class FakeHost:
         return times
 
 
-def push_of(config: Config, builder: Any) -> Any:
+def push_of(config: Config, builder: Builder) -> Push:
     """Returns a push of the size that a host of this scenario would send."""
     import tensorflow as tf
 
-    from doom_a3c.engines.outbox import GradientSum, RolloutBox
-    from doom_a3c.learner import Gradients
-    from doom_a3c.rollouts import blank_rollout
+    from doom_a3c.agent.learner import Gradients, LearnerMetrics
+    from doom_a3c.agent.rollouts import Played, RolloutStats, blank_rollout
+    from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
     network, length, games = builder.network("any", 0), config.rollout_length, config.games
+    stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
     if config.transport == "gradients":
-        sums = GradientSum(1, 1)
-        sums.count(length * games, [], [])
+        sums = GradientAccumulator(1, 1)
+        sums.count(stats)
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
-        sums.add(Gradients(small, {"Losses/Entropy": 0.0}, True, 0))
-        return sums.take()
-    box = RolloutBox(1)
-    rollout = blank_rollout(builder.example(games), length, network.initial_state(games))
-    box.put(rollout, 0, [], [])
-    return box.take()
+        sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
+        return sums.next_push()
+    rollouts = RolloutBuffer(1)
+    start = network.initial_state(games)
+    rollouts.put(Played(blank_rollout(builder.example(games), length, start, builder.distribution), 0, stats))
+    return rollouts.next_push()
 
 
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
-    from doom_a3c.engines.connection import connected, placed_on, start_actor, start_server
-    from doom_a3c.engines.messages import size
+    from doom_a3c.engines.cluster.messages import ServerState, size
+    from doom_a3c.engines.cluster.ray import RayServer, ServerProcess, connected, placed_on, start_actor
+    from doom_a3c.engines.cluster.ray import machines as living
+    from doom_a3c.record.progress import to_plain
 
     print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
     for transport in options.transports:
         config, settings, builder = settings_of(options.scenario, transport=transport, frames=10**12)
-        state, message = start_state(config, builder), push_of(config, builder)
+        message, (variables, counters) = push_of(config, builder), start_state(config, builder)
+        state: ServerState = {"variables": variables, "counters": to_plain(counters), "members": {}}
         for count in options.hosts:
             with connected(options.address, f"load-{transport}-{count}"):
                 import ray  # not before: it reads at once whether there is a token
 
-                server = start_server(remote.server, settings, gpu=False)
-                patiently("start", {**state._asdict(), "members": {}})
-                nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])  # type: ignore[no-untyped-call]
-                here = ray.get_runtime_context().get_node_id()
+                server = ServerProcess(remote.server, settings, gpu=False)
+                patiently(functools.partial(RayServer().start, state))
+                nodes, here = sorted(living()), ray.get_runtime_context().get_node_id()
                 others = [node for node in nodes if node != here] or nodes
                 places = [placed_on(others[index % len(others)]) for index in range(count)]
                 hosts = [start_actor(FakeHost, place, f"fake_{i}", message) for i, place in enumerate(places)]
@@ -122,13 +131,14 @@ def load(options: argparse.Namespace) -> None:
                 p50, p95 = np.percentile(times, [50, 95]) * 1000
                 sent = rate * size(message) / 1e6
                 print(f"| {transport} | {count} | {rate:.1f} | {p50:.0f} | {p95:.0f} | {sent:.1f} |", flush=True)
-                for actor in (*hosts, server):
+                for actor in hosts:
                     ray.kill(actor)
+                server.kill()
 
 
 def train(options: argparse.Namespace) -> None:
     """Prints a table of what real hosts do."""
-    from doom_a3c.engines.connection import connected
+    from doom_a3c.engines.cluster.ray import connected
 
     print(
         "| transport | hosts | frames/s | pushes/s | p50 ms | p95 ms | mean of 100 |\n|---|---|---|---|---|---|---|",
@@ -144,14 +154,14 @@ def train(options: argparse.Namespace) -> None:
             while (passed := time.monotonic() - start) < options.seconds:
                 time.sleep(0.25)
                 after = trial.status()
-                times += [tally["metrics"]["Perf/Push Seconds"] for tally in after["hosts"].values()]
+                times += [tally["metrics"]["push_seconds"] for tally in after["hosts"].values()]
             frames, pushes = (
                 sum(tally[key] - before["hosts"].get(name, {}).get(key, 0) for name, tally in after["hosts"].items())
                 / passed
                 for key in ("frames", "pushes")
             )
             p50, p95 = np.percentile(times, [50, 95]) * 1000
-            score = np.mean(after["progress"]["scores"])
+            score = np.mean(after["counters"]["scores"])
             print(
                 f"| {transport} | {count} | {frames:,.0f} | {pushes:.1f} | {p50:.0f} | {p95:.0f} | {score:.1f} |",
                 flush=True,
@@ -161,7 +171,7 @@ def train(options: argparse.Namespace) -> None:
 
 def faults(options: argparse.Namespace) -> None:
     """Prints a table of what each death costs, of processes or of machines."""
-    from doom_a3c.engines.connection import connected
+    from doom_a3c.engines.cluster.ray import connected
 
     with tempfile.TemporaryDirectory() as folder, connected(options.address, "faults"):
         trial = Trial(options.scenario, 1 if options.address else 2, Path(folder))
@@ -294,7 +304,7 @@ def main() -> int:
         with machines(options.machines, options.rate) as address:
             inside = ["ip", "netns", "exec", machine(0), sys.executable, str(Path(__file__).resolve())]
             return subprocess.run([*inside, *sys.argv[1:], "--address", address], check=False).returncode
-    command.import_tensorflow(1, verbose=False, device="cpu")
+    import_tensorflow(1, verbose=False, device="cpu")
     {"load": load, "train": train, "faults": faults}[options.what](options)
     return 0
 

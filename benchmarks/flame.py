@@ -23,13 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from throughput import Parts, settings
 
-from doom_a3c import catalog
-from doom_a3c.cli import command
-from doom_a3c.config import cpu_count
-from doom_a3c.scenarios import resolved
+from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.scenarios import resolved
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH, ROW = 1200, 18  # pixels
+UPDATE = "threads._update"  # what a worker does all the time, once its games have started
 Stack = tuple[str, ...]  # functions, the outermost first
 
 
@@ -54,9 +55,9 @@ def sampled(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack
     def sample() -> None:
         while not stop.wait(pause):
             for frame in sys._current_frames().values():
-                found = stack(frame)
-                if found and found[0].startswith(("rollouts.", "learner.", "model.")):  # a worker plays, learns or updates
-                    seen[found] += 1
+                names = stack(frame)
+                if UPDATE in names:
+                    seen[names[names.index(UPDATE) + 1 :]] += 1
 
     watcher = threading.Thread(target=sample)
     parts.training(seconds)  # compiles
@@ -107,15 +108,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
     options = parser.parse_args()
-    command.import_tensorflow(cpu_count(), verbose=False, device="auto")
+    import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)
     scenario, config = resolved(found, found.training, found.name)
     parts = Parts(scenario, config, *options.setting)
     start = time.monotonic()
-    try:
-        seen = sampled(parts, options.seconds)
-    finally:
-        parts.close()
+    seen = sampled(parts, options.seconds)
     options.out.write_text(svg(seen))
     print(f"{sum(seen.values())} samples in {time.monotonic() - start:.0f} s: {options.out}")
 

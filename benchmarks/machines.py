@@ -20,7 +20,7 @@ _FOLDER = "A3C_MACHINES"  # environment variable: where the machines keep their 
 @contextlib.contextmanager
 def machines(count: int, rate: str | None) -> Iterator[str]:
     """Makes machines 0 to `count`, 0 for the driver; yields the address of their cluster. `rate` limits their links."""
-    from doom_a3c.engines.connection import ENVIRONMENT
+    from doom_a3c.engines.cluster.access import ENVIRONMENT
 
     folder = Path(tempfile.mkdtemp(prefix="n", dir="/tmp"))  # short: it holds sockets
     (folder / "token").write_text(os.urandom(32).hex())

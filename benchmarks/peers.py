@@ -4,7 +4,7 @@
 
 benchmarks/requirements-peers.txt says how to make that environment. Every run is a process of its own, one after the other,
 and whatever it started is killed when it ends, is capped or is interrupted. Two figures for systems that learn: frames/s
-(game tics, skipped ones included; the median over windows of five seconds, after five seconds of warm-up), and the seconds
+(frames, skipped ones included; the median over windows of five seconds, after five seconds of warm-up), and the seconds
 from the start of the process until the mean score of the last 100 training episodes is 75, the game's own score. For
 vectors of games without learning there are frames/s. Finished runs are kept in the file of results and not run again, so
 the same command goes on with a campaign that was interrupted; delete a line to have its run repeated.
@@ -350,7 +350,7 @@ def median_rate(runs: list[dict[str, Any]]) -> float | None:
 
 
 def median_seconds(runs: list[dict[str, Any]]) -> float | None:
-    """Returns the median seconds to the target, a run that missed it counted as for ever; failed runs too."""
+    """Returns the median seconds to the target, a run that missed it counted as forever; failed runs too."""
     return median([run["seconds"] if run["outcome"] == "reached" else math.inf for run in runs])
 
 

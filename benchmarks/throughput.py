@@ -4,9 +4,10 @@
 
 Four figures per setting, on the same games and resolution (a scenario's own; basic is 160x120 grey with frame skip 4):
 the raw engine with random actions, acting alone (the network decides on one fixed observation), gradients alone (one fixed
-rollout), and training end to end. The ratio of the whole to the best raw rate over a few thread counts says how much
-of the machine's game speed is left after learning. For training, a second table says what CPU time a decision takes of the
-game engines, of the game servers and of the trainer, how much of the cores is idle, and the memory of all of them.
+rollout), and training end to end, by the threads engine's own workers. The ratio of the whole to the best raw rate over a
+few thread counts says how much of the machine's game speed is left after learning. For training, a second table says what
+CPU time a step takes of the game engines, of the game servers and of the trainer, how much of the cores is idle, and
+the memory of all of them.
 """
 
 from __future__ import annotations
@@ -20,19 +21,30 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 from processes import cpu_seconds, engines, family, memory
 
-from doom_a3c import catalog
-from doom_a3c.cli import command
-from doom_a3c.config import Config, cpu_count
-from doom_a3c.scenarios import AtariSpec, DoomSpec, Observation, Scenario, resolved
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config, Counts, cpu_count
+from doom_a3c.settings.fields import Schedule
+from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
+from doom_a3c.settings.scenarios import Scenario, resolved
+
+if TYPE_CHECKING:
+    from doom_a3c.agent.learner import Gradients
+    from doom_a3c.agent.rollouts import Rollout, RolloutStats
+    from doom_a3c.engines.threads import Updates
+    from doom_a3c.run.actors import ActorFactory
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
 FIGURES = ("raw", "acting", "gradients", "training")
@@ -61,7 +73,7 @@ def load(since: Load | None = None) -> Load:
 
 
 class Cost(NamedTuple):
-    """What a decision costs."""
+    """What a step costs."""
 
     engines: float  # CPU milliseconds
     servers: float
@@ -70,39 +82,45 @@ class Cost(NamedTuple):
     memory: float  # megabytes, of everything
 
 
-def per_decision(used: Load, decisions: float) -> Cost:
-    """Returns what a decision has cost."""
+def per_step(used: Load, steps: float) -> Cost:
+    """Returns what a step has cost."""
     parts = (used.engines, used.servers, used.trainer)
-    engines, servers, trainer = (1000 * part / decisions for part in parts)
+    engines, servers, trainer = (1000 * part / steps for part in parts)
     return Cost(engines, servers, trainer, 1 - sum(parts) / cpu_count() / used.seconds, used.memory)
 
 
-def rate(frames_per_call: int, calls: list[Callable[[], Any]], seconds: float) -> tuple[float, Load]:
-    """Runs every call again and again on a thread of its own; returns their frames per second together, and the load."""
-    counts = [0] * len(calls)
-    measuring, stop = threading.Event(), threading.Event()
+def measured(threads: ThreadGroup, counts: Callable[[], Sequence[int]], seconds: float) -> tuple[float, Load]:
+    """Runs threads for a while; returns the frames per second of all together, and the load.
+
+    `counts` returns the frames of each thread so far. What is measured begins a while after all of them have some.
+    """
+    try:
+        threads.start()
+        while not all(counts()):
+            threads.check()
+            time.sleep(0.05)
+        time.sleep(WARM_UP)
+        before, frames, start = load(), sum(counts()), time.perf_counter()
+        time.sleep(seconds)
+        frames, elapsed = sum(counts()) - frames, time.perf_counter() - start
+        used = load(before)
+    finally:
+        threads.stop()
+    threads.check()
+    return frames / elapsed, used
+
+
+def rate(frames_per_call: int, calls: Sequence[Callable[[], Any]], seconds: float) -> float:
+    """Runs every call again and again on a thread of its own; returns their frames per second together."""
+    counts, stop = [0] * len(calls), threading.Event()
 
     def loop(index: int, call: Callable[[], Any]) -> None:
         while not stop.is_set():
             call()
-            if measuring.is_set():
-                counts[index] += frames_per_call
+            counts[index] += frames_per_call
 
-    threads = [threading.Thread(target=loop, args=pair) for pair in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    time.sleep(WARM_UP)
-    before = load()
-    measuring.set()
-    start = time.perf_counter()
-    time.sleep(seconds)
-    measuring.clear()
-    elapsed = time.perf_counter() - start
-    used = load(before)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / elapsed, used
+    loops = {f"calls_{index}": partial(loop, index, call) for index, call in enumerate(calls)}
+    return measured(ThreadGroup(loops, stop.set, lambda: None), lambda: counts, seconds)[0]
 
 
 def raw_rate(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
@@ -114,7 +132,7 @@ def raw_rate(scenario: Scenario, threads: int, games: int, seconds: float) -> fl
 
 def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
-    from doom_a3c.cli.build import Builder
+    from doom_a3c.run.builder import Builder
 
     builder = Builder(scenario, Config())
     envs: list[Any] = [builder.training_env(games) for _ in range(threads)]
@@ -124,10 +142,10 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
     def stepper(index: int) -> Callable[[], None]:
         random = np.random.default_rng(index)
         envs[index].reset(seed=index)
-        return lambda: envs[index].step(random.integers(builder.actions, size=games))
+        return lambda: envs[index].step(builder.distribution.uniform(games, random))
 
     try:
-        return rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
+        return rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)
     finally:
         for env in envs:
             env.close()
@@ -154,76 +172,112 @@ def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int,
         return step_all
 
     try:
-        return rate(games * spec.frame_skip, [stepper(index) for index in range(threads)], seconds)[0]
+        return rate(games * spec.frame_skip, [stepper(index) for index in range(threads)], seconds)
     finally:
         for engine in itertools.chain.from_iterable(engines):
             engine.close()
 
 
+class CountedUpdates:
+    """A worker's updates, counted when they are complete. Owns the number of frames that they were made from."""
+
+    def __init__(self, updates: Updates) -> None:
+        self._updates, self._played, self.frames = updates, 0, 0
+
+    def count(self, stats: RolloutStats) -> None:
+        """Counts what has been played and is about to be learned from."""
+        self._updates.count(stats)
+        self._played += stats.frames
+
+    def apply(self, gradients: Gradients, version: int) -> None:
+        """Applies gradients."""
+        self._updates.apply(gradients, version)
+        self.frames, self._played = self.frames + self._played, 0
+
+
 class Parts:
-    """What a worker consists of, taken apart. Owns the games of all workers."""
+    """What training consists of, for so many workers. Owns their networks, and the games of the one measured newest."""
 
     def __init__(self, scenario: Scenario, config: Config, workers: int, games: int, processes: int | None) -> None:
-        from doom_a3c.cli.actors import ActorFactory
-        from doom_a3c.cli.build import Builder
-        from doom_a3c.learner import Learner
-        from doom_a3c.model import GlobalModel
-        from doom_a3c.optimizers import Adam
-        from doom_a3c.progress import Progress
-        from doom_a3c.rollouts import Policy
+        from doom_a3c.run.builder import Builder  # late: it imports TensorFlow, set up by now
 
-        config = dataclasses.replace(config, workers=workers, games=games, game_processes=processes, gif_every=0)
-        builder = Builder(scenario, config)
-        self.config, self.games = config, games
-        self.model = GlobalModel(network := builder.network("global", 0), Adam(network.parameters))
-        self.networks = [builder.network(f"worker_{index}", 0) for index in range(workers)]
-        make_actor = ActorFactory(config, builder, Progress(), lambda film: None, restarts=0)
-        self.policies = [Policy(network) for network in self.networks]
-        self.actors = [make_actor(index, policy) for index, policy in enumerate(self.policies)]
-        self.learners = [Learner(network, config) for network in self.networks]
-        self.frames_per_decision = games * config.frame_skip
+        self._config = dataclasses.replace(
+            config,
+            workers=workers,
+            games=games,
+            game_processes=processes,
+            learning_rate=Schedule(0.0),  # so that play stays the same
+            frames=10**12,
+            gif_every=0,
+        )
+        self._frames_per_step = games * scenario.game.frame_skip
+        self._builder = Builder(scenario, self._config)
+        self._networks = [self._builder.network(f"worker_{index}", 0) for index in range(workers)]
+
+    def _actors(self, counts: Counts) -> ActorFactory:
+        from doom_a3c.run.actors import ActorFactory
+
+        return ActorFactory(self._config, self._builder, counts, lambda recording: None, restarts=0)
+
+    @cached_property
+    def _rollouts(self) -> list[Rollout]:
+        """A rollout of each worker's games, which do not outlive it."""
+        import tensorflow as tf
+
+        from doom_a3c.agent.policy import Policy
+        from doom_a3c.record.progress import Progress
+
+        make_actor, rollouts = self._actors(Progress()), []
+        for index, network in enumerate(self._networks):
+            with closing(make_actor(index, Policy(network))) as actor:
+                rollouts.append(tf.nest.map_structure(np.array, actor.rollout().rollout))
+        return rollouts
 
     def acting(self, seconds: float) -> float:
-        """Returns the rate of decisions alone."""
+        """Returns the rate of steps alone."""
+        from doom_a3c.agent.policy import Policy
 
-        def act(index: int, rollout: Any) -> Callable[[], Any]:
-            observations = rollout.observations[0].copy()
-            resets = np.zeros(self.games, np.float32)
-            return lambda: self.policies[index](observations, resets, rollout.core_state)
+        def acts(network: Any, rollout: Rollout) -> Callable[[], Any]:
+            policy, resets = Policy(network), np.zeros(self._config.games, np.float32)
+            return lambda: policy(rollout.observations[0], resets, rollout.core_state)
 
-        calls = [act(index, actor.rollout()) for index, actor in enumerate(self.actors)]
-        return rate(self.frames_per_decision, calls, seconds)[0]
+        calls = [acts(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
+        return rate(self._frames_per_step, calls, seconds)
 
     def gradients(self, seconds: float) -> float:
         """Returns the rate of gradients alone."""
+        from doom_a3c.agent.learner import Learner
 
-        def learn(index: int, rollout: Any) -> Callable[[], Any]:
-            return lambda: self.learners[index].gradients([rollout], 0, 0)
+        def learns(network: Any, rollout: Rollout) -> Callable[[], Any]:
+            learner = Learner(network, self._config)
+            return lambda: learner.gradients([learner.prepare(rollout)], 0)
 
-        calls = [learn(index, actor.rollout()) for index, actor in enumerate(self.actors)]
-        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)[0]
+        calls = [learns(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
+        return rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
 
     def training(self, seconds: float) -> tuple[float, Load]:
-        """Returns the rate of the whole: pull, play, learn, apply. The step size is 0, so that play stays the same."""
+        """Returns the rate of the whole: pull, play, learn, apply."""
+        from doom_a3c.engines.threads import Worker
+        from doom_a3c.engines.updates import Updater
+        from doom_a3c.record.progress import Progress
 
-        def update(index: int) -> Callable[[], Any]:
-            actor, learner, network = self.actors[index], self.learners[index], self.networks[index]
-
-            def call() -> None:
-                version = self.model.pull(network)
-                gradients = learner.gradients([actor.rollout()], version, 0)
-                actor.take()
-                self.model.apply(gradients.gradients, 0.0)
-
-            return call
-
-        calls = [update(index) for index in range(len(self.actors))]
-        return rate(self.frames_per_decision * self.config.rollout_length, calls, seconds)
-
-    def close(self) -> None:
-        """Closes all games."""
-        for actor in self.actors:
-            actor.close()
+        model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
+        make_actor, loops, updates = self._actors(progress), {}, []
+        for index, network in enumerate(self._networks):
+            updates.append(CountedUpdates(Updater(self._config, model, progress, None)))
+            worker = Worker(
+                index,
+                config=self._config,
+                model=model,
+                network=network,
+                make_actor=make_actor,
+                counts=progress,
+                updates=updates[-1],
+                stop=stop,
+            )
+            loops[f"worker_{index}"] = worker.run
+        threads = ThreadGroup(loops, stop.set, self._builder.unblock)
+        return measured(threads, lambda: [each.frames for each in updates], seconds)
 
 
 def settings(text: str) -> list[tuple[int, int, int | None]]:
@@ -244,7 +298,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=FIGURES, default=FIGURES, help="which figures (default all)")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
-    command.import_tensorflow(cpu_count(), verbose=False, device="auto")
+    import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)
     scenario, config = resolved(found, found.training, found.name)
     samples: dict[str, list[float]] = {}
@@ -260,17 +314,14 @@ def main() -> None:
         for workers, games, processes in options.settings:
             parts = Parts(scenario, config, workers, games, processes)
             name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
-            try:
-                if "acting" in options.only:
-                    note(f"acting {name}", parts.acting(options.seconds))
-                if "gradients" in options.only:
-                    note(f"gradients {name}", parts.gradients(options.seconds))
-                if "training" in options.only:
-                    speed, used = parts.training(options.seconds)
-                    note(f"training {name}", speed)
-                    costs.setdefault(name, []).append(per_decision(used, speed * used.seconds / config.frame_skip))
-            finally:
-                parts.close()
+            if "acting" in options.only:
+                note(f"acting {name}", parts.acting(options.seconds))
+            if "gradients" in options.only:
+                note(f"gradients {name}", parts.gradients(options.seconds))
+            if "training" in options.only:
+                speed, used = parts.training(options.seconds)
+                note(f"training {name}", speed)
+                costs.setdefault(name, []).append(per_step(used, speed * used.seconds / scenario.game.frame_skip))
     report(samples, costs, options)
 
 
@@ -283,7 +334,7 @@ def report(samples: dict[str, list[float]], costs: dict[str, list[Cost]], option
     for name, value in medians.items():
         print(f"| {name} | {value:,.0f} | {f'{value / best_raw:.2f}' if best_raw else '-'} |")
     if costs:
-        print("\n| training | engines, CPU ms a decision | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
+        print("\n| training | engines, CPU ms a step | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
     for name, values in costs.items():
         *parts, idle, megabytes = (statistics.median(column) for column in zip(*values, strict=True))
         cells = [f"{part:.3f}" for part in (*parts, sum(parts))]

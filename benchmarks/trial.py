@@ -6,17 +6,26 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from doom_a3c import catalog, scenarios
-from doom_a3c.cli import remote
-from doom_a3c.config import Config
+from doom_a3c.run import remote
+from doom_a3c.settings import catalog, scenarios
+from doom_a3c.settings.config import Config
+
+if TYPE_CHECKING:
+    from doom_a3c.agent.model import State
+    from doom_a3c.engines.cluster.messages import Answer, Push, Server, ServerState, ServerStatus
+    from doom_a3c.run.builder import Builder
 
 
-def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Any]:
+Value = TypeVar("Value")
+
+
+def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Builder]:
     """Returns a scenario's settings, the same as plain data, and what builds its networks."""
-    from doom_a3c.cli.build import Builder
+    from doom_a3c.run.builder import Builder
 
     found = catalog.find(scenario)
     values = {**found.training, "scenario": scenario, "engine": "cluster", **changes}
@@ -24,34 +33,34 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
     return config, remote.settings(config, resolved, 0), Builder(resolved, config)
 
 
-def start_state(config: Config, builder: Any) -> Any:
+def start_state(config: Config, builder: Builder) -> State:
     """Returns the state of a run that has not begun."""
-    from doom_a3c.model import captured
-    from doom_a3c.progress import Progress
+    from doom_a3c.agent.model import captured
+    from doom_a3c.record.progress import Progress
 
     return captured(builder.model(config), Progress())
 
 
-def audited(settings: dict[str, Any]) -> Any:
+def audited(log: Path, settings: dict[str, Any]) -> Server:
     """Returns a server that writes down what it begins with and every push that it applies or refuses, and when."""
     server = remote.server(settings)
-    push, start, log = server.push, server.start, Path(settings["audit"]).open("a")  # noqa: SIM115  # for its life
+    take_in, begin, entries = server.push, server.start, log.open("a")
 
     def write(*entry: Any) -> None:
-        log.write(json.dumps([time.time(), *entry]) + "\n")
-        log.flush()
+        entries.write(json.dumps([time.time(), *entry]) + "\n")
+        entries.flush()
 
-    def audited_start(state: Any) -> None:
-        write("began", state["progress"]["updates"])
-        start(state)
+    def audited_start(state: ServerState) -> None:
+        write("began", state["counters"]["updates"])
+        begin(state)
 
-    def audited_push(host: str, generation: int, sequence: int, *rest: Any) -> Any:
-        answer = push(host, generation, sequence, *rest)
+    def audited_push(host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
+        answer = take_in(host, generation, sequence, push, known_version)
         if answer["verdict"] in ("applied", "fenced"):
             write(answer["verdict"], host, generation, sequence)
         return answer
 
-    server.start, server.push = audited_start, audited_push  # type: ignore[assignment, method-assign]
+    server.start, server.push = audited_start, audited_push  # type: ignore[method-assign]  # the rest stays its own
     return server
 
 
@@ -121,32 +130,35 @@ class Trial:
 
     def __init__(self, scenario: str, hosts: int, folder: Path, **changes: Any) -> None:
         """`hosts` play on every machine; `changes` are of the scenario's settings."""
-        from doom_a3c.engines.cluster import ClusterEngine
-        from doom_a3c.progress import Progress
-        from doom_a3c.summaries import Summaries
+
+        from doom_a3c.engines.cluster.driver import ClusterEngine
+        from doom_a3c.record.progress import Progress
+        from doom_a3c.record.tensorboard import TensorBoardLogger
 
         config, settings, builder = settings_of(scenario, hosts=hosts, workers=1, frames=10**12, **changes)
-        self.audit = Audit(folder / "audit")
+        log = folder / "audit"
+        self.audit = Audit(log)
         self.engine = ClusterEngine(
             hosts=hosts,
             device="cpu",
-            settings={**settings, "audit": str(folder / "audit")},
-            make_server=audited,
+            settings=settings,
+            make_server=partial(audited, log),
             make_host=remote.host,
             state=start_state(config, builder),
             progress=Progress(),
-            make_summaries=lambda name: Summaries(folder / name),
+            logger_called=lambda name: TensorBoardLogger(folder / name),
             add_gif=lambda gif: None,
-            say=lambda line: None,
+            log=lambda line: None,
         )
         self.engine.start()
 
-    def status(self) -> Any:
+    def status(self) -> ServerStatus:
         """Returns the server's status, once there is one that is ready."""
+        from doom_a3c.engines.cluster.ray import RayServer
 
-        def ready() -> Any:
+        def ready() -> ServerStatus | None:
             self.engine.check()
-            found = patiently("status")
+            found = patiently(RayServer().status)
             return found if found["ready"] else None
 
         return until(ready)
@@ -165,22 +177,21 @@ class Trial:
         return set(self.pushes()) - known
 
 
-def patiently(method: str, *arguments: Any, seconds: float = 60.0) -> Any:
+def patiently(call: Callable[[], Value], seconds: float = 60.0) -> Value:
     """Calls the server until the call reaches it; returns its answer."""
-    from doom_a3c.engines.connection import call_server
-    from doom_a3c.engines.host import UnreachableError
+    from doom_a3c.engines.cluster.messages import UnreachableError
 
     end = time.monotonic() + seconds
     while True:
         try:
-            return call_server(method, *arguments)
+            return call()
         except UnreachableError:
             if time.monotonic() > end:
                 raise
         time.sleep(0.05)
 
 
-def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+def until(condition: Callable[[], Value | None], seconds: float = 120.0) -> Value:
     """Returns a condition's value once it is true."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -17,7 +17,7 @@ class Caught:
     text = ""
 
 
-def say_at_once(line: str) -> None:
+def print_at_once(line: str) -> None:
     """Prints a line on stderr, also from inside the block of `caught_stderr`; a signal handler may call it."""
     with contextlib.suppress(OSError):
         os.write(_saved[0] if _saved else 2, f"{line}\n".encode())

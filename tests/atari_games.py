@@ -3,7 +3,7 @@
 import numpy as np
 
 from doom_a3c.envs.atari import AtariGames
-from doom_a3c.scenarios import AtariSpec, Observation
+from doom_a3c.settings.games import AtariSpec, Observation
 
 GREY = Observation(stack=4)
 PLAIN = {"life_loss_terminates": False, "noop_max": 0}

@@ -28,14 +28,35 @@ def root():
 @pytest.fixture(scope="session")
 def make_network():
     """Builds a network small enough for brute force: 8x8 grey pixels, one convolution, a core of 5."""
-    from doom_a3c.networks import ACNetwork, Inputs
-    from doom_a3c.scenarios import Network
+    from doom_a3c.agent.distributions import Categorical
+    from doom_a3c.agent.networks import ACNetwork, Inputs
+    from doom_a3c.settings.scenarios import Network
 
     def make(*, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
         spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": (8,), "core_size": 5, **sizes})
-        return ACNetwork(spec, Inputs((8, 8, 1), variables), actions, seed, name, precision)
+        return ACNetwork(spec, Inputs((8, 8, 1), variables), Categorical(actions), seed, name, precision)
 
     return make
+
+
+@pytest.fixture
+def play(make_network):
+    """Plays rollouts of counting games, one for each of the lengths of their episodes; closes what it opened."""
+    from counting import CountingEnv, session
+
+    actors = []
+
+    def make(lengths=(3, 4, 5), *, core="lstm", variables=False, endings=("terminated",), fault=None, losses=(), **options):
+        network = make_network(core=core, variables=2 if variables else 0)
+        kind = {"endings": endings, "variables": variables, "fault": fault, "losses": losses}
+        games = [CountingEnv(i, length, **kind) for i, length in enumerate(lengths)]
+        played = session(network, games, **options)
+        actors.append(played.actor)
+        return played
+
+    yield make
+    for actor in actors:
+        actor.close()
 
 
 @pytest.fixture

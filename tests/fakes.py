@@ -1,13 +1,181 @@
-"""What several tests build on."""
+"""Stand-ins that several tests build on: a tiny network, tiny games, and waiting for what other threads do."""
 
+import contextlib
+import itertools
+import threading
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
 import pytest
 
-from doom_a3c.settings import UserError, plain, validated
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.algorithm.optimizers import RMSProp
+from doom_a3c.engines.queue import queue_engine, queues_of
+from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.record.progress import Progress
+from doom_a3c.settings.fields import UserError, plain, validated
+from doom_a3c.settings.scenarios import Network
+
+SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
+INPUTS = Inputs((6, 6, 1), 0)
+ACTIONS = Categorical(3)
+STEPS, FRAME_SKIP = 8, 3  # of an actor's rollout: 2 games, 4 steps each
+GRAPHS = Graphs()  # of all networks here, as in a run: each is compiled once
 
 
 def changed(config, **flat):
     """Returns a config with other values of those settings, by their flat names."""
     return validated(type(config), {**plain(config), **flat}, "test")
+
+
+def until(condition, what="it", *, seconds=30, pause=0.005):
+    """Returns the first value of a condition that is true; fails where none comes."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} has not come"
+        time.sleep(pause)
+    return value
+
+
+class Tape(gymnasium.Env):
+    """Shows its owner, the time and the last action in noise, and pays by the action.
+
+    Its episodes end after `length` steps; `cut_off` says of each, over and over again, whether it is truncated.
+    `before_step` is called before every step.
+    """
+
+    observation_space = gymnasium.spaces.Box(0, 255, INPUTS.pixels, np.uint8)
+    action_space = gymnasium.spaces.Discrete(ACTIONS.size)
+
+    def __init__(self, owner=0, *, length=3, cut_off=(False,), pay=lambda action: 1.0 + action, before_step=lambda: None):
+        self.owner, self.length, self.pay, self.before_step = owner, length, pay, before_step
+        self.cut_off = itertools.cycle(cut_off)
+
+    def see(self, action):
+        pixels = np.random.default_rng([self.owner, self.time, action]).integers(256, size=INPUTS.pixels, dtype=np.uint8)
+        pixels[0, 0] = self.owner
+        return pixels
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.truncates = 0, next(self.cut_off)
+        return self.see(9), {}
+
+    def step(self, action):
+        self.before_step()
+        self.time += 1
+        ends = self.time >= self.length
+        return self.see(int(action)), self.pay(int(action)), ends and not self.truncates, ends and self.truncates, {}
+
+
+class FaultyGames(LocalVectorEnv):
+    """Games whose first one meets a fault in every step."""
+
+    def step(self, actions):
+        *results, infos = super().step(actions)
+        return *results, {**infos, "faults": [["server_died"], None]}
+
+
+def network(name="network", seed=1):
+    """Returns a network for such games."""
+    return ACNetwork(SPEC, INPUTS, ACTIONS, seed, name, graphs=GRAPHS)
+
+
+def model(seed=1, *, optimizer=RMSProp, kind=GlobalModel):
+    """Returns a global model with such a network."""
+    shared = network("global", seed)
+    return kind(shared, optimizer(shared.parameters))
+
+
+class PullLog(GlobalModel):
+    """Notes who has pulled its weights: names of the thread and of the network."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.pulled = set()
+
+    def pull(self, network):
+        self.pulled.add((threading.current_thread().name, network.name))
+        super().pull(network)
+
+
+def actor(index, policy, *, frame_skip=FRAME_SKIP, cut_off=(False, True), **game):
+    """Returns the actor of a worker: 2 games, whose turns to be cut off alternate, and rollouts of 4 steps."""
+    turns = (cut_off, cut_off[::-1])
+    env = LocalVectorEnv([partial(Tape, index, cut_off=turn, **game) for turn in turns])
+    return Actor(
+        env,
+        policy,
+        rollout_length=4,
+        frame_skip=frame_skip,
+        discount=0.9,
+        reward_scale=1.0,
+        seed=np.random.SeedSequence([1, index]),
+    )
+
+
+@contextlib.contextmanager
+def queue_runs(make_progress=Progress):
+    """Yields a function that builds queue engines of tiny games; ends them afterwards."""
+    engines = []
+
+    def make(config, make_actor=actor, make_network=network, unblock=None, **queues):
+        run = SimpleNamespace(progress=make_progress(), model=model(kind=PullLog), unblocked=threading.Event())
+        run.queues = queues_of(config)._replace(**queues)
+        run.engine = queue_engine(
+            config=config,
+            model=run.model,
+            make_actor=make_actor,
+            make_network=make_network,
+            progress=run.progress,
+            loggers=[None] * config.trainers,
+            unblock=unblock or run.unblocked.set,
+            queues=run.queues,
+        )
+        engines.append(run.engine)
+        return run
+
+    try:
+        yield make
+    finally:
+        for engine in engines:
+            engine.stop()
+
+
+def caught(call, *arguments):
+    """Starts a thread that appends the result of a call, or its error, to the list that is returned with it."""
+    results = []
+
+    def run():
+        try:
+            results.append(call(*arguments))
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run, name="test", daemon=True)
+    thread.start()
+    return thread, results
+
+
+def waits(thread):
+    """Tells whether a thread still runs after a moment."""
+    thread.join(0.1)
+    return thread.is_alive()
+
+
+def prompt(call, *arguments):
+    """Returns the result, or the error, of a call that must not wait."""
+    thread, results = caught(call, *arguments)
+    thread.join(10)
+    assert results, "waited in vain"
+    return results[0]
 
 
 def complaint(call, *arguments):

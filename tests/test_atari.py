@@ -8,11 +8,11 @@ import pytest
 from atari_games import GREY, course, games, some, spec, to_the_end
 from fakes import complaint
 
-from doom_a3c import catalog
-from doom_a3c.cli.build import Builder
-from doom_a3c.config import Config
 from doom_a3c.envs.atari import _games, actions, rom
-from doom_a3c.scenarios import AtariSpec, Observation
+from doom_a3c.run.builder import Builder
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.games import AtariSpec, Observation
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from atari_games import course, games, some, spec, to_the_end
 
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.policy import Decision
+from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs.atari import AtariVideoRecorder
-from doom_a3c.rollouts import Actor
-from doom_a3c.scenarios import Observation
+from doom_a3c.settings.games import Observation
 
 
 @pytest.fixture
@@ -55,13 +57,15 @@ def test_without_life_loss_there_is_no_such_key(play):
 class Firing:
     """A policy that always fires."""
 
+    distribution = Categorical(4)
+
     def initial_state(self, batch_size):
         return ()
 
     def __call__(self, observations, resets, core_state):
         logits = np.full((len(resets), 4), -1e6, np.float32)
         logits[:, 1] = 0
-        return logits, np.zeros(len(resets), np.float32), ()
+        return Decision(logits, np.zeros(len(resets), np.float32), (), 0)
 
 
 def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
@@ -69,9 +73,9 @@ def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
     env.reset(seed=np.random.SeedSequence(3).generate_state(1))
     length = 1 + next(t for t in itertools.count() if env.step(np.array([1]))[2][0])
     seed = np.random.SeedSequence(3)
-    actor = Actor(env, Firing(), rollout_length=length, discount=0.9, reward_scale=1.0, seed=seed)
-    rollout = actor.rollout()
-    (episode,), _ = actor.take()
+    actor = Actor(env, Firing(), rollout_length=length, frame_skip=4, discount=0.9, reward_scale=1.0, seed=seed)
+    rollout, _, stats = actor.rollout()
+    (episode,) = stats.episodes
     assert episode.length == length
     assert rollout.ends.sum() == 5
     np.testing.assert_array_equal(rollout.discounts, np.where(rollout.ends, np.float32(0), np.float32(0.9)))

@@ -15,11 +15,13 @@ import zipfile
 
 import numpy as np
 import pytest
+from run_fakes import run_record
 
-from doom_a3c.checkpoint import CheckpointFolder, load, save
-from doom_a3c.settings import UserError
+from doom_a3c.run.checkpoint import CheckpointFolder, load, save
+from doom_a3c.settings.fields import UserError, plain
 
-RECORD = {"progress": {"frames": 12, "scores": [1.5, -2.0]}, "config": {"scenario": "basic", "minutes": None}}
+RECORD = run_record("basic", frames=12)
+RECORD = RECORD._replace(counters=RECORD.counters._replace(scores=[1.5, -2.0]))
 
 
 def variables(seed=0):
@@ -61,7 +63,7 @@ def saved(tmp_path):
 def test_a_checkpoint_comes_back_bit_for_bit(saved):
     checkpoint = load(saved)
     assert_same(checkpoint.variables, variables())
-    assert {key: checkpoint.record[key] for key in RECORD} == RECORD
+    assert checkpoint.record == RECORD
     assert os.listdir(saved.parent) == [saved.name]
 
 
@@ -69,21 +71,21 @@ def test_a_checkpoint_is_a_zip_of_json_and_a_tensorflow_checkpoint(saved, tmp_pa
     import tensorflow as tf
 
     with zipfile.ZipFile(saved) as archive:
-        assert json.loads(archive.read("checkpoint.json"))["config"] == RECORD["config"]
+        assert json.loads(archive.read("checkpoint.json"))["config"] == plain(RECORD.config)
         archive.extractall(tmp_path / "out")
     names = [name for name, _ in tf.train.list_variables(str(tmp_path / "out" / "variables"))]
     assert sorted(names) == sorted(variables())
 
 
 def test_saving_again_replaces(saved):
-    save(saved, variables(1), {"n": 2})
+    save(saved, variables(1), run_record(updates=2))
     assert_same(load(saved).variables, variables(1))
-    assert load(saved).record["n"] == 2
+    assert load(saved).record.counters.updates == 2
 
 
 def test_a_failed_save_keeps_the_old_one(saved):
-    with pytest.raises(TypeError):
-        save(saved, variables(1), {"not json": object()})
+    with pytest.raises(TypeError, match="JSON"):
+        save(saved, variables(1), run_record(name=object()))
     assert_same(load(saved).variables, variables())
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -92,7 +94,7 @@ def test_a_failed_save_keeps_the_old_one(saved):
 def test_a_file_cut_off_is_refused(saved, part):
     whole = saved.read_bytes()
     saved.write_bytes(whole[: int(part * len(whole))] if 0 <= part < 1 else whole[:part])
-    assert "no whole checkpoint" in complaint(saved)
+    assert "not a complete checkpoint" in complaint(saved)
 
 
 def test_a_changed_byte_is_refused_wherever_it_counts(saved):
@@ -104,7 +106,7 @@ def test_a_changed_byte_is_refused_wherever_it_counts(saved):
             broken = bytearray(whole)
             broken[start + offset] ^= 0xFF
             saved.write_bytes(broken)
-            assert "no whole checkpoint" in complaint(saved)
+            assert "not a complete checkpoint" in complaint(saved)
 
 
 def test_a_changed_byte_never_ends_in_a_traceback(saved):
@@ -122,7 +124,7 @@ def test_other_files_are_refused(tmp_path):
     path = tmp_path / "other.ckpt"
     for content in (b"", b"hello\nworld", os.urandom(5000), b"PK\x03\x04" + os.urandom(500)):
         path.write_bytes(content)
-        assert "no whole checkpoint" in complaint(path)
+        assert "not a complete checkpoint" in complaint(path)
 
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path):
@@ -146,7 +148,7 @@ def test_a_foreign_zip_is_refused(tmp_path, members):
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    assert "no whole checkpoint" in complaint(path)
+    assert "not a complete checkpoint" in complaint(path)
 
 
 @pytest.mark.parametrize("record", [{"format": 999}, {}, [1], "text"])
@@ -192,11 +194,11 @@ def test_a_zip_cannot_write_outside(saved, tmp_path):
 def test_a_folder_keeps_the_five_newest(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in range(1, 9):
-        folder.save(variables(n), {"n": n}, frames=300 * n)  # 900 to 1200 orders as a number, not as a word
+        folder.save(variables(n), run_record(updates=n, frames=300 * n))  # 900 to 1200 orders as a number, not as a word
         checkpoint = load(folder.last)
-        assert checkpoint.record["n"] == n
+        assert checkpoint.record.counters.updates == n
         assert_same(checkpoint.variables, variables(n))
-    kept = sorted(load(path).record["n"] for path in tmp_path.glob("frames-*.ckpt"))
+    kept = sorted(load(path).record.counters.updates for path in tmp_path.glob("frames-*.ckpt"))
     assert kept == [4, 5, 6, 7, 8]
     assert len(os.listdir(tmp_path)) == 6
 
@@ -204,39 +206,39 @@ def test_a_folder_keeps_the_five_newest(tmp_path):
 def test_a_second_save_at_the_same_frames_is_the_newest(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in (1, 2):
-        folder.save(variables(n), {"n": n}, frames=100)
-    assert load(folder.last).record["n"] == 2
+        folder.save(variables(n), run_record(updates=n, frames=100))
+    assert load(folder.last).record.counters.updates == 2
     assert len(list(tmp_path.glob("frames-*.ckpt"))) == 1
 
 
 def test_the_best_is_untouched_by_later_saves(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(1), {"n": 1}, frames=100)
-    folder.save_best(variables(1), {"n": 1})
+    folder.save(variables(1), run_record(updates=1, frames=100))
+    folder.save_best(variables(1), run_record(updates=1))
     before = folder.best.read_bytes(), folder.best.stat().st_mtime_ns
     for n in range(2, 10):
-        folder.save(variables(n), {"n": n}, frames=100 * n)
+        folder.save(variables(n), run_record(updates=n, frames=100 * n))
     assert (folder.best.read_bytes(), folder.best.stat().st_mtime_ns) == before
-    assert load(folder.best).record["n"] == 1
+    assert load(folder.best).record.counters.updates == 1
 
 
 def test_saving_never_writes_into_the_file_that_has_the_name(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(1), {"n": 1}, frames=100)
-    folder.save_best(variables(1), {"n": 1})
+    folder.save(variables(1), run_record(updates=1, frames=100))
+    folder.save_best(variables(1), run_record(updates=1))
     paths = [folder.last, folder.best, tmp_path / "frames-000000000100.ckpt"]
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in paths]
         before = [path.read_bytes() for path in paths]
-        folder.save(variables(2), {"n": 2}, frames=100)
-        folder.save_best(variables(2), {"n": 2})
+        folder.save(variables(2), run_record(updates=2, frames=100))
+        folder.save_best(variables(2), run_record(updates=2))
         assert [file.read() for file in files] == before
-        assert [load(path).record["n"] for path in paths] == [2, 2, 2]
+        assert [load(path).record.counters.updates for path in paths] == [2, 2, 2]
 
 
 def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(), {}, frames=0)
+    folder.save(variables(), run_record(frames=0))
     stop, broken, reads = threading.Event(), [], []
 
     def read():
@@ -251,7 +253,7 @@ def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     for n in range(60):
-        folder.save(variables(n), {}, frames=n // 2)
+        folder.save(variables(n), run_record(frames=n // 2))
     stop.set()
     reader.join()
     assert broken == []
@@ -264,8 +266,8 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(tmp_path):
     (tmp_path / ".saving-abc" / "whole").write_bytes(b"half")
     folder = CheckpointFolder(tmp_path)
     for n in (1, 2):
-        folder.save(variables(n), {"n": n}, frames=n)
-        assert load(folder.last).record["n"] == n
+        folder.save(variables(n), run_record(updates=n, frames=n))
+        assert load(folder.last).record.counters.updates == n
 
 
 # Imports TensorFlow once and forks a saver for every line it is sent: TensorFlow starts its threads at the first
@@ -274,13 +276,16 @@ SAVER = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from doom_a3c.checkpoint import CheckpointFolder
+from doom_a3c.run.checkpoint import CheckpointFolder
+sys.path.append(sys.argv[2])
+from run_fakes import run_record
 folder = CheckpointFolder(Path(sys.argv[1]))
 for line in sys.stdin:
     if (child := os.fork()) == 0:
         n = int(line)
         while True:
-            folder.save({"a": np.full(300_000, n, np.float32), "b": np.full(3, n, np.float32)}, {"n": n}, frames=n)
+            variables = {"a": np.full(300_000, n, np.float32), "b": np.full(3, n, np.float32)}
+            folder.save(variables, run_record(updates=n, frames=n))
             if n == int(line):
                 print(os.getpid(), flush=True)
             n += 1
@@ -292,7 +297,11 @@ def test_a_kill_at_any_moment_leaves_a_whole_last_checkpoint(tmp_path, root):
     delays = random.Random(0)
     folder = CheckpointFolder(tmp_path)
     saver = subprocess.Popen(
-        [sys.executable, "-c", SAVER, str(tmp_path)], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SAVER, str(tmp_path), "tests"],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     newest = 0
     with saver:
@@ -303,13 +312,13 @@ def test_a_kill_at_any_moment_leaves_a_whole_last_checkpoint(tmp_path, root):
             time.sleep(delays.uniform(0, 0.06))
             os.kill(child, signal.SIGKILL)
             checkpoint = load(folder.last)
-            n = checkpoint.record["n"]
+            n = checkpoint.record.counters.updates
             assert n > newest  # every session's saves work in spite of what the killed ones left behind
             np.testing.assert_array_equal(checkpoint.variables["a"], np.full(300_000, n))
             np.testing.assert_array_equal(checkpoint.variables["b"], np.full(3, n))
             for path in tmp_path.glob("*.ckpt"):
                 load(path)
-            newest = max(load(path).record["n"] for path in tmp_path.glob("frames-*.ckpt"))
+            newest = max(load(path).record.counters.updates for path in tmp_path.glob("frames-*.ckpt"))
         saver.stdin.close()
-    folder.save(variables(), {"n": -1}, frames=newest + 1)
-    assert load(folder.last).record["n"] == -1
+    folder.save(variables(), run_record(updates=-1, frames=newest + 1))
+    assert load(folder.last).record.counters.updates == -1

@@ -9,26 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from fakes import until as until_within
 
-from doom_a3c import catalog
-from doom_a3c.checkpoint import load
-from doom_a3c.cli import remote
-from doom_a3c.cli.build import Builder
-from doom_a3c.config import Config
-from doom_a3c.engines.cluster import ClusterEngine
-from doom_a3c.engines.connection import ENVIRONMENT, call_server, connected, start_server
-from doom_a3c.engines.host import UnreachableError
-from doom_a3c.engines.outbox import GradientSum
-from doom_a3c.learner import Gradients
-from doom_a3c.model import captured
-from doom_a3c.progress import Progress
-from doom_a3c.summaries import Summaries
+from doom_a3c.engines.cluster.access import ENVIRONMENT
+from doom_a3c.record.progress import Progress
+from doom_a3c.run.checkpoint import load
 
 pytestmark = [
     pytest.mark.cluster,
@@ -37,7 +27,7 @@ pytestmark = [
 ROOT = Path(__file__).parent.parent
 RUN = ("--scenario", "cartpole", "--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
 SECONDS = 90  # that anything may take
-METRICS = {"Losses/Entropy": 0.5}
+until = partial(until_within, seconds=SECONDS, pause=0.2)
 
 
 @pytest.fixture
@@ -106,18 +96,10 @@ def pids(folder, name):
     return [pid for pid, known in processes_of(folder).items() if name in known]
 
 
-def until(condition, what):
-    deadline = time.monotonic() + SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} has not come"
-        time.sleep(0.2)
-    return value
-
-
 def saved(folder):
     """Returns the counters of the newest checkpoint, none before there is one."""
     path = folder / "models" / "last.ckpt"
-    return load(path).record["progress"] if path.exists() else {"frames": 0, "updates": 0, "faults": {}}
+    return load(path).record.counters if path.exists() else Progress().counters()
 
 
 def traces():
@@ -142,8 +124,8 @@ def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport, budge
     assert summary["frames"] == summary["steps"]
     assert summary["frames"] % 256 == 0  # whole rollouts
     assert summary["faults"] == {}
-    assert len(saved(folder)["curve"]) == summary["episodes"]
-    assert saved(folder)["updates"] == summary["updates"] > 50
+    assert len(saved(folder).curve) == summary["episodes"]
+    assert saved(folder).updates == summary["updates"] > 50
     assert list((folder / "frames").glob("*/*.gif"))
     logs = {path.name[:5] for path in (folder / "logs").glob("*/*")}
     assert {"globa", "serve", "host_"} <= logs
@@ -156,7 +138,7 @@ def test_the_first_update_is_that_of_the_threads_engine(folder):
         status, _, errors = ran(folder, *flags)
         assert (status, errors) == (0, "")
         checkpoint = load(folder / engine / "last.ckpt")
-        assert checkpoint.record["progress"]["updates"] == 1
+        assert checkpoint.record.counters.updates == 1
         weights[engine] = checkpoint.variables
     for name, value in weights["threads"].items():
         np.testing.assert_array_equal(weights["cluster"][name], value, err_msg=name)
@@ -165,14 +147,14 @@ def test_the_first_update_is_that_of_the_threads_engine(folder):
 @pytest.mark.parametrize(("victim", "fault"), [("ray::HostActor", "host_lost"), ("ray::ServerActor", "server_restarted")])
 def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoint(folder, victim, fault):
     run = started(folder, "--hosts", 2, "--frames", 100_000_000, "--checkpoint-every", 2)
-    before = until(lambda: saved(folder)["updates"] > 50 and saved(folder), "the first checkpoint")
+    before = until(lambda: saved(folder).updates > 50 and saved(folder), "the first checkpoint")
     for pid in pids(folder, victim)[:1]:
         os.kill(pid, signal.SIGKILL)
-    mended = until(lambda: fault in saved(folder)["faults"] and saved(folder), "the mending")
+    mended = until(lambda: fault in saved(folder).faults and saved(folder), "the mending")
     seen = len(said(folder))
-    after = until(lambda: saved(folder)["updates"] > mended["updates"] + 50 and saved(folder), "learning on")
-    assert before["frames"] <= mended["frames"] < after["frames"]
-    assert before["updates"] <= mended["updates"]
+    after = until(lambda: saved(folder).updates > mended.updates + 50 and saved(folder), "learning on")
+    assert before.frames <= mended.frames < after.frames
+    assert before.updates <= mended.updates
     until(lambda: "| 2 hosts: " in said(folder)[seen:], "a line of the rates of both")
     until(lambda: len(pids(folder, "ray::HostActor")) == 2, "the second host")
     run.send_signal(signal.SIGINT)
@@ -186,119 +168,38 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, m
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which is not for us
     before = traces()
     run = started(folder, "--frames", 100_000_000, "--checkpoint-every", 2)
-    until(lambda: saved(folder)["updates"] > 50, "the first checkpoint")
+    until(lambda: saved(folder).updates > 50, "the first checkpoint")
     for pid in pids(folder, "raylet"):
         assert b"RAY_AUTH_MODE=token" in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
     run.kill()
     run.communicate()
     until(lambda: processes_of(folder) == {}, "the end of all processes")
     checkpoint = saved(folder)
-    flags = ("--resume", "--frames", checkpoint["frames"] + 20_000, "--summary", "summary.json")
+    flags = ("--resume", "--frames", checkpoint.frames + 20_000, "--summary", "summary.json")
     status, output, errors = ran(folder, *flags)
     assert (status, errors) == (0, "")
     assert "resuming cartpole" in output
     after = json.loads((folder / "summary.json").read_text())
-    assert after["frames"] >= checkpoint["frames"] + 20_000
-    assert after["updates"] > checkpoint["updates"]
+    assert after["frames"] >= checkpoint.frames + 20_000
+    assert after["updates"] > checkpoint.updates
     assert traces() <= before  # what the killed one could not remove is removed by the next
 
 
 def test_a_killed_host_takes_its_doom_engines_along(folder):
     doom = ("--scenario", "basic", "--games", 2, "--frames", 100_000_000, "--checkpoint-every", 1)
     run = started(folder, *doom)
-    until(lambda: saved(folder)["updates"] > 5, "the first checkpoint")
+    until(lambda: saved(folder).updates > 5, "the first checkpoint")
     [host] = pids(folder, "ray::HostActor")
     engines = set(pids(folder, "vizdoom")) & descendants(host)
     assert len(engines) == 2
     os.kill(host, signal.SIGKILL)
     until(lambda: not engines & set(pids(folder, "vizdoom")), "the end of the engines")
-    mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the mending")
-    until(lambda: saved(folder)["updates"] > mended["updates"] + 5, "learning on")
+    mended = until(lambda: "host_lost" in saved(folder).faults and saved(folder), "the mending")
+    until(lambda: saved(folder).updates > mended.updates + 5, "learning on")
     run.send_signal(signal.SIGINT)
     status, _, errors = finished(folder, run)
     assert (status, errors) == (130, "")
     until(lambda: processes_of(folder) == {}, "the end of all processes")  # the engines' reapers look once in a while
-
-
-@pytest.mark.parametrize(
-    ("parts", "message", "lost"),
-    [
-        ((remote.server, remote.server), r"server\(\) takes 1 positional argument", 3),
-        ((remote.host, remote.host), r"host\(\) missing 3 required positional arguments", 0),
-    ],
-)
-def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, parts, message, lost):
-    config = Config(scenario="cartpole")
-    scenario = catalog.find("cartpole")
-    builder = Builder(scenario, config)
-    model, progress = builder.model(config), Progress()
-    with connected(None, "test"):
-        from ray.exceptions import RayError  # not before: Ray reads at once whether there is a token
-
-        engine = ClusterEngine(
-            hosts=1,
-            device="cpu",
-            settings=remote.settings(config, scenario, 0),
-            make_server=parts[0],
-            make_host=parts[1],  # one of them takes other arguments
-            state=captured(model, progress),
-            progress=progress,
-            make_summaries=lambda name: Summaries(tmp_path / name),
-            add_gif=lambda gif: None,
-            say=lambda line: None,
-        )
-        engine.start()
-        until(lambda: engine._error, "the error")
-        with pytest.raises(RayError, match=message):
-            engine.check()
-        engine.stop()
-    assert progress.faults["host_lost"] == lost
-
-
-def test_the_protocol_over_real_calls():
-    config = Config(scenario="cartpole", engine="cluster", max_staleness=1, frames=10**9)
-    scenario = catalog.find("cartpole")
-    builder = Builder(scenario, config)
-    model = builder.model(config)
-    start = {**captured(model, Progress())._asdict(), "members": {}}
-
-    def push(host, generation, sequence, version=0):
-        sums = GradientSum(1, 1)
-        sums.count(8, [], [])
-        sums.add(Gradients([tf.ones(variable.shape) for variable in model.network.parameters], METRICS, True, version))
-        return call_server("push", host, generation, sequence, sums.take(), -1)["verdict"]
-
-    def reached(method, *arguments):
-        def answer():
-            with contextlib.suppress(UnreachableError):
-                return [call_server(method, *arguments)]
-
-        return until(answer, method)[0]
-
-    with connected(None, "test"):
-        import ray  # not before: it reads at once whether there is a token
-
-        server = start_server(remote.server, remote.settings(config, scenario, 0), gpu=False)
-        assert reached("join", "a") == {"verdict": "wait"}
-        call_server("start", start)
-        assert push("a", 1, 1) == "rejoin"
-        assert call_server("join", "a")["generation"] == 1
-        assert [push("a", 1, number) for number in (1, 1, 2, 3)] == ["applied", "duplicate", "applied", "stale"]
-        state = call_server("state")
-        assert push("a", 1, 4, version=2) == "applied"
-        ray.kill(server, no_restart=False)
-        until(lambda: reached("join", "a") == {"verdict": "wait"}, "a new server")  # the old one may answer once more
-        call_server("start", state)
-        status = call_server("status")["progress"]
-        assert (status["updates"], status["steps"], status["faults"]) == (2, 24, {"stale_push": 1})
-        assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
-        assert call_server("join", "a")["generation"] == 2
-        assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
-        call_server("retire", "a")
-        assert push("a", 2, 2, version=4) == "fenced"
-        call_server("stop")
-        assert push("a", 3, 1) == "done"
-        ray.kill(server)
 
 
 def free_port():
@@ -372,15 +273,15 @@ def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
 def test_a_machine_that_joins_plays_and_one_that_leaves_is_not_missed(folder, secret):
     address = cluster_with(folder, "token")
     run = started(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
-    until(lambda: saved(folder)["updates"] > 20, "the first checkpoint")
+    until(lambda: saved(folder).updates > 20, "the first checkpoint")
     assert len(pids(folder, "ray::HostActor")) == 1
     first = set(pids(folder, "raylet"))
     ray_start(folder, "token", f"--address={address}")
     until(lambda: len(list((folder / "logs").glob("*/host_*"))) == 2, "the second host's pushes")
     for pid in set(pids(folder, "raylet")) - first:
         os.kill(pid, signal.SIGKILL)
-    mended = until(lambda: "host_lost" in saved(folder)["faults"] and saved(folder), "the notice")
-    until(lambda: saved(folder)["updates"] > mended["updates"] + 20, "learning on")
+    mended = until(lambda: "host_lost" in saved(folder).faults and saved(folder), "the notice")
+    until(lambda: saved(folder).updates > mended.updates + 20, "learning on")
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")

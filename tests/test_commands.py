@@ -1,4 +1,4 @@
-"""train.py and play.py as users call them, in processes of their own, on real ViZDoom."""
+"""A run of train.py from start to end on real ViZDoom, what it leaves behind, and play.py with that."""
 
 import csv
 import json
@@ -6,33 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from commands import ROOT, SMALL, call, train
 
 from benchmarks.processes import engines, family, left_over, until
-from doom_a3c.checkpoint import load, save
-
-ROOT = Path(__file__).parent.parent
-SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
-
-
-def call(program, *arguments, cwd):
-    return subprocess.run(
-        [sys.executable, str(ROOT / f"{program}.py"), *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def train(cwd, *arguments):
-    return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)
+from doom_a3c.run.checkpoint import load, save
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +41,7 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
 
 
 def test_an_interrupt_is_told_though_stderr_is_caught():
-    script = "from doom_a3c.quiet import *\nwith caught_stderr(): os.write(2, b'chatter'); say_at_once('interrupted')"
+    script = "from doom_a3c.quiet import *\nwith caught_stderr(): os.write(2, b'chatter'); print_at_once('interrupted')"
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stderr == "interrupted\n"
 
@@ -94,7 +76,7 @@ def test_the_logs_hold_the_documented_tags(trained):
     assert wanted <= tags["global"]
 
 
-def test_playing_writes_films_and_scores_from_the_checkpoint_alone(trained, tmp_path):
+def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained, tmp_path):
     folder, _ = trained
     model = folder / "models" / "last.ckpt"
     result = call("play", "--model", model, "--out", tmp_path / "out", "--episodes", 3, "--record", 1, cwd=tmp_path)
@@ -105,9 +87,9 @@ def test_playing_writes_films_and_scores_from_the_checkpoint_alone(trained, tmp_
     with (tmp_path / "out" / "scores.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
-    tics = 4 * int(rows[0]["decisions"])
+    frames = 4 * int(rows[0]["decisions"])
     assert gif.shape[1:] == mp4.shape[1:] == (240, 320, 3)
-    assert tics - 4 <= len(gif) <= tics + 1
+    assert frames - 4 <= len(gif) <= frames + 1
     assert abs(len(mp4) - len(gif)) <= 1
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
@@ -118,8 +100,9 @@ def test_playing_writes_films_and_scores_from_the_checkpoint_alone(trained, tmp_
 def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp_path, policy):
     folder, _ = trained
     checkpoint = load(folder / "models" / "best.ckpt")
-    assert checkpoint.record["policy"] in ("greedy", "sample")
-    save(tmp_path / "model.ckpt", checkpoint.variables, {**checkpoint.record, "policy": policy})
+    record = checkpoint.record
+    assert record.best.policy in ("greedy", "sample")
+    save(tmp_path / "model.ckpt", checkpoint.variables, record._replace(best=record.best._replace(policy=policy)))
     arguments = ("--model", "model.ckpt", "--out", "out", "--episodes", 1, "--record", 0)
     result = call("play", *arguments, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -160,42 +143,6 @@ def test_an_episode_is_that_of_its_seed_whatever_was_played_before(trained, tmp_
     assert rows[0] == rows[1]
 
 
-def small(folder, name, text=""):
-    """Writes a scenario file on CartPole; returns the arguments that train it for a moment."""
-    (folder / f"{name}.toml").write_text(f'base = "cartpole"\n{text}\n')
-    quick = ("--workers", 1, "--evaluate-every", 0, "--evaluation-episodes", 1)
-    return ("--scenario", f"{name}.toml", "--frames", 2000, *quick)
-
-
-def test_a_folder_that_the_scenario_file_names_is_not_overwritten_either(tmp_path):
-    arguments = small(tmp_path, "mine", '[training]\nmodels_dir = "own"')
-    assert call("train", *arguments, cwd=tmp_path).returncode == 0
-    before = (tmp_path / "own" / "last.ckpt").read_bytes()
-    refused = call("train", *arguments, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "own/last.ckpt holds another run" in refused.stderr
-    assert (tmp_path / "own" / "last.ckpt").read_bytes() == before
-
-
-def test_the_device_that_the_scenario_file_names_counts(tmp_path):
-    refused = call("train", *small(tmp_path, "mine", '[training]\ndevice = "gpu:99"'), cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "TensorFlow sees" in refused.stderr
-
-
-@pytest.mark.parametrize("other", [False, True])
-def test_a_run_that_goes_on_with_another_game_begins_its_best_anew(tmp_path, other):
-    assert call("train", *small(tmp_path, "mine"), cwd=tmp_path).returncode == 0
-    for path in (tmp_path / "models").iterdir():
-        checkpoint = load(path)
-        save(path, checkpoint.variables, {**checkpoint.record, "best_evaluation": 1e9})
-    arguments = small(tmp_path, "other" if other else "mine")
-    resumed = call("train", "--resume", *arguments, "--frames", 4000, cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    record = load(tmp_path / "models" / "best.ckpt").record
-    assert (record["scenario"]["name"], record["best_evaluation"] < 1e9) == (("other", True) if other else ("mine", False))
-
-
 def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     folder, _ = trained
     before = (folder / "models" / "last.ckpt").read_bytes()
@@ -230,96 +177,6 @@ def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
     assert not all(np.array_equal(first[name], other[name]) for name in first)
 
 
-def started(cwd, *arguments):
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *SMALL, "--checkpoint-every", "1", *arguments],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not (Path(cwd) / "models" / "last.ckpt").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return process
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_ends_and_leaves_nothing(tmp_path, number):
-    process = started(tmp_path)
-    games = engines(process.pid)
-    assert len(games) >= 4
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=10)
-    assert process.returncode == 128 + number
-    assert errors == ""
-    assert left_over(games, games.values()) == []
-    resumed = train(tmp_path, "--resume", "--minutes", 0.02)
-    assert resumed.returncode == 0, resumed.stderr
-
-
-def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
-    process = started(tmp_path)
-    games = engines(process.pid)
-    process.kill()
-    process.communicate()
-    deadline = time.monotonic() + 5
-    while left_over(games, games.values()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left_over(games, games.values()) == []
-    resumed = train(tmp_path, "--resume", "--minutes", 0.02)
-    assert resumed.returncode == 0, resumed.stderr
-
-
-def test_training_goes_on_when_engines_die(tmp_path):
-    process = started(tmp_path, "--summary", "summary.json")
-    killed = list(engines(process.pid))[:2]
-    for pid in killed:
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
-    assert json.loads((tmp_path / "summary.json").read_text())["faults"] == {"engine_died": 2}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--scenario", "bsic"), "did you mean basic"),
-        (("--learning-rat", "1"), "did you mean --learning-rate"),
-        (("--discount", "1.5"), "discount"),
-        (("--games", "many"), "games"),
-        (("--scenario", "mine.toml"), "mine.toml"),
-        (("--scenario", "broken.toml"), "broken.toml"),
-        (("--scenario", "key.toml"), "did you mean learning_rate"),
-        (("--scenario", "broken.wad"), "broken.wad"),
-        (("--scenario", "lonely.wad"), "lonely.cfg"),
-        (("--models-dir", "file/models"), "--models-dir"),
-        (("--resume",), "no checkpoint"),
-        (("--resume", "--models-dir", "foreign"), "no whole checkpoint"),
-    ],
-)
-def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):
-    (tmp_path / "file").touch()
-    (tmp_path / "broken.toml").write_text("[game\n")
-    (tmp_path / "key.toml").write_text('[game]\nconfig = "basic.cfg"\n[training]\nlearning_rte = 1e-3\n')
-    (tmp_path / "broken.wad").write_bytes(b"PWAD\xff\xff\x00\x00")
-    (tmp_path / "broken.cfg").write_text("available_buttons = { ATTACK }\n")
-    (tmp_path / "lonely.wad").write_bytes(b"PWAD" + bytes(8))
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "last.ckpt").write_bytes(b"PK\x03\x04 and then nothing of use")
-    before = sorted(tmp_path.rglob("*"))
-    result = call("train", *arguments, cwd=tmp_path)
-    assert result.returncode == 2, result.stderr
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     folder, _ = trained
     models = folder / "models"
@@ -327,17 +184,6 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     assert result.returncode == 2
     assert "knows 3 actions, scenario deadly_corridor has 11" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    result = call("play", cwd=tmp_path)
-    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    result = call("play", "--window", cwd=tmp_path)
-    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert "display" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
@@ -351,22 +197,6 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
     result = call("train", "--scenario", "mine.wad", *SMALL, "--frames", "500", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "models" / "last.ckpt").exists()
-
-
-def test_the_list_shows_every_scenario():
-    result = call("train", "--list-scenarios", cwd=ROOT)
-    assert result.returncode == 0
-    assert "basic" in result.stdout
-    assert "deadly_corridor" in result.stdout
-    assert "score to expect" in result.stdout
-
-
-def test_help_states_default_unit_and_range():
-    result = call("train", "--help", cwd=ROOT)
-    assert result.returncode == 0
-    text = " ".join(result.stdout.split())
-    assert "[default 0.99; 0 to 1]" in text
-    assert "[default 4; tics; 1 to 64]" in text
 
 
 @pytest.mark.parametrize(
@@ -394,46 +224,3 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario,
     film = imageio.imread(tmp_path / "result" / "episode_000.gif")
     assert film.ndim == 4
     assert imageio.imread(tmp_path / "result" / "scores.png").ndim == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "remedy"),
-    [
-        (("--scenario", "ALE/Pogn-v5"), "ALE/Pong-v5"),
-        (("--scenario", "CartPol-v1"), "CartPole"),
-        (("--scenario", "Pendulum-v1"), "Discrete"),
-        (("--device", "gpus"), "auto, cpu, gpu"),
-        (("--device", "gpu:99"), "TensorFlow sees"),
-        (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
-    ],
-)
-def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):
-    result = call("train", *arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert len(result.stderr.splitlines()) == 1
-    assert remedy in result.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_run_of_the_queue_engine_is_resumed(tmp_path):
-    small = ("--workers", "2", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
-    first = call("train", "--scenario", "CartPole-v1", "--engine", "queue", "--frames", "2000", *small, cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    resumed = call("train", "--resume", "--frames", "3000", "--summary", "summary.json", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    assert json.loads((tmp_path / "summary.json").read_text())["frames"] >= 3000
-    assert load(tmp_path / "models" / "last.ckpt").record["config"]["engine"] == "queue"
-
-
-def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_path):
-    result = call("train", "--list-scenarios", cwd=tmp_path)
-    assert result.returncode == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["scenario", "game", "buttons", "input", "frames", "score", "to", "expect"]
-    (basic,) = (line for line in lines if line.startswith("basic "))
-    for fact in ("basic.cfg", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, LSTM", "4,000,000", "75 within a minute"):
-        assert fact in basic
-    (pong,) = (line for line in lines if line.startswith("pong "))
-    for fact in ("ALE/Pong-v5", "NOOP FIRE RIGHT LEFT", "84x84x4, no LSTM"):
-        assert fact in pong
-    assert [line for line in lines if line.startswith("reference/r4_queue")]

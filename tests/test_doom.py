@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from doom_a3c import catalog
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.doom_recorder import DoomVideoRecorder
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import ProcessVectorEnv
+from doom_a3c.settings import catalog
 
 SCENARIO = catalog.find("basic")
 BASIC = SCENARIO.game, SCENARIO.observation

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import vizdoom
 
-from doom_a3c import catalog
 from doom_a3c.envs.doom_setup import button_actions, check
-from doom_a3c.scenarios import DoomSpec
-from doom_a3c.settings import UserError
+from doom_a3c.settings import catalog
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import DoomSpec
 
 SCENARIO = catalog.find("basic")
 
@@ -50,7 +50,7 @@ def test_a_broken_cfg_is_named_with_its_line(tmp_path):
 def test_a_wad_that_a_cfg_names_is_looked_at_too(tmp_path):
     (tmp_path / "empty.wad").touch()
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
-    with pytest.raises(UserError, match=r"empty\.wad is no whole WAD"):
+    with pytest.raises(UserError, match=r"empty\.wad is not a complete WAD"):
         check(DoomSpec(config=str(tmp_path / "mine.cfg")), SCENARIO.observation)
 
 

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.config import Config
-from doom_a3c.graphs import Graph, Graphs
-from doom_a3c.learner import Learner
-from doom_a3c.networks import ACNetwork, Inputs
-from doom_a3c.rollouts import Policy, blank_rollout
-from doom_a3c.scenarios import Network
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.graphs import Graph, Graphs
+from doom_a3c.agent.learner import Learner
+from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rollouts import blank_rollout
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.scenarios import Network
 
-SPEC, INPUTS = Network(hidden=(8,), core_size=4), Inputs(None, 3)
+SPEC, INPUTS, ACTIONS = Network(hidden=(8,), core_size=4), Inputs(None, 3), Categorical(2)
 
 
 def network(seed, graphs=None, precision="float32"):
-    return ACNetwork(SPEC, INPUTS, 2, seed, f"seed_{seed}", precision, graphs)
+    return ACNetwork(SPEC, INPUTS, ACTIONS, seed, f"seed_{seed}", precision, graphs)
 
 
 def decide(policy, network, observations):
@@ -35,11 +37,11 @@ def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precis
         alone, sharing = network(seed, None, precision), network(seed, graphs, precision)
         outputs = [decide(Policy(one), one, observations) for one in (alone, sharing)]
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
-        rollouts = [blank_rollout(observations, 4, one.initial_state(5)) for one in (alone, sharing)]
+        rollouts = [blank_rollout(observations, 4, one.initial_state(5), ACTIONS) for one in (alone, sharing)]
         rollouts = [rollout._replace(rewards=rollout.rewards + 1) for rollout in rollouts]
+        learners = Learner(alone, Config()), Learner(sharing, Config())
         gradients = [
-            Learner(one, Config()).gradients([rollout], 0, 0)
-            for one, rollout in zip((alone, sharing), rollouts, strict=True)
+            learner.gradients([learner.prepare(rollout)], 0) for learner, rollout in zip(learners, rollouts, strict=True)
         ]
         tf.nest.map_structure(np.testing.assert_array_equal, *(g.gradients for g in gradients))
         assert gradients[0].metrics == gradients[1].metrics
@@ -84,7 +86,7 @@ def test_networks_made_differently_share_nothing():
     kinds = [{}, {"activation": "tanh"}, {"shared": False}, {"core": "none"}, {"core_size": 6}, {"hidden": (8, 8)}]
     for kind in kinds:
         spec = dataclasses.replace(SPEC, **kind)
-        one, sharing = (ACNetwork(spec, INPUTS, 2, 1, "one", graphs=shared) for shared in (None, graphs))
+        one, sharing = (ACNetwork(spec, INPUTS, ACTIONS, 1, "one", graphs=shared) for shared in (None, graphs))
         outputs = [decide(Policy(network), network, observations) for network in (one, sharing)]
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
 

@@ -6,37 +6,18 @@ import sys
 
 import pytest
 
-# By module, or by subpackage for all modules in it. A module may import those of lower rank, and its own subpackage.
+# By room, which is a subpackage or a module beside them. A module may import rooms of lower rank, and its own.
 RANKS = {
     "doom_a3c": 0,
+    "quiet": 0.5,
     "settings": 1,
-    "wads": 1.2,
-    "config": 1.2,
-    "files": 1,
-    "quiet": 1,
-    "returns": 1,
-    "graphs": 1,
-    "losses": 1,
-    "lstm": 1,
-    "precision": 1,
-    "vtrace": 1,
-    "curves": 1.2,
-    "optimizers": 1,
-    "progress": 1,
-    "summaries": 1,
-    "scenarios": 2,
-    "catalog": 2.2,
-    "networks": 2.5,
-    "envs": 2.5,
-    "rollouts": 3,
-    "checkpoint": 3,
-    "model": 3,
-    "learner": 4,
+    "algorithm": 2,
+    "record": 3,
+    "envs": 3,
+    "agent": 4,
     "engines": 5,
-    "evaluation": 5,
-    "recording": 4,
-    "training": 5.5,
-    "cli": 6,
+    "run": 6,
+    "cli": 7,
 }
 HEAVY = ("tensorflow", "keras", "ray")
 
@@ -62,7 +43,7 @@ def imports(name, path, known):
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base]).rstrip(".")
-            # `from doom_a3c import scenarios` imports a module, `from doom_a3c.config import Config` does not
+            # `from doom_a3c.settings import config` imports a module, `from doom_a3c.settings.fields import plain` does not
             found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
     return found
 
@@ -87,8 +68,8 @@ def loaded(root, module):
 
 
 def test_every_module_has_a_rank(modules):
-    assert len(modules) > 15
-    assert [name for name in modules if room(name) not in RANKS] == []  # a new one: DESIGN says where it belongs
+    assert len(modules) > 60
+    assert {room(name) for name in modules} == RANKS.keys()  # a new one: DESIGN says where it belongs
 
 
 def test_imports_only_go_down(modules):
@@ -101,58 +82,100 @@ def test_imports_only_go_down(modules):
     assert upward == []
 
 
+def cycle(graph):
+    """Returns the nodes along a cycle of a graph of imports, [] if there is none."""
+    done = set()
+
+    def visit(name, path):
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name not in done:
+            for target in sorted(graph[name] & graph.keys()):
+                if found := visit(target, [*path, name]):
+                    return found
+        done.add(name)
+        return []
+
+    return next(filter(None, (visit(name, []) for name in sorted(graph))), [])
+
+
+@pytest.mark.parametrize("name", sorted(RANKS))
+def test_no_modules_of_a_room_import_each_other(modules, name):
+    assert cycle({module: targets for module, targets in modules.items() if room(module) == name}) == []
+
+
+def test_the_check_sees_cycles():
+    graph = {"a": {"b", "c", "elsewhere"}, "b": {"c"}, "c": {"d"}, "d": set()}
+    assert cycle(graph) == []
+    assert cycle({**graph, "d": {"b"}}) == ["b", "c", "d", "b"]
+    assert cycle({**graph, "d": {"d"}}) == ["d", "d"]
+
+
 def test_the_check_sees_nested_and_relative_imports(tmp_path):
     path = tmp_path / "a.py"
     path.write_text(
         "from __future__ import annotations\nfrom . import b\nfrom .b import thing\nfrom ..c import d\n"
-        "def late():\n    import doom_a3c.envs.doom\n    from doom_a3c import training\n"
+        "def late():\n    import doom_a3c.envs.doom\n    from doom_a3c.run import training\n"
     )
-    known = {"doom_a3c.envs.b", "doom_a3c.training"}
+    known = {"doom_a3c.envs.b", "doom_a3c.run.training"}
     assert imports("doom_a3c.envs.a", path, known) == {
         "__future__",
         "doom_a3c.envs.b",
         "doom_a3c.c",
         "doom_a3c.envs.doom",
-        "doom_a3c.training",
+        "doom_a3c.run.training",
     }
 
 
-def tops(modules, prefix):
-    return {
-        target.partition(".")[0] for name in modules if name.startswith(f"doom_a3c.{prefix}") for target in modules[name]
-    }
+def rooms(targets):
+    """Returns the rooms of this package that some imported modules belong to."""
+    return {room(target) for target in targets if target.partition(".")[0] == "doom_a3c"}
+
+
+def imported_in(modules, name):
+    """Returns all modules that those of a room import."""
+    return {target for module in modules if room(module) == name for target in modules[module]}
+
+
+def tops(targets):
+    """Returns the packages that some modules belong to."""
+    return {target.partition(".")[0] for target in targets}
 
 
 def test_games_know_no_tensorflow_and_no_engine(modules):
-    assert not tops(modules, "envs") & set(HEAVY)
-    assert not any(room(target) == "engines" for name in modules if room(name) == "envs" for target in modules[name])
+    assert not tops(imported_in(modules, "envs")) & set(HEAVY)
+    assert rooms(imported_in(modules, "envs")) == {"quiet", "settings", "envs"}
 
 
-def test_networks_know_no_environment(modules):
-    targets = modules["doom_a3c.networks"]
-    assert not {target.partition(".")[0] for target in targets} & {"gymnasium", "vizdoom", "ale_py"}
-    assert not any(room(target) == "envs" for target in targets)
+def test_games_and_records_do_not_know_each_other(modules):
+    assert "record" not in rooms(imported_in(modules, "envs"))
+    assert "envs" not in rooms(imported_in(modules, "record"))
+
+
+def test_agents_know_no_environment(modules):
+    assert not tops(imported_in(modules, "agent")) & {"vizdoom", "ale_py"}
+    assert "envs" not in rooms(imported_in(modules, "agent"))
+    assert "gymnasium" not in tops(modules["doom_a3c.agent.networks"])
 
 
 def test_mathematics_knows_nothing_else(modules):
-    for name in ("returns", "losses", "lstm", "optimizers"):
-        assert not any(target.startswith("doom_a3c") for target in modules[f"doom_a3c.{name}"])
+    assert rooms(imported_in(modules, "algorithm")) == {"algorithm"}
 
 
-def test_only_the_command_lines_know_games_and_engines(modules):
-    both = [name for name, targets in modules.items() if {"envs", "engines"} <= {room(target) for target in targets}]
-    assert all(room(name) == "cli" for name in both)
-    assert not any(
-        room(target) == "envs" for name in modules if room(name) in ("engines", "learner") for target in modules[name]
-    )
+def test_only_those_who_put_a_run_together_know_games_and_engines(modules):
+    both = [name for name, targets in modules.items() if {"envs", "engines"} <= rooms(targets)]
+    assert {room(name) for name in both} <= {"run", "cli"}
+    assert "envs" not in rooms(imported_in(modules, "engines"))
 
 
 def test_ray_is_for_the_cluster_engine_alone(modules):
-    users = [name for name, targets in modules.items() if any(t.partition(".")[0] == "ray" for t in targets)]
-    assert set(users) == {"doom_a3c.engines.cluster", "doom_a3c.engines.connection"}
+    users = [name for name, targets in modules.items() if "ray" in tops(targets)]
+    assert users == ["doom_a3c.engines.cluster.ray"]
 
 
-@pytest.mark.parametrize("module", ["doom_a3c", "doom_a3c.config", "doom_a3c.scenarios", "doom_a3c.cli.train"])
+@pytest.mark.parametrize(
+    "module", ["doom_a3c", "doom_a3c.settings.config", "doom_a3c.settings.scenarios", "doom_a3c.cli.train"]
+)
 def test_light_modules_load_neither_tensorflow_nor_an_engine(root, module):
     assert not loaded(root, module) & {*HEAVY, "vizdoom"}
 
@@ -169,7 +192,7 @@ def test_games_load_no_tensorflow(root):
 
 def test_the_command_lines_import_tensorflow_without_keras(root):
     code = (
-        "import sys; from doom_a3c.cli import command; command.import_tensorflow(1, False, 'cpu');"
+        "import sys; from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
         "assert not {'keras', 'matplotlib'} & set(sys.modules);"
         "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # who wants it later still gets it
     )

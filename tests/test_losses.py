@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.losses import actor_critic_loss, entropy, log_prob, normalized
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.algorithm.losses import actor_critic_loss, normalized
 
 COSTS = {"entropy_cost": 0.03, "value_cost": 0.4}
 N, A = 6, 4
+POLICY = Categorical(A)
 
 
 @pytest.fixture
@@ -27,17 +29,23 @@ def softmax(logits):
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+def loss_of(logits, values, actions, advantages, returns, **costs):
+    """Returns the loss of a softmax policy."""
+    policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits)
+    return actor_critic_loss(*policy, values, advantages, returns, **{**COSTS, **costs})
+
+
 def loss_and_gradients(batch, **costs):
     tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
     sources = [tensors[name] for name in ("logits", "values", "advantages", "returns")]
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        loss = actor_critic_loss(**tensors, **{**COSTS, **costs})
+        loss = loss_of(**tensors, **costs)
     return loss, tape.gradient(loss.total, sources)
 
 
 def test_terms_of_two_decisions_by_hand():
-    loss = actor_critic_loss(
+    loss = loss_of(
         logits=tf.math.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]),
         values=tf.constant([1.0, 2.0]),
         actions=tf.constant([1, 2]),
@@ -55,12 +63,14 @@ def test_terms_of_two_decisions_by_hand():
 def test_log_prob_and_entropy_of_random_logits(batch):
     probabilities = softmax(batch["logits"])
     chosen = np.log(probabilities[np.arange(N), batch["actions"]])
-    np.testing.assert_allclose(log_prob(batch["logits"], batch["actions"]), chosen, rtol=1e-5)
-    np.testing.assert_allclose(entropy(batch["logits"]), -np.sum(probabilities * np.log(probabilities), axis=1), rtol=1e-5)
+    np.testing.assert_allclose(POLICY.log_prob(batch["logits"], batch["actions"]), chosen, rtol=1e-5)
+    np.testing.assert_allclose(
+        POLICY.entropy(batch["logits"]), -np.sum(probabilities * np.log(probabilities), axis=1), rtol=1e-5
+    )
 
 
 def test_entropy_of_a_uniform_policy_is_log_of_the_actions():
-    np.testing.assert_allclose(entropy(tf.fill((2, A), 3.7)), np.log(A), rtol=1e-6)
+    np.testing.assert_allclose(POLICY.entropy(tf.fill((2, A), 3.7)), np.log(A), rtol=1e-6)
 
 
 def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
@@ -95,7 +105,7 @@ def test_targets_made_of_values_stay_constants(batch):
     values = tf.convert_to_tensor(batch["values"])
     with tf.GradientTape() as tape:
         tape.watch(values)
-        loss = actor_critic_loss(batch["logits"], values, batch["actions"], batch["returns"] - values, 2 * values, **COSTS)
+        loss = loss_of(batch["logits"], values, batch["actions"], batch["returns"] - values, 2 * values)
     # (R - V) with R = 2 V held fixed
     np.testing.assert_allclose(tape.gradient(loss.total, values), -0.4 * batch["values"] / N, rtol=1e-5)
 
@@ -103,8 +113,8 @@ def test_targets_made_of_values_stay_constants(batch):
 def test_a_better_action_becomes_likelier(batch):
     batch["advantages"][:] = 1
     _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0)
-    before = log_prob(batch["logits"], batch["actions"])
-    after = log_prob(batch["logits"] - 0.1 * logits, batch["actions"])
+    before = POLICY.log_prob(batch["logits"], batch["actions"])
+    after = POLICY.log_prob(batch["logits"] - 0.1 * logits, batch["actions"])
     assert (after.numpy() > before.numpy()).all()
 
 
@@ -116,8 +126,8 @@ def test_extreme_logits_stay_finite(batch, size):
     assert np.isfinite(loss).all()
     assert np.isfinite(logits).all()
     assert np.isfinite(values).all()
-    np.testing.assert_allclose(entropy(batch["logits"])[:3], [0, np.log(4), np.log(3)], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(log_prob(batch["logits"], batch["actions"])[0], -2 * size, rtol=1e-5)
+    np.testing.assert_allclose(POLICY.entropy(batch["logits"])[:3], [0, np.log(4), np.log(3)], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(POLICY.log_prob(batch["logits"], batch["actions"])[0], -2 * size, rtol=1e-5)
 
 
 @pytest.mark.parametrize("copies", [2, 7])
@@ -126,12 +136,20 @@ def test_the_loss_of_a_batch_repeated_is_the_same(batch, copies):
     np.testing.assert_allclose(loss_and_gradients(batch)[0], loss_and_gradients(repeated)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["logits", "values", "actions", "advantages", "returns"])
-def test_a_wrong_rank_raises(batch, name):
+@pytest.mark.parametrize("name", ["log_probs", "entropies", "values", "advantages", "returns"])
+def test_a_wrong_rank_raises(name):
     # [N, 1] against [N] would broadcast to [N, N] and train on nonsense.
-    batch[name] = batch[name][:, None]
+    arguments = dict.fromkeys(("log_probs", "entropies", "values", "advantages", "returns"), tf.zeros(N))
+    actor_critic_loss(**arguments, **COSTS)
     with pytest.raises(ValueError, match=name):
-        loss_and_gradients(batch)
+        actor_critic_loss(**{**arguments, name: tf.zeros((N, 1))}, **COSTS)
+
+
+def test_actions_of_a_wrong_rank_raise(batch):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="ank"):
+        POLICY.log_prob(batch["logits"], batch["actions"][:, None])
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="ank"):
+        POLICY.log_prob(batch["logits"][:, None], batch["actions"])
 
 
 def test_normalized_has_zero_mean_and_unit_deviation():

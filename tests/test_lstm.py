@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.lstm import lstm
+from doom_a3c.algorithm.lstm import lstm
 
 T, B, S = 6, 4, 5
 

@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 from fakes import changed
 
-from doom_a3c.config import Config
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.learner import Learner
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.networks import ACNetwork, observation_inputs
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.envs.vectors import LocalVectorEnv
-from doom_a3c.learner import Learner
-from doom_a3c.model import GlobalModel
-from doom_a3c.networks import ACNetwork, observation_inputs
-from doom_a3c.optimizers import Adam
-from doom_a3c.rollouts import Actor, Policy
-from doom_a3c.scenarios import Network
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.scenarios import Network
 
 DELAY = 3
 
@@ -42,16 +44,18 @@ def last_scores(core, updates=220):
     env = LocalVectorEnv([Recall] * 16)
     spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
     inputs = observation_inputs(env.single_observation_space)
-    network = ACNetwork(spec, inputs, 2, 1, "global")
+    network = ACNetwork(spec, inputs, Categorical(2), 1, "global")
     model = GlobalModel(network, Adam(network.parameters))
-    local = ACNetwork(spec, inputs, 2, 1, "local")
-    actor = Actor(env, Policy(local), rollout_length=12, discount=0.99, reward_scale=1.0, seed=np.random.SeedSequence(1))
+    local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
+    seed = np.random.SeedSequence(1)
+    actor = Actor(env, Policy(local), rollout_length=12, frame_skip=1, discount=0.99, reward_scale=1.0, seed=seed)
     learner = Learner(local, config)
     scores = []
     for _ in range(updates):
-        version = model.pull(local)
-        model.apply(learner.gradients([actor.rollout()], version, 0).gradients, 1e-2)
-        scores += [episode.score for episode in actor.take()[0]]
+        model.pull(local)
+        played = actor.rollout()
+        model.apply(learner.gradients([learner.prepare(played.rollout)], 0).gradients, 1e-2)
+        scores += [episode.score for episode in played.stats.episodes]
     actor.close()
     return np.mean(scores[-400:])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.optimizers import Adam, RMSProp
+from doom_a3c.algorithm.optimizers import Adam, RMSProp
 
 OPTIMIZERS = {"adam": Adam, "rmsprop": RMSProp}
 

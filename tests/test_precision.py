@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.model import SharedNetwork
-from doom_a3c.networks import variable_name
-from doom_a3c.precision import matrix_type
+from doom_a3c.agent.model import SharedNetwork
+from doom_a3c.agent.parameters import variable_name
+from doom_a3c.agent.precision import matrix_type
 
 T, B = 4, 6
 SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}

@@ -7,8 +7,8 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from doom_a3c.curves import write_curve
-from doom_a3c.progress import MAX_POINTS, WINDOW, Point, Progress, shown
+from doom_a3c.record.curves import write_curve
+from doom_a3c.record.progress import MAX_POINTS, WINDOW, Counters, Point, Progress, from_plain, shown, to_plain
 
 SIZE = (495, 880)  # height and width in pixels
 
@@ -18,7 +18,7 @@ def scores(count):
 
 
 def play(progress, played, each=1):
-    """Adds finished episodes, `each` of them with every rollout of 30 decisions and 120 tics."""
+    """Adds finished episodes, `each` of them with every rollout of 30 steps and 120 frames."""
     for start in range(0, len(played), each):
         progress.add_steps(30, 120, played[start : start + each], [])
 
@@ -81,21 +81,73 @@ def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
     whole, before, after = Progress(), Progress(), Progress()
     play(whole, played)
     play(before, played[:seam])
-    after.restore(json.loads(json.dumps(before.record())))
+    after.restore(from_plain(json.loads(json.dumps(to_plain(before.counters())))))
     assert after.curve == before.curve
     assert all(isinstance(point, Point) for point in after.curve)
     play(after, played[seam:])
-    assert after.record() == whole.record()
+    assert after.counters() == whole.counters()
     assert [point.episode for point in after.curve] == list(range(4, len(played) + 1, 4))
 
 
-def test_a_record_is_not_changed_by_what_follows():
+def test_counters_are_not_changed_by_what_follows():
     progress = Progress()
     play(progress, [1.0, 2.0])
-    record = progress.record()
-    copy = json.loads(json.dumps(record))
+    counters = progress.counters()
+    copy = json.loads(json.dumps(to_plain(counters)))
     play(progress, [3.0])
-    assert record == copy
+    progress.add_fault("engine died")
+    progress.add_update(0.5, 1)
+    assert to_plain(counters) == copy
+    other = Progress()
+    other.restore(counters)
+    play(other, [4.0])
+    other.add_fault("engine died")
+    assert to_plain(counters) == copy
+
+
+def test_counters_are_the_same_after_a_way_through_json():
+    progress = Progress()
+    play(progress, scores(120))
+    progress.add_fault("engine died")
+    progress.add_update(0.5, 3)
+    counters = progress.counters()
+    assert from_plain(json.loads(json.dumps(to_plain(counters)))) == counters
+    assert counters[:5] == (120 * 120, 120 * 30, 1, 120, {"engine died": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [({"frames": "many"}, ValueError), ({"steps": None}, TypeError), ({"curve": [[1, 2, 3]]}, TypeError), ({}, KeyError)],
+)
+def test_plain_data_that_are_no_counters_are_refused(changes, error):
+    data = {**to_plain(Progress().counters()), **changes}
+    if not changes:
+        del data["stride"]
+    with pytest.raises(error):
+        from_plain(data)
+
+
+def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
+    leader, follower = Progress(), Progress()
+    play(leader, [1.0, 3.0])
+    leader.add_fault("host_lost")
+    leader.add_update(0.5, 1)
+    play(follower, [7.0])
+    curve = list(follower.curve)
+    follower.follow(leader.counters()._replace(curve=()), 0.25, 4)
+    assert follower.counters() == leader.counters()._replace(curve=curve)
+    assert (follower.entropy, follower.lag) == (0.25, 4)
+
+
+def test_a_progress_that_has_not_begun_has_no_mean():
+    progress = Progress()
+    assert progress.counters() == Counters(0, 0, 0, 0, {}, [], [], 1)
+    play(progress, [1.0] * (WINDOW - 1))
+    assert progress.mean_score is None
+    assert progress.newest_scores() == [1.0] * (WINDOW - 1)
+    play(progress, [2.0] * WINDOW)
+    assert progress.mean_score == 2.0
+    assert progress.newest_scores() == [2.0] * WINDOW
 
 
 # The picture

@@ -1,32 +1,30 @@
 """Rates of the hosts: who plays, how fast, and what is forgotten."""
 
+import time
+
 import pytest
 
-from doom_a3c.engines import rates
-from doom_a3c.engines.rates import Rates
+from doom_a3c.engines.cluster.rates import ClusterMetrics, Rates
 
 
 class Log:
-    """Keeps what would be written to a TensorBoard run."""
+    """Keeps what would be logged."""
 
     def __init__(self, name):
         self.name, self.points, self.histograms = name, [], []
 
-    def due(self):
-        return True
+    def metrics(self, metrics, count):
+        self.points.append((count, metrics))
 
-    def scalars(self, values, frames):
-        self.points.append((frames, values))
-
-    def histogram(self, tag, values, frames):
-        self.histograms.append((tag, list(values), frames))
+    def histogram(self, name, values, frames):
+        self.histograms.append((name, list(values), frames))
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The time, as a list of one number."""
     now = [100.0]
-    monkeypatch.setattr(rates.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -46,17 +44,15 @@ def test_rates_are_what_came_since_a_hosts_last_push(clock):
     clock[0] += 1.0
     assert measured.add({"a": tally(400, 4, 4_000_000, x=1.0)}, [1], 400) == ["a"]
     assert measured.describe() == "1 hosts: 200 frames/s, 2.0 pushes/s, 2.0 MB/s"
-    assert logs["host_a"].points == [(400, {"x": 1.0, "Perf/Frames per Second": 200.0})]
-    assert logs["server"].histograms == [("Cluster/Staleness", [0, 1], 400)]
+    assert logs["host_a"].points == [(400, {"x": 1.0, "frames_per_second": 200.0})]
+    assert logs["server"].histograms == [("push_lags", [0, 1], 400)]
     clock[0] += 10.0
     assert measured.add({"a": tally(400, 4, 4_000_000), "b": tally(50, 1, 0)}, [], 450) == ["b"]
     assert measured.describe() == "2 hosts: 200 + 5 frames/s, 2.1 pushes/s, 2.0 MB/s"  # a slow host still counts
     clock[0] += 10.0
     measured.add({"a": tally(600, 6, 4_000_000), "b": tally(50, 1, 0)}, [], 650)
     assert measured.describe() == "2 hosts: 10 + 5 frames/s, 0.2 pushes/s, 0.0 MB/s"  # 200 frames in 20 seconds
-    assert measured.metrics() == pytest.approx(
-        {"Cluster/Hosts": 2, "Cluster/Pushes per Second": 0.2, "Cluster/Bytes per Second": 0}
-    )
+    assert measured.metrics() == pytest.approx(ClusterMetrics(hosts=2, pushes_per_second=0.2, bytes_per_second=0))
 
 
 def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
@@ -65,14 +61,14 @@ def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
     clock[0] += 2.0
     measured.add(both, [], 16)
     measured.lose("b")
-    assert measured.metrics()["Cluster/Hosts"] == 1
+    assert measured.metrics().hosts == 1
     clock[0] += 2.0
     assert measured.add(both, [], 16) == []
-    assert measured.metrics()["Cluster/Hosts"] == 1  # what the server remembers of it is no push
+    assert measured.metrics().hosts == 1  # what the server remembers of it is no push
     assert measured.add({}, [], 16) == []
     clock[0] += 2.0
     assert measured.add({**both, "b": tally(16, 2, 0)}, [], 24) == ["b"]
-    assert measured.metrics()["Cluster/Hosts"] == 2
+    assert measured.metrics().hosts == 2
     clock[0] += 40.0
     assert measured.describe() == "no host plays yet"
 
@@ -84,3 +80,13 @@ def test_a_server_that_counts_from_0_again_makes_no_negative_rate(clock):
         assert measured.add(tallies, [], 0) == ["a"]
     assert measured.describe().startswith("1 hosts: 10 frames/s, 0.5 pushes/s")
     assert measured.add({}, [], 0) == []
+
+
+def test_an_old_run_logs_more_rarely_and_its_lags_wait_for_the_next_point(clock):
+    measured, logs = made()
+    for number, seconds in enumerate((2.0, 20_000.0, 2.0, 2.0, 10.0), 1):
+        clock[0] += seconds
+        assert measured.add({"a": tally(8 * number, number, 0)}, [number], 8 * number) == ["a"]
+    assert [frames for frames, _ in logs["host_a"].points] == [8, 16, 40]
+    assert logs["server"].histograms == [("push_lags", [1], 8), ("push_lags", [2], 16), ("push_lags", [3, 4, 5], 40)]
+    assert set(logs) == {"server", "host_a"}

@@ -10,13 +10,14 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 from registered_toys import LENGTH
 
-from doom_a3c import catalog
-from doom_a3c.cli.build import Builder
-from doom_a3c.config import Config
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import games_of
 from doom_a3c.envs.vectors import LocalVectorEnv
-from doom_a3c.scenarios import GymnasiumSpec, Observation
+from doom_a3c.run.builder import Builder
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.games import GymnasiumSpec, Observation
+from doom_a3c.settings.scenarios import Network
 
 GREY = Observation()
 
@@ -24,6 +25,21 @@ GREY = Observation()
 def builder(game_id, observation=GREY, **settings):
     game = GymnasiumSpec(id=game_id, frame_skip=1, settings=settings)
     return Builder(replace(catalog.find("tests/Toy-v0"), game=game, observation=observation), Config())
+
+
+@pytest.mark.parametrize(
+    ("game_id", "settings"), [("Pendulum-v1", {}), ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 2])})]
+)
+def test_actions_without_a_distribution_are_one_line_that_says_why(game_id, settings):
+    said = complaint(lambda: builder(game_id, **settings))
+    assert said.startswith(f"{game_id}: its actions are ")
+    assert said.endswith("the agent takes Discrete ones")
+
+
+def test_an_unknown_core_is_named_with_its_scenario():
+    scenario = replace(catalog.find("tests/Toy-v0"), network=Network(core="lsmt"))
+    message = complaint(Builder, scenario, Config())
+    assert message == "scenario Toy_v0: [network] core must be 'lstm' or 'none', not 'lsmt' (did you mean lstm?)"
 
 
 @pytest.fixture
@@ -258,8 +274,6 @@ TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a
 @pytest.mark.parametrize(
     ("game_id", "settings", "message"),
     [
-        ("Pendulum-v1", {}, "the agent takes Discrete ones"),
-        ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 2])}, "the agent takes Discrete ones"),
         ("Taxi-v4", {}, TAKES),
         ("FrozenLake-v1", {}, TAKES),
         ("tests/Toy-v0", {"space": Dict(pixels=Box(0, 255, (8, 8, 3), np.uint8))}, TAKES),

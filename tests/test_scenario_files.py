@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from fakes import complaint
 
-from doom_a3c import catalog
-from doom_a3c.config import Config, consistent
-from doom_a3c.scenarios import from_record, record, resolved
-from doom_a3c.settings import validated
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.fields import validated
+from doom_a3c.settings.scenarios import from_plain, resolved, to_plain
 
 
 @pytest.fixture
@@ -64,17 +64,19 @@ def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
 
 def test_the_command_line_goes_before_the_scenarios_frame_skip():
     for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
-        scenario, config = resolved(catalog.find("predict_position"), values, "flags")
-        assert (scenario.game.frame_skip, config.frame_skip) == (skip, skip)
+        scenario, _ = resolved(catalog.find("predict_position"), values, "flags")
+        assert scenario.game.frame_skip == skip
+    for wrong in (0, 65):
+        assert "frame_skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
 
 
 def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it():
-    data = record(catalog.find("predict_position"))
+    data = to_plain(catalog.find("predict_position"))
     del data["game"]["frame_skip"]
     data["training"]["frame_skip"] = 2  # of the scenario, and 5 of the command line
-    scenario, config = resolved(from_record(data, "the checkpoint"), {"frame_skip": 5}, "the checkpoint")
-    assert (scenario.game.frame_skip, config.frame_skip) == (5, 5)
-    assert from_record(data, "the checkpoint") == catalog.find("predict_position")
+    scenario, _ = resolved(from_plain(data, "the checkpoint"), {"frame_skip": 5}, "the checkpoint")
+    assert scenario.game.frame_skip == 5
+    assert from_plain(data, "the checkpoint") == catalog.find("predict_position")
 
 
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
@@ -141,9 +143,9 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "sticky_actions = 1.5", "sticky_actions is a probability, 0 to 1"),
         (ATARI + "noop_max = -1", "noop_max must be 0 or more"),
         (ATARI + "max_frames = 0", "max_frames must be 1 or more"),
-        (ATARI + "frame_skip = 65", "frame_skip must be 1 to 64"),
+        (ATARI + "frame_skip = 65", "[game]: frame_skip: 65 is out of range; it takes an int, 1 to 64"),
         (ATARI + "frame_skip = 2.0", "frame_skip must be a int, such as 4, not 2.0"),
-        (ATARI + "[training]\nframe_skip = 0", "frame_skip must be 1 to 64"),
+        (ATARI + "[training]\nframe_skip = 0", "frame_skip: 0 is out of range"),
         (ATARI + "frame_skip = 2\n[training]\nframe_skip = 2", "[game] and [training] both have a frame_skip"),
         (ATARI + "full_actions = 1", "full_actions must be a bool, such as False, not 1"),
         ('[game]\nid = "CartPole-v1"\nsetings = {}', "(did you mean settings?)"),
@@ -153,7 +155,6 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "basic"\n[trainin]', "unknown setting 'trainin' (did you mean training?)"),
         ('base = "basic"\n[training]\ngame = 3', "unknown setting 'game' (did you mean games?)"),
         ('base = "basic"\n[observation]\nstack = 17', "stack must be 1 to 16"),
-        ('base = "basic"\n[network]\ncore = "gru"', "core must be 'lstm' or 'none'"),
         ("[game", "not a readable TOML file"),
         ("\x00", "not a readable TOML file"),
     ],

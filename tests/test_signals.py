@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.processes import engines, family, left_over, until
-from doom_a3c.checkpoint import load
+from doom_a3c.run.checkpoint import load
 
 ROOT = Path(__file__).parent.parent
 SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "1", "--evaluate-every", "5")

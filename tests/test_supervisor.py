@@ -19,7 +19,7 @@ from doom_a3c.envs import process, supervisor
 from doom_a3c.envs.process import RemoteError, the_keeper
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import ProcessVectorEnv
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
 
 
 @pytest.fixture

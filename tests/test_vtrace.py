@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.returns import generalized_advantages, n_step_returns
-from doom_a3c.vtrace import vtrace
+from doom_a3c.algorithm.returns import generalized_advantages, n_step_returns
+from doom_a3c.algorithm.vtrace import vtrace
 
 GAMMA = 0.9
 CLIPS = [(1.0, 1.0), (0.5, 2.0), (2.0, 0.7), (1e9, 1e9)]  # of rho and c

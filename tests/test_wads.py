@@ -6,8 +6,8 @@ import zipfile
 import pytest
 from fakes import complaint
 
-from doom_a3c.scenarios import shipped_folder
-from doom_a3c.wads import lumps_in, maps_in
+from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.wads import lumps_in, maps_in
 
 
 def wad(*lumps, kind=b"PWAD"):
@@ -32,10 +32,10 @@ def test_a_map_is_what_its_first_lump_follows(tmp_path):
 def test_what_is_no_whole_wad_is_told(tmp_path, data):
     path = tmp_path / "mine.wad"
     path.write_bytes(data)
-    assert "mine.wad is no whole WAD file" in complaint(maps_in, path)
+    assert "mine.wad is not a complete WAD file" in complaint(maps_in, path)
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("inner.wad", data)
-    assert "mine.pk3 is no whole archive" in complaint(maps_in, tmp_path / "mine.pk3")
+    assert "mine.pk3 is not a complete archive" in complaint(maps_in, tmp_path / "mine.pk3")
 
 
 def test_maps_are_looked_for_in_archives_too(tmp_path):
@@ -45,4 +45,4 @@ def test_maps_are_looked_for_in_archives_too(tmp_path):
         archive.writestr("inner.wad", wad("MAP01", "THINGS"))
     assert maps_in(path) == ["MAP07", "MAP01"]
     path.write_bytes(b"PK\3\4" + bytes(100))
-    assert "mine.pk3 is no whole archive" in complaint(maps_in, path)
+    assert "mine.pk3 is not a complete archive" in complaint(maps_in, path)

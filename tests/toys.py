@@ -8,7 +8,7 @@ from functools import partial
 import gymnasium
 import numpy as np
 
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
 
 
 class Counter(gymnasium.Env):

@@ -1,4 +1,4 @@
-"""The raw rate of EnvPool's ViZDoom basic, one random button a decision; it renders 320x240, whatever one asks for."""
+"""The raw rate of EnvPool's ViZDoom basic, one random button a step; it renders 320x240, whatever one asks for."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def main() -> None:
         nonlocal ended
         buttons = np.eye(3)[random.integers(3, size=games)]
         _, _, terminated, truncated, _ = envs.step(buttons)
-        decisions = int(games - ended.sum())  # a game that has ended is reset by its next step, which decides nothing
+        steps = int(games - ended.sum())  # a game that has ended is reset by its next step, which takes no action
         ended = terminated | truncated
-        return decisions
+        return steps
 
     play(step, options)
 

@@ -16,7 +16,7 @@ def main() -> None:
     envs = AsyncVectorEnv(
         [partial(basic, options.frame_skip)] * options.games,
         context="fork",  # nothing to be imported by each process again
-        autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is a decision of every game
+        autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is one of every game
     )
     envs.reset(seed=options.seed)
     random = np.random.default_rng(options.seed)

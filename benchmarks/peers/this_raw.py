@@ -10,17 +10,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 from report import play, runner_flags
 
-from doom_a3c import catalog
-from doom_a3c.cli import command
-from doom_a3c.config import cpu_count
-from doom_a3c.scenarios import resolved
+from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.scenarios import resolved
 
 
 def main() -> None:
     """Plays until the time is up."""
     options = runner_flags(__doc__).parse_args()
-    command.import_tensorflow(cpu_count(), verbose=False, device="cpu")
-    from doom_a3c.cli.build import Builder
+    import_tensorflow(cpu_count(), verbose=False, device="cpu")
+    from doom_a3c.run.builder import Builder
 
     values = {"frame_skip": options.frame_skip, "game_processes": cpu_count()}
     builder = Builder(*resolved(catalog.find("basic"), values, "flags"))
@@ -29,7 +29,7 @@ def main() -> None:
     random = np.random.default_rng(options.seed)
 
     def step() -> int:
-        envs.step(random.integers(builder.actions, size=options.games))
+        envs.step(builder.distribution.uniform(options.games, random))
         return int(options.games)
 
     play(step, options)

@@ -1,1 +1,1 @@
-"""The command lines: parse, build, run, say what happened. The only place that knows games and engines alike."""
+"""The command lines: flags in, what happened out."""

@@ -1,12 +1,11 @@
-"""Settings as command-line flags."""
+"""Command-line flags: one for each setting of some records."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from doom_a3c.settings import UserError, nearest, settings_of
+from doom_a3c.settings.fields import UserError, nearest, settings_of
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,8 +35,3 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
             metavar = one.kind.__name__.upper() if not one.choices else "NAME"
             parser.add_argument(one.flag, type=one.kind, metavar=metavar, help=text)
     return parser
-
-
-def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
-    """Returns the items of `values` that are settings of `record`."""
-    return {key: value for key, value in values.items() if key in settings_of(record)}

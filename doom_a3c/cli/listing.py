@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from doom_a3c import catalog
-from doom_a3c.config import Config
-from doom_a3c.scenarios import AtariSpec, DoomSpec, Scenario
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.games import AtariSpec, DoomSpec
+from doom_a3c.settings.scenarios import Scenario
 
 _WIDTH = 44  # of the buttons
 
@@ -35,7 +36,7 @@ def _facts(scenario: Scenario) -> tuple[str, str]:
     game, observation = scenario.game, scenario.observation
     shape: tuple[int, ...] = (*observation.size, observation.channels)
     if isinstance(game, DoomSpec):
-        from doom_a3c.envs.doom_setup import action_names, check
+        from doom_a3c.envs.doom_setup import action_names, check  # late, as the others: a listing may need one kind alone
 
         check(game, observation)
         buttons = " ".join(action_names(game, observation))
@@ -47,7 +48,6 @@ def _facts(scenario: Scenario) -> tuple[str, str]:
         from doom_a3c.envs.registered import make
 
         env = make(game, observation)
-        buttons, shape = f"{env.action_space.n} actions", env.observation_space.shape or ()  # type: ignore[attr-defined]  # Discrete
+        buttons, shape = str(env.action_space), env.observation_space.shape or ()
         env.close()
-    core = "LSTM" if scenario.network.core == "lstm" else "no LSTM"
-    return buttons, f"{'x'.join(map(str, shape))}, {core}"
+    return buttons, f"{'x'.join(map(str, shape))}, core {scenario.network.core}"

@@ -6,8 +6,8 @@ import os
 import sys
 import time
 
-from doom_a3c.progress import shown
-from doom_a3c.training import Status
+from doom_a3c.record.progress import shown
+from doom_a3c.run.reporter import Status
 
 SECONDS_BETWEEN_LINES = 10.0  # where stdout is no terminal
 
@@ -32,7 +32,7 @@ class Panel:
         else:
             self._print(line)
 
-    def say(self, message: str) -> None:
+    def log(self, message: str) -> None:
         """Prints a message on a line of its own."""
         if self._quiet:
             return
@@ -56,7 +56,6 @@ class Panel:
 
 def describe(status: Status) -> str:
     """Returns a status as one line."""
-
     seconds = status.seconds_left
     left = "-" if seconds == float("inf") else f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
     return (

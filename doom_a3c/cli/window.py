@@ -14,26 +14,26 @@ _HEIGHT = 480
 
 
 class Window:
-    """Shows frames in real time. Owns the window."""
+    """Shows pictures in real time. Owns the window."""
 
     def __init__(self, title: str) -> None:
         pygame.display.init()
         pygame.display.set_caption(title)
         self._clock = pygame.time.Clock()
 
-    def show(self, frame: NDArray[np.uint8], frames_per_second: float) -> None:
-        """Shows a frame, [height, width, 3], for as long as it lasts; closing the window is a Ctrl-C."""
-        height, width, _ = frame.shape
+    def show(self, picture: NDArray[np.uint8], pictures_per_second: float) -> None:
+        """Shows a picture, [height, width, 3], for as long as it lasts; closing the window is a Ctrl-C."""
+        height, width, _ = picture.shape
         size = (width * _HEIGHT // height, _HEIGHT)
         screen = pygame.display.get_surface()
         if screen is None or screen.get_size() != size:
             screen = pygame.display.set_mode(size)
-        picture = pygame.surfarray.make_surface(frame.swapaxes(0, 1))
-        pygame.transform.scale(picture, size, screen)
+        surface = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
+        pygame.transform.scale(surface, size, screen)
         pygame.display.flip()
         if pygame.event.get(pygame.QUIT):
             raise KeyboardInterrupt
-        self._clock.tick(frames_per_second)
+        self._clock.tick(pictures_per_second)
 
     def close(self) -> None:
         """Closes the window."""

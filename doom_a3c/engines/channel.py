@@ -14,7 +14,7 @@ class ClosedError(Exception):
 
 
 class Channel(Generic[Item]):
-    """A bounded queue that can be closed, which wakes who waits on either side by `ClosedError`. Owns the waiting items."""
+    """A bounded queue that can be closed, which wakes whatever waits on either side with `ClosedError`. Owns its items."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self._closed = capacity, False

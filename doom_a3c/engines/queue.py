@@ -1,7 +1,7 @@
-"""The queue engine (GA3C, Babaeizadeh et al. 2017, arXiv:1611.06256): games, predictions and learning on threads apart.
+"""The queue engine (GA3C, Babaeizadeh et al. 2017, arXiv:1611.06256): games, predictions and learning on separate threads.
 
     game thread ---- observations ----> requests ---> predictor thread (all that wait, in one call of the network)
-        ^------ logits, values, core state --------------------'
+        ^------ decisions --------------------------------------'
     game thread ---- whole rollouts --> rollouts ---> trainer thread ---> global model ---> the predictors' networks
 
 Both queues are bounded: games wait when the learning cannot follow. The weights change under a rollout that is being
@@ -10,7 +10,6 @@ played, so trainers correct it by V-trace.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,140 +17,112 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from doom_a3c.config import Config
-from doom_a3c.engines.channel import Channel, ClosedError
-from doom_a3c.engines.crew import Crew
-from doom_a3c.engines.trainer import Played, Trainer
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array, Distribution
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.policy import Decision, Policy
+from doom_a3c.agent.rollouts import Played, joined_states
+from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.engine import LocalEngine
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.threads import MakeActor, MakeNetwork
+from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.updates import Updater
-from doom_a3c.model import GlobalModel
-from doom_a3c.networks import ACNetwork, CoreState
-from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Array, Decide, Policy, joined_states
-from doom_a3c.summaries import Summaries
-
-
-class Answer(NamedTuple):
-    """What the network says about the observations of one request."""
-
-    logits: Array  # [B, A]
-    values: Array  # [B]
-    core_state: CoreState  # each [B, core_size]
-    version: int  # of the weights
+from doom_a3c.record.loggers import Logger
+from doom_a3c.record.progress import Progress
+from doom_a3c.settings.config import Config, worker_count
 
 
 class Request(NamedTuple):
-    """Observations of one game thread's games, and where their answer goes."""
+    """Observations of one game thread's games, and where the decision about them goes."""
 
     observations: Any  # [B, ...]
     resets: Array  # [B]
-    core_state: CoreState  # each [B, core_size]
-    answer: Channel[Answer]
+    core_state: CoreState  # arrays [B, size]
+    answer: Channel[Decision]
+
+
+class Queues(NamedTuple):
+    """What lies between the threads."""
+
+    requests: Channel[Request]
+    rollouts: Channel[Played]
+
+
+def queues_of(config: Config) -> Queues:
+    """Returns queues of the sizes that the settings say."""
+    return Queues(Channel(worker_count(config)), Channel(config.queue_size))
+
+
+class QueueMetrics(NamedTuple):
+    """How full the queues are, and how large the newest batches were."""
+
+    requests: int
+    rollouts: int
+    prediction_batch: int  # observations
+    training_batch: int  # steps
 
 
 class RemotePolicy:
     """Decides for one game thread by asking the predictors. Owns the channel of its answers; the thread waits for each."""
 
-    def __init__(self, requests: Channel[Request], initial_state: Callable[[int], CoreState]) -> None:
-        self.initial_state = initial_state
-        self.answers: Channel[Answer] = Channel(1)
-        self._requests, self._oldest = requests, 0
+    def __init__(
+        self, requests: Channel[Request], distribution: Distribution, initial_state: Callable[[int], CoreState]
+    ) -> None:
+        self.distribution, self.initial_state = distribution, initial_state
+        self.answers: Channel[Decision] = Channel(1)
+        self._requests = requests
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array, CoreState]:
-        """Returns logits [B, A], values [B] and the next core state."""
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+        """Returns the decision about observations [B, ...] with resets [B]."""
         self._requests.put(Request(observations, resets, core_state, self.answers))
-        (answer,) = self.answers.take(1, 1)
-        self._oldest = min(self._oldest, answer.version)
-        return answer.logits, answer.values, answer.core_state
-
-    def take_oldest_version(self, newest: int) -> int:
-        """Returns the oldest version that has answered since the last call, and starts again from `newest`."""
-        oldest, self._oldest = self._oldest, newest
-        return oldest
+        return self.answers.take(1, 1)[0]
 
 
-class QueueEngine(Crew):
-    """Runs game, predictor and trainer threads. Owns the two queues between them."""
+class GameThread:
+    """Plays rollouts and queues them whole. Owns its games."""
 
     def __init__(
-        self,
-        *,
-        config: Config,
-        model: GlobalModel,
-        games: Sequence[Callable[[Decide], Actor]],
-        make_network: Callable[[str], ACNetwork],
-        progress: Progress,
-        summaries: Sequence[Summaries | None],
-        unblock: Callable[[], None],
+        self, index: int, make_actor: MakeActor, policy: RemotePolicy, rollouts: Channel[Played], stop: threading.Event
     ) -> None:
-        """`games` makes the actor of each game thread, `make_network` a local network; `summaries` are the trainers'."""
-        self._config, self._model, self._progress = config, model, progress
-        self._requests: Channel[Request] = Channel(len(games))
-        self._rollouts: Channel[Played] = Channel(config.queue_size)
-        self._policies = [RemotePolicy(self._requests, model.network.initial_state) for _ in games]
-        self._channels: list[Channel[Any]] = [self._requests, self._rollouts, *(p.answers for p in self._policies)]
-        self._stopping = threading.Event()
-        self._prediction_batch = 0
-        self._trainers: list[Trainer] = []
-        loops: dict[str, Callable[[], None]] = {}
-        for index, (make_actor, policy) in enumerate(zip(games, self._policies, strict=True)):
-            loops[f"games_{index}"] = self._until_closed(self._play, make_actor, policy)
-        for index in range(config.predictors):
-            loops[f"predictor_{index}"] = self._until_closed(self._predict, make_network(f"predictor_{index}"))
-        for index, run in enumerate(summaries):
-            name, updater = f"trainer_{index}", Updater(config, model, progress, run)
-            self._trainers.append(Trainer(config, model, make_network(name), progress, updater, self._rollouts))
-            loops[name] = self._until_closed(self._trainers[-1].run)
-        super().__init__(loops, self._close, unblock)
+        self._index, self._make_actor, self.policy = index, make_actor, policy
+        self._rollouts, self._stop_event = rollouts, stop
 
-    def _close(self) -> None:
-        self._stopping.set()
-        for channel in self._channels:
-            channel.close()
-
-    def _until_closed(self, loop: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-        def run() -> None:
-            with contextlib.suppress(ClosedError):
-                loop(*arguments)
-
-        return run
-
-    def metrics(self) -> dict[str, float]:
-        """Returns the queue lengths and the sizes of the newest batches, for TensorBoard."""
-        return {
-            "Queue/Requests": float(len(self._requests)),
-            "Queue/Rollouts": float(len(self._rollouts)),
-            "Queue/Prediction Batch": float(self._prediction_batch),
-            "Queue/Training Batch": float(max(trainer.batch for trainer in self._trainers)),
-        }
-
-    def _play(self, make_actor: Callable[[Decide], Actor], policy: RemotePolicy) -> None:
-        """A game thread: plays rollouts and queues them whole."""
-        actor = make_actor(policy)
+    def run(self) -> None:
+        """Plays until told to stop; raises ClosedError when a channel is closed before."""
+        actor = self._make_actor(self._index, self.policy)
         try:
-            while not self._stopping.is_set():
-                policy.take_oldest_version(self._model.version)
-                rollout = actor.rollout()
-                self._rollouts.put(Played(rollout, policy.take_oldest_version(0), *actor.take()))
+            while not self._stop_event.is_set():
+                self._rollouts.put(actor.rollout())
         finally:
             actor.close()
 
-    def _predict(self, network: ACNetwork) -> None:
-        """A predictor thread: answers all requests that wait in one call, with the newest weights."""
-        policy, version = Policy(network), -1
+
+class Predictor:
+    """Answers all requests that wait in one call, with the newest weights. Owns its network."""
+
+    def __init__(self, model: GlobalModel, network: ACNetwork, requests: Channel[Request], game_threads: int) -> None:
+        self._model, self._network, self._requests, self._most = model, network, requests, game_threads
+        self.batch = 0  # observations in the newest call
+
+    def run(self) -> None:
+        """Answers until the channel of requests is closed, which raises ClosedError."""
+        policy = Policy(self._network)
+        self._model.pull(self._network)
         while True:
-            requests = self._requests.take(1, len(self._policies))
-            if version != self._model.version:
-                version = self._model.pull(network)
+            requests = self._requests.take(1, self._most)
+            if self._network.version != self._model.version:
+                self._model.pull(self._network)
             observations = _joined([request.observations for request in requests])
             core_state = joined_states([request.core_state for request in requests])
             resets = np.concatenate([request.resets for request in requests])
-            logits, values, core_state = policy(observations, resets, core_state)
-            self._prediction_batch = len(resets)
+            decision = policy(observations, resets, core_state)
+            self.batch = len(resets)
             start = 0
             for request in requests:
                 rows = slice(start, start + len(request.resets))
-                share = core_state if len(requests) == 1 else tuple(state[rows] for state in core_state)
-                request.answer.put(Answer(logits[rows], values[rows], share, version))
+                request.answer.put(_share(decision, rows) if len(requests) > 1 else decision)
                 start = rows.stop
 
 
@@ -159,3 +130,68 @@ def _joined(observations: Sequence[Any]) -> Any:
     if len(observations) == 1:
         return observations[0]
     return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *observations)
+
+
+def _share(decision: Decision, rows: slice) -> Decision:
+    core_state = tuple(state[rows] for state in decision.core_state)
+    return Decision(decision.logits[rows], decision.values[rows], core_state, decision.version)
+
+
+def _game_threads(
+    config: Config, model: GlobalModel, make_actor: MakeActor, queues: Queues, stop: threading.Event
+) -> list[GameThread]:
+    network = model.network
+    policies = [
+        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(worker_count(config))
+    ]
+    return [GameThread(index, make_actor, policy, queues.rollouts, stop) for index, policy in enumerate(policies)]
+
+
+def queue_engine(
+    *,
+    config: Config,
+    model: GlobalModel,
+    make_actor: MakeActor,
+    make_network: MakeNetwork,
+    progress: Progress,
+    loggers: Sequence[Logger | None],
+    unblock: Callable[[], None],
+    queues: Queues,
+) -> LocalEngine:
+    """Returns an engine with a trainer for each of the `loggers`, which they log to.
+
+    `unblock` frees game threads that wait for a game that does not answer.
+    """
+    stop = threading.Event()
+    games = _game_threads(config, model, make_actor, queues, stop)
+    predictors = [
+        Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
+        for index in range(config.predictors)
+    ]
+    updaters = [Updater(config, model, progress, logger) for logger in loggers]
+    trainers = [
+        Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts)
+        for index, updater in enumerate(updaters)
+    ]
+    loops = {
+        **{f"games_{index}": game.run for index, game in enumerate(games)},
+        **{f"predictor_{index}": predictor.run for index, predictor in enumerate(predictors)},
+        **{f"trainer_{index}": trainer.run for index, trainer in enumerate(trainers)},
+    }
+
+    def close() -> None:
+        stop.set()
+        queues.requests.close()
+        queues.rollouts.close()
+        for game in games:
+            game.policy.answers.close()
+
+    def metrics() -> QueueMetrics:
+        return QueueMetrics(
+            len(queues.requests),
+            len(queues.rollouts),
+            max(predictor.batch for predictor in predictors),
+            max(trainer.batch for trainer in trainers),
+        )
+
+    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, metrics)

@@ -6,27 +6,34 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from doom_a3c.config import Config, spent
-from doom_a3c.engines.crew import Crew
-from doom_a3c.learner import Gradients, Learner
-from doom_a3c.model import SharedNetwork
-from doom_a3c.networks import ACNetwork
-from doom_a3c.progress import Progress
-from doom_a3c.rollouts import Actor, Decide, Episode, Policy, Rollout, blank_rollout
+from doom_a3c.agent.learner import Batch, Gradients, Learner
+from doom_a3c.agent.model import GlobalModel, SharedNetwork
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.policy import Decider, Policy
+from doom_a3c.agent.rollouts import Actor, RolloutStats, blank_rollout
+from doom_a3c.engines.engine import LocalEngine
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.updates import Updater
+from doom_a3c.record.loggers import Logger
+from doom_a3c.record.progress import Progress
+from doom_a3c.settings.config import Config, Counts, spent
+
+MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
+MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
 
 
 class Updates(Protocol):
     """Where a worker's gradients go."""
 
-    def count(self, steps: int, episodes: Sequence[Episode], faults: Sequence[str]) -> None:
+    def count(self, stats: RolloutStats) -> None:
         """Counts what has been played and is about to be learned from."""
 
-    def apply(self, gradients: Gradients) -> None:
-        """Applies gradients to the global model, or sees to it that they are."""
+    def apply(self, gradients: Gradients, version: int) -> None:
+        """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are."""
 
 
 class Worker:
-    """One worker: its own local network, games and recurrent state. It names them by its index."""
+    """One worker: its own local network, games and recurrent state."""
 
     def __init__(
         self,
@@ -35,49 +42,80 @@ class Worker:
         config: Config,
         model: SharedNetwork,
         network: ACNetwork,
-        make_actor: Callable[[int, Decide], Actor],
-        progress: Progress,
+        make_actor: MakeActor,
+        counts: Counts,
         updates: Updates,
         stop: threading.Event,
         example: Any = None,
     ) -> None:
-        """`example` are observations of all its games, from which it can compile ahead of their start."""
-        self.index, self._example = index, example
+        """`counts` are the whole run's; `example` are observations of all its games, to compile ahead of their start."""
+        self._index, self._example = index, example
         self._config, self._model, self._network, self._make_actor = config, model, network, make_actor
-        self._progress, self._updates, self._stop_event = progress, updates, stop
+        self._counts, self._updates, self._stop_event = counts, updates, stop
 
     def run(self) -> None:
         """Trains until a budget is used up or it is told to stop."""
         policy, learner = Policy(self._network), Learner(self._network, self._config)
         if self._example is not None:
             self._compile(policy, learner, self._example)
-        actor = self._make_actor(self.index, policy)
+        actor = self._make_actor(self._index, policy)
         try:
-            while not self._stop_event.is_set() and not spent(self._config, self._progress):
+            while not self._stop_event.is_set() and not spent(self._config, self._counts):
                 self._update(actor, learner)
         finally:
             actor.close()
 
     def _compile(self, policy: Policy, learner: Learner, observations: Any) -> None:
         """Has TensorFlow compile what acting and learning take, which needs seconds, while the games are starting."""
-        blank = blank_rollout(observations, self._config.rollout_length, policy.initial_state(self._config.games))
+        start = policy.initial_state(self._config.games)
+        blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
-        learner.gradients([blank], 0, 0)
+        learner.gradients([learner.prepare(blank)], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
         """Pull, play, learn, apply: one update of A3C."""
-        version = self._model.pull(self._network)
-        rollouts: list[Rollout] = []
+        self._model.pull(self._network)
+        batches: list[Batch] = []
+        versions: list[int] = []
         for _ in range(self._config.accumulate):
-            rollouts.append(actor.rollout())
+            played = actor.rollout()
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
-            self._updates.count(rollouts[-1].actions.size, *actor.take())
-        self._updates.apply(learner.gradients(rollouts, version, self._progress.frames))
+            self._updates.count(played.stats)
+            batches.append(learner.prepare(played.rollout))
+            versions.append(played.version)
+        self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions))
 
 
-class ThreadsEngine(Crew):
-    """Runs the workers, each on a thread of its own."""
+def threads_engine(
+    *,
+    config: Config,
+    model: GlobalModel,
+    make_actor: MakeActor,
+    make_network: MakeNetwork,
+    progress: Progress,
+    loggers: Sequence[Logger | None],
+    unblock: Callable[[], None],
+    example: Any = None,
+) -> LocalEngine:
+    """Returns an engine with a worker for each of the `loggers`, which they log to.
 
-    def __init__(self, workers: Sequence[Worker], stop: threading.Event, unblock: Callable[[], None]) -> None:
-        super().__init__({f"worker_{worker.index}": worker.run for worker in workers}, stop.set, unblock)
+    `unblock` frees workers that wait for a game that does not answer; for `example` see the worker.
+    """
+    stop = threading.Event()
+    loops = {}
+    for index, logger in enumerate(loggers):
+        name = f"worker_{index}"
+        worker = Worker(
+            index,
+            config=config,
+            model=model,
+            network=make_network(name),
+            make_actor=make_actor,
+            counts=progress,
+            updates=Updater(config, model, progress, logger),
+            stop=stop,
+            example=example,
+        )
+        loops[name] = worker.run
+    return LocalEngine(ThreadGroup(loops, stop.set, unblock), model, progress)

@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.pixels import Pixels, rgb
-from doom_a3c.scenarios import ATARI, AtariSpec, Observation
-from doom_a3c.settings import UserError, nearest
+from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.games import ATARI, AtariSpec, Observation
 
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 
@@ -72,8 +72,8 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
 
     Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. Where a lost
     life counts as a termination for learning, `infos["life_lost"]` says in which games the step lost one that was not the
-    last; the episode goes on. With `fire_on_reset` the first action of a new life is FIRE, whatever the agent chooses: some
-    games wait for it, and an agent that fears to lose a life learns to wait for ever.
+    last; the episode continues. With `fire_on_reset` the first action of a new life is FIRE, whatever the agent chooses:
+    some games wait for it, and an agent that fears to lose a life learns to wait forever.
     """
 
     def __init__(self, game: AtariSpec, observation: Observation, games: int) -> None:
@@ -157,7 +157,7 @@ class AtariVideoRecorder:
         self._total = 0.0
         return [self._env.reset(seed=np.array([seed]))[0][0]]
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])

@@ -12,7 +12,7 @@ from gymnasium.utils import EzPickle
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
 from doom_a3c.envs.doom_setup import check, configure
 from doom_a3c.envs.pixels import History, Pixels, rgb
-from doom_a3c.scenarios import DoomSpec, Observation
+from doom_a3c.settings.games import DoomSpec, Observation
 
 
 class DoomEnv(gymnasium.Env[Any, Any], EzPickle):

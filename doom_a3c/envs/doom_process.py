@@ -27,9 +27,9 @@ from typing import TypeVar
 
 import vizdoom
 
-from doom_a3c.envs.keeper import instance_in, remove_traces
 from doom_a3c.envs.process import private_folder
-from doom_a3c.settings import UserError
+from doom_a3c.envs.traces import instance_in, remove_traces
+from doom_a3c.settings.fields import UserError
 
 ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
 STUCK_SECONDS = 2.0  # after an engine's death its caller knows within milliseconds

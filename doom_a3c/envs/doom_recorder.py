@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from doom_a3c.envs.doom_process import DoomProcess
 from doom_a3c.envs.doom_setup import check, configure
 from doom_a3c.envs.pixels import Pixels
-from doom_a3c.scenarios import DoomSpec, Observation
+from doom_a3c.settings.games import DoomSpec, Observation
 
 RESOLUTION = "320x240"
 
@@ -32,7 +33,7 @@ class DoomVideoRecorder:
         self._process.ask(self._process.game.new_episode)
         return [self._process.game.get_state().screen_buffer]
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns the picture of every frame that has one (the frame that ends the episode has none)."""
         game, pictures = self._process.game, []
         for _ in range(self._frame_skip):

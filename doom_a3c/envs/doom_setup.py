@@ -11,9 +11,9 @@ from typing import Any
 import vizdoom
 
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.scenarios import DoomSpec, Observation, located
-from doom_a3c.settings import UserError, nearest
-from doom_a3c.wads import ARCHIVES, maps_in
+from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.games import DoomSpec, Observation, located
+from doom_a3c.settings.wads import ARCHIVES, maps_in
 
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 _check_lock = threading.Lock()  # stderr is the process's
@@ -137,7 +137,7 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
 
 
 def _check_map(game: vizdoom.DoomGame) -> None:
-    """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it for ever."""
+    """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it forever."""
     wads = [game.get_doom_scenario_path(), game.get_doom_game_path() or str(shipped_game("freedoom2.wad"))]
     files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
     if not all(file.suffix.lower() in (".wad", *ARCHIVES) for file in files):

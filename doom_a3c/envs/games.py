@@ -15,8 +15,9 @@ from gymnasium.wrappers import TimeLimit
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import MakeEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.scenarios import MAX_EPISODE_STEPS, AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
+from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
 if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
@@ -36,7 +37,7 @@ class VideoRecorder(Protocol):
     def reset(self, seed: int) -> list[Pixels]:
         """Starts recording an episode; returns its first picture, [height, width, 3]."""
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Returns the pictures of a step."""
 
     def close(self) -> None:
@@ -49,7 +50,7 @@ class Games(Protocol):
     steps_per_second: float  # in real time
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        """Returns games stepped together; `limited` ends episodes that could go on for ever.
+        """Returns games stepped together; `limited` ends episodes that could last forever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
         With `rows` it may have a third, `history`, which gives the newest so many observations; those that `step` returns

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import glob
 import importlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -23,10 +21,10 @@ import time
 import traceback
 from pathlib import Path
 
+from doom_a3c.envs.traces import clear, last_line, remove_orphans
 from doom_a3c.envs.wire import Wire
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-LAST_BYTES = 4096  # of a log, in which its last line is looked for
 
 
 def main(descriptor: int, root: str) -> None:
@@ -91,7 +89,7 @@ def _be_server(end: int, folder: Path) -> None:
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    from doom_a3c.envs.serving import serve  # not before: what goes wrong as it is imported must be in the log
+    from doom_a3c.envs.serving import serve  # the keeper does without; what fails goes into the log
 
     serve(Wire(socket.socket(fileno=end)), folder)
 
@@ -115,72 +113,9 @@ def _buried(pid: int, folder: Path) -> str:
     return known
 
 
-def last_line(folder: Path) -> str:
-    """Returns the last line that was printed into the newest log under a folder that says anything."""
-    logs = sorted(folder.rglob("log"), key=lambda path: path.stat().st_mtime, reverse=True) if folder.exists() else []
-    for log in logs:
-        lines = [line.strip() for line in log.read_bytes()[-LAST_BYTES:].decode(errors="replace").splitlines()]
-        if any(lines):
-            return [line for line in lines if line][-1]
-    return ""
-
-
-def clear(folder: Path) -> None:
-    """Kills every process that prints into a folder, and removes its engines' shared memory and the folder itself."""
-    for output in glob.glob("/proc/[0-9]*/fd/1"):
-        with contextlib.suppress(OSError):
-            if Path(os.readlink(output)).is_relative_to(folder):
-                os.kill(int(output.split("/")[2]), signal.SIGKILL)
-    remove_traces(folder)
-
-
-def remove_traces(folder: Path) -> None:
-    """Removes a folder, and the shared memory of the dead engines that have noted their arguments in it."""
-    for arguments in folder.glob("**/arguments"):
-        with contextlib.suppress(OSError):
-            remove_shared_memory(instance_in(arguments.read_text().split()))
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def instance_in(arguments: list[str]) -> str:
-    """Returns the id in the names of an engine's shared memory, '' where the arguments are no engine's."""
-    with contextlib.suppress(ValueError, IndexError):
-        return arguments[arguments.index("+viz_instance_id") + 1]
-    return ""
-
-
-def remove_shared_memory(instance: str) -> None:
-    """Removes the shared memory of a dead engine."""
-    for segment in glob.glob(f"/dev/shm/ViZDoom*{glob.escape(instance)}") if instance else ():
-        with contextlib.suppress(OSError):
-            os.unlink(segment)
-
-
 def _end(root: Path, begin: float) -> None:
     """Clears the common folder, in several rounds: an engine may have been starting when the trainer died."""
     for _ in range(3):
         clear(root)
         time.sleep(0.4)
-    _remove_orphans(begin)
-
-
-def _remove_orphans(since: float) -> None:
-    """Removes engines' shared memory that is newer than `since` and in no process.
-
-    An engine that is killed before its launcher has noted its id leaves such. Another trainer's, just made, is younger
-    than a second.
-    """
-    mapped = set()
-    for maps in glob.glob("/proc/[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            mapped |= {line.split()[-1] for line in Path(maps).read_text().splitlines() if "/dev/shm/ViZDoom" in line}
-    for segment in glob.glob("/dev/shm/ViZDoom*"):
-        with contextlib.suppress(OSError):
-            if segment not in mapped and since - 1 < os.stat(segment).st_ctime < time.time() - 1:
-                os.unlink(segment)
-
-
-def command(descriptor: int, root: Path) -> list[str]:
-    """Returns the command that runs a keeper with the modules that this process can import."""
-    program = Path(__file__).with_name("start_keeper.py")
-    return [sys.executable, str(program), str(descriptor), str(root), *sys.path]
+    remove_orphans(begin)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from doom_a3c.scenarios import Observation
+from doom_a3c.settings.games import Observation
 
 Pixels = NDArray[np.uint8]  # [h, w], or [h, w, channels]
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from typing import Any
 
 import cloudpickle
 
-from doom_a3c.envs import keeper
 from doom_a3c.envs.wire import Wire
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
@@ -52,7 +52,7 @@ class Keeper:
     def _start(self) -> None:
         own, other = socket.socketpair()
         self._process = subprocess.Popen(
-            keeper.command(other.fileno(), self.root),
+            _keeper_command(other.fileno(), self.root),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -91,6 +91,12 @@ class Keeper:
         """Kills a server and its engines, if they live, and removes what they leave; returns the last line they printed."""
         with self._lock:
             return str(self._order("bury", number))
+
+
+def _keeper_command(descriptor: int, root: Path) -> list[str]:
+    """Returns the command that runs a keeper with the modules that this process can import."""
+    program = Path(__file__).with_name("start_keeper.py")
+    return [sys.executable, str(program), str(descriptor), str(root), *sys.path]
 
 
 _keeper_lock = threading.Lock()

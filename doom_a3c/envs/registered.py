@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -11,10 +12,12 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.pixels import History, Pixels
-from doom_a3c.scenarios import MAX_EPISODE_STEPS, GymnasiumSpec, Observation
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import GymnasiumSpec, Observation
+from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
-gymnasium.logger.min_level = gymnasium.logger.ERROR  # its advice (newer versions, wrappers) is for who writes environments
+# Its advice (newer versions, wrappers) is for those who write environments.
+gymnasium.logger.min_level = gymnasium.logger.ERROR
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
@@ -26,7 +29,7 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     """Returns one game as the agent plays it.
 
     Raises:
-        UserError: if there is no such environment, it cannot be made, or its spaces are not those of an agent.
+        UserError: if there is no such environment, it cannot be made, or an agent cannot see what it shows.
     """
     try:
         env: gymnasium.Env[Any, Any] = gymnasium.make(
@@ -38,9 +41,6 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
         raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
     if env.spec is None or env.spec.max_episode_steps is None:
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
-    actions = env.action_space
-    if not isinstance(actions, Discrete):
-        raise UserError(f"{game.id}: its actions are {actions}; the agent takes Discrete ones")
     return Seen(Pictured(env), observation, game.frame_skip)
 
 
@@ -93,11 +93,11 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                 f"{env.spec.id if env.spec else env}: its observations are {space}; the agent takes pixels (a uint8 Box of "
                 "2 or 3 dimensions) or numbers (a Box of 1 dimension)"
             )
-        # Discrete spaces may start at another number than 0.
-        actions = env.action_space
-        assert isinstance(actions, Discrete)
-        self._first = int(actions.start)
-        self.action_space = Discrete(int(actions.n))
+        self.action_space = actions = env.action_space
+        self._taken: Callable[[Any], Any] = lambda action: action
+        if isinstance(actions, Discrete):  # they may start at another number than 0
+            self.action_space = Discrete(int(actions.n))
+            self._taken = lambda action: int(action) + int(actions.start)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
@@ -110,7 +110,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed."""
         total = 0.0
         for _ in range(self._frame_skip):
-            observation, reward, terminated, truncated, _ = self.env.step(int(action) + self._first)
+            observation, reward, terminated, truncated, _ = self.env.step(self._taken(action))
             total += float(reward)
             if terminated or truncated:
                 break
@@ -150,7 +150,7 @@ class OwnVideoRecorder:
         """Returns the picture of an episode that has just begun."""
         return _pictures(self._env.picture())
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Returns the picture after a step that has just been played."""
         return _pictures(self._env.picture(final=ended))
 

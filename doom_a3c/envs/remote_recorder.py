@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.envs.process import GameProcess
 from doom_a3c.envs.supervisor import persistently
-from doom_a3c.scenarios import DoomSpec, Observation
+from doom_a3c.settings.games import DoomSpec, Observation
 
 if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
@@ -52,7 +52,7 @@ class RemoteVideoRecorder:
         pictures: list[Pixels] = self._process.call("reset", seed)
         return pictures
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns the picture of every frame that has one."""
         pictures: list[Pixels] = self._process.call("step", action, ended)
         return pictures

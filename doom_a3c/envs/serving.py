@@ -15,7 +15,7 @@ import cloudpickle
 
 from doom_a3c.envs import doom_process, process
 from doom_a3c.envs.wire import Wire
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
 
 CLOSE_SECONDS = 3  # for games whose owner is gone
 

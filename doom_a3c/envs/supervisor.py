@@ -16,7 +16,7 @@ import numpy as np
 from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
 from doom_a3c.envs.server import GameServer
 from doom_a3c.envs.shared import SharedArrays
-from doom_a3c.settings import UserError
+from doom_a3c.settings.fields import UserError
 
 PAUSES = (0.0, 0.5, 1.0, 2.0)  # seconds before each try to start a process in place of another
 CLOSE_SECONDS = 5.0

@@ -94,10 +94,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             space, actions, metadata, self.render_mode = self._supervisor.describe()
             self.single_observation_space, self.single_action_space = space, actions
             self.metadata = {**metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-            self.observation_space, self.action_space = (
-                batch_space(space, self.num_envs),
-                batch_space(actions, self.num_envs),
-            )
+            self.observation_space = batch_space(space, self.num_envs)
+            self.action_space = batch_space(actions, self.num_envs)
             self._arrays = SharedArrays(space, actions, self.num_envs, self._rows)
             self._supervisor.attach(self._arrays, prepare)
         except BaseException:

@@ -1,0 +1,1 @@
+"""What decides, plays and learns."""

@@ -1,0 +1,85 @@
+"""Recurrent cores: what a network remembers between steps. A new one is a class here and a line in `CORES`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from doom_a3c.agent.parameters import Parameters
+from doom_a3c.algorithm.lstm import lstm, product
+from doom_a3c.settings.fields import UserError, nearest
+
+CoreState = tuple[Any, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
+
+
+class Core(Protocol):
+    """Turns features into features that know the past. Owns its weights; the state is its caller's."""
+
+    size: int  # of the features that come out
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        """Makes weights for so many `inputs`, named `prefix` and what they are; `size` is the scenario's core_size."""
+
+    def initial_state(self, batch_size: int) -> CoreState:
+        """Returns the state at the start of an episode."""
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns float32 features [T * B, size] and the state after them.
+
+        Args:
+            features: [T * B, inputs], of the type that large matrices have.
+            resets: float32 [T, B], 1 where the state is that of an episode's start before the step.
+            state: the state before the first step.
+        """
+
+
+class LSTM:
+    """A long short-term memory of `size` cells. Its state is cell and hidden, [B, size] each."""
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        self.size = size
+        gates = 4 * size
+        fan = inputs + size + gates
+        self._input_kernel = make.matrix(f"{prefix}lstm/input_kernel", (inputs, gates), fan)
+        self._recurrent_kernel = make.matrix(f"{prefix}lstm/recurrent_kernel", (size, gates), fan)
+        self._bias = make.zeros(f"{prefix}lstm/bias", gates)
+
+    def initial_state(self, batch_size: int) -> CoreState:
+        """Returns zeros."""
+        zeros = tf.zeros((batch_size, self.size))
+        return zeros, zeros
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns the hidden states of all steps, and the state after them."""
+        gates_in = tf.cast(product(features, self._input_kernel.read()), self._bias.dtype)
+        gates_in = tf.nn.bias_add(gates_in, self._bias)
+        gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
+        hiddens, *after = lstm(gates_in, resets, self._recurrent_kernel.read(), *state)
+        return hiddens, tuple(after)
+
+
+class NoCore:
+    """No memory: a feed-forward network."""
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        self.size = inputs
+
+    def initial_state(self, batch_size: int) -> CoreState:
+        """Returns an empty state."""
+        return ()
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns the features as they are."""
+        return tf.cast(features, tf.float32), ()
+
+
+CORES: dict[str, type[Core]] = {"lstm": LSTM, "none": NoCore}
+
+
+def core_called(name: str) -> type[Core]:
+    """Returns the core that a scenario names; raises UserError where there is none of that name."""
+    if name not in CORES:
+        known = " or ".join(map(repr, CORES))
+        raise UserError(f"[network] core must be {known}, not {name!r}{nearest(name, CORES)}")
+    return CORES[name]

@@ -1,0 +1,139 @@
+"""Learning: a `Learner` per learning thread turns rollouts into gradients for the global model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.networks import ACNetwork, Output
+from doom_a3c.agent.rollouts import Rollout
+from doom_a3c.agent.targets import Basis, estimator_of
+from doom_a3c.algorithm.losses import Loss, actor_critic_loss, normalized
+from doom_a3c.algorithm.returns import Targets
+from doom_a3c.settings.config import Config
+
+
+class Batch(NamedTuple):
+    """A rollout ready to learn from: any number of gradients can be computed from it, at any weights."""
+
+    observations: Any  # [T, B, ...], or [T+1, B, ...] where the targets need the last one
+    resets: Array  # [T, B], or [T+1, B]
+    core_state: CoreState  # before the first step
+    actions: Any  # [T, B, ...]
+    basis: Basis  # of the targets
+
+    @property
+    def steps(self) -> int:
+        """The number of steps, of all games."""
+        length, games = self.actions.shape[:2]
+        return int(length * games)
+
+
+class LearnerMetrics(NamedTuple):
+    """What an update was like."""
+
+    policy_loss: float
+    value_loss: float
+    entropy: float  # nats
+    grad_norm: float  # before clipping
+    var_norm: float  # of all weights
+
+
+class Gradients(NamedTuple):
+    """Clipped gradients of the mean loss over some rollouts, in the order of the network's parameters."""
+
+    gradients: Sequence[tf.Tensor]
+    metrics: LearnerMetrics
+    finite: bool  # whether loss and gradients are all finite; if not they must not be applied
+
+
+class Learner:
+    """Computes gradients on one local copy of the network.
+
+    Targets are apart from gradients: `prepare` a rollout once, then compute as many gradients from it as are wanted, at the
+    weights that the network has each time.
+    """
+
+    def __init__(self, network: ACNetwork, config: Config) -> None:
+        self._network, self._config, self._estimator = network, config, estimator_of(config)
+        self._compiled = network.compiled(("gradients", config), self._gradients)
+        self._combined = network.compiled(("combined", config), self._combine)
+
+    def prepare(self, rollout: Rollout) -> Batch:
+        """Returns a rollout with what its targets are made from."""
+        rows = len(rollout.actions) + self._estimator.needs_last
+        return Batch(
+            tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
+            rollout.resets[:rows],
+            rollout.core_state,
+            rollout.actions,
+            self._estimator.prepare(rollout),
+        )
+
+    def gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
+        """Returns the clipped gradients of the mean loss over all steps of `batches`, computed one after the other.
+
+        `frames` says where the schedules are.
+        """
+        entropy_cost = tf.constant(self._config.entropy_cost.at(frames, self._config.frames), tf.float32)
+        gradients, losses = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
+        steps = np.array([batch.steps for batch in batches], np.float32)
+        combined, metrics = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
+        total, *numbers = metrics.numpy().tolist()
+        named = LearnerMetrics(*numbers)
+        return Gradients(combined, named, bool(np.isfinite([total, named.grad_norm]).all()))
+
+    def _gradients(
+        self,
+        observations: Any,
+        resets: tf.Tensor,
+        core_state: CoreState,
+        actions: tf.Tensor,
+        basis: Basis,
+        entropy_cost: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        network, length, rows = self._network, actions.shape[0], resets.shape[0]
+        with tf.GradientTape() as tape:
+            output, _ = network.unroll(observations, resets, core_state)
+            flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
+            steps = tf.shape(flat_actions)[0]
+            taken = output if rows == length else Output(output.logits[:steps], output.values[:steps])
+            log_probs = network.distribution.log_prob(taken.logits, flat_actions)
+            targets = self._estimator.targets(
+                basis, tf.reshape(log_probs, (length, -1)), tf.reshape(output.values, (rows, -1))
+            )
+            loss = self._loss(log_probs, network.distribution.entropy(taken.logits), taken.values, targets, entropy_cost)
+        return tape.gradient(loss.total, network.parameters), tf.stack(loss)
+
+    def _loss(
+        self, log_probs: tf.Tensor, entropies: tf.Tensor, values: tf.Tensor, targets: Targets, entropy_cost: tf.Tensor
+    ) -> Loss:
+        normalize = self._config.normalize_advantages
+        return actor_critic_loss(
+            log_probs,
+            entropies,
+            values,
+            tf.reshape(normalized(targets.advantages) if normalize else targets.advantages, [-1]),
+            tf.reshape(targets.returns, [-1]),
+            entropy_cost=entropy_cost,
+            value_cost=self._config.value_cost,
+        )
+
+    def _combine(
+        self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Averages gradients and losses with weights that add up to 1, and clips the average."""
+        shares = tf.unstack(weights, num=len(gradients))
+
+        def average(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+            return parts[0] if len(parts) == 1 else tf.add_n([p * share for p, share in zip(parts, shares, strict=True)])
+
+        averages = [average(parts) for parts in zip(*gradients, strict=True)]
+        clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)
+        loss = average(losses)
+        return clipped, tf.concat([loss, tf.stack([norm, tf.linalg.global_norm(self._network.parameters)])], axis=0)

@@ -1,0 +1,134 @@
+"""The network `global`, shared by all learning threads, and what travels of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from doom_a3c.agent.graphs import Graph
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.parameters import variable_name
+from doom_a3c.algorithm.optimizers import Optimizer
+from doom_a3c.record.progress import Counters, Progress
+
+Snapshot = dict[str, NDArray[Any]]
+Vector = NDArray[np.float32]
+
+
+class SharedNetwork:
+    """A network that learning threads copy their own from. Owns the lock that orders their access."""
+
+    def __init__(self, network: ACNetwork) -> None:
+        self.network = network
+        self._lock = threading.Lock()
+        self._copying: dict[ACNetwork, Graph] = {}  # by the network that pulls
+        self._flat = Graph(lambda: flat(network.parameters), network.parameters)
+        self._replace = Graph(partial(_assign, network.parameters), network.parameters)
+        self.version = 0  # updates that have made these weights
+
+    def pull(self, network: ACNetwork) -> None:
+        """Copies the shared weights and their version into `network`, which is kept alive."""
+        copy = self._copying.get(network) or self._copying.setdefault(network, network.copying(self.network))
+        with self._lock:
+            copy()
+            network.version = self.version
+
+    def weights(self) -> tuple[Vector, int]:
+        """Returns all weights as one vector, and their version."""
+        with self._lock:
+            return np.asarray(self._flat()), self.version
+
+    def replace(self, weights: Vector, version: int) -> None:
+        """Takes over weights that `weights` of another network of this shape returned."""
+        with self._lock:
+            self._replace(weights)
+            self.version = version
+
+
+class GlobalModel(SharedNetwork):
+    """The network `global` and its optimizer, shared by all workers.
+
+    Applies are serialised: one worker's update (weights and optimizer slots) is complete before the next begins, and a
+    pull never sees half of one. Hogwild updates without a lock would save a wait of some milliseconds a rollout and cost
+    torn weights, lost slot updates and runs that cannot be repeated even with one worker.
+    """
+
+    def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
+        """`optimizer` is one of the network's parameters."""
+        super().__init__(network)
+        self._optimizer = optimizer
+        self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
+        self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
+
+    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
+        """Applies one update; returns the number of updates before it."""
+        with self._lock:
+            self._compiled_apply(list(gradients), tf.constant(learning_rate, tf.float32))
+            self.version += 1
+            return self.version - 1
+
+    def snapshot(self) -> Snapshot:
+        """Returns a consistent copy of weights and optimizer slots by name."""
+        with self._lock:
+            return {name: variable.numpy().copy() for name, variable in self._variables.items()}
+
+    def restore(self, snapshot: Snapshot, version: int) -> None:
+        """Takes over a snapshot.
+
+        Raises:
+            ValueError: if a name or a shape is not this model's.
+        """
+        if snapshot.keys() != self._variables.keys():
+            raise ValueError(f"variables differ: {sorted(snapshot.keys() ^ self._variables.keys())}")
+        for name, value in snapshot.items():
+            if tuple(self._variables[name].shape) != value.shape:
+                raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
+        with self._lock:
+            for name, value in snapshot.items():
+                self._variables[name].assign(value)
+            self.version = version
+
+
+def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
+    """Returns tensors as one vector, in their order."""
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+
+
+def split(vector: tf.Tensor | Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[tf.Tensor]:
+    """Returns the parts of a vector with the shapes of `like`.
+
+    Raises:
+        ValueError: if the vector has another length.
+    """
+    sizes = [int(np.prod(tensor.shape)) for tensor in like]
+    if tuple(vector.shape) != (sum(sizes),):
+        raise ValueError(f"a vector of shape {vector.shape} should hold {sum(sizes)} numbers")
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(tf.split(vector, sizes), like, strict=True)]
+
+
+def _assign(variables: Sequence[tf.Variable], vector: tf.Tensor) -> None:
+    for variable, part in zip(variables, split(vector, variables), strict=True):
+        variable.assign(part)
+
+
+class State(NamedTuple):
+    """Weights and optimizer slots with the counters of the same moment."""
+
+    variables: Snapshot
+    counters: Counters
+
+
+def captured(model: GlobalModel, progress: Progress) -> State:
+    """Returns the state of a run.
+
+    The count of updates never runs ahead of the weights, as it is taken first. Rollouts are counted when they have been
+    played: the newest may not have been learned from.
+    """
+    counters = progress.counters()
+    return State(model.snapshot(), counters)

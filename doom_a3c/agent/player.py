@@ -1,0 +1,137 @@
+"""Playing: the one loop that steps games, for training, evaluation and recordings alike.
+
+What leads to what, for one game:
+
+    observation_t, reset_t, core_state_t  --policy-->  logits_t, value_t, core_state_{t+1};  action_t ~ logits_t
+    action_t  --game-->  reward_t, terminated_t, truncated_t, observation_{t+1}, reset_{t+1}
+
+`reset_t` is 1 where observation_t is the first of its episode; the network zeroes core_state_t there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from doom_a3c.agent.distributions import Actions, Array, explore
+from doom_a3c.agent.policy import Decider, Decision
+
+Bools = NDArray[np.bool_]
+
+
+class Episode(NamedTuple):
+    """A finished episode, in the game's own units."""
+
+    score: float  # sum of unscaled rewards
+    length: int  # steps
+    value: float  # mean value of the network, scaled
+    game: int  # which of the player's games
+
+
+class Step(NamedTuple):
+    """One step of B games: what was decided upon, and what came of it."""
+
+    observations: Any  # [B, ...]
+    resets: Array  # [B]
+    decision: Decision
+    actions: Actions  # [B, ...]
+    log_probs: Array  # [B], of the actions as they were drawn, random exploration included
+    rewards: NDArray[np.float64]  # [B], the game's own
+    terminated: Bools  # [B]
+    truncated: Bools  # [B]
+    life_lost: Bools  # [B], a death for learning, though the game continues
+    finals: Any  # [B], an episode's own last observation in the games whose episode has ended; None where none has
+    episodes: Sequence[Episode]  # that have ended, but for those that a fault cut short: they have no score
+    cut_short: Bools  # [B], a fault has ended the episode
+    faults: Sequence[str]  # the kinds of all faults met
+
+
+def draw_seeds(seed: np.random.SeedSequence, games: int) -> Any:
+    """Returns a seed for each game, in the array form that every vector environment takes."""
+    return seed.generate_state(games)
+
+
+def met_faults(infos: dict[str, Any]) -> list[str]:
+    """Returns the kinds of all faults that games have met, of their own or of what runs them."""
+    tables = (infos.get("final_info", {}), infos)
+    return [kind for table in tables for kinds in table.get("faults", ()) for kind in kinds or ()]
+
+
+def _cut_short(infos: dict[str, Any], games: int) -> Bools:
+    """Returns for each game whether a fault has ended its episode: such an episode has no score."""
+    cut: Bools = infos.get("final_info", {}).get("cut_short", np.zeros(games, np.bool_))
+    return cut
+
+
+class Player:
+    """Plays B games as a policy decides.
+
+    Owns the games' newest observations, their recurrent state and the sums of running episodes.
+    """
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], policy: Decider, random: np.random.Generator, seeds: Any = None
+    ) -> None:
+        """Resets the games, with `seeds` if there are any; actions are drawn from `random`."""
+        self._env, self._policy, self._random = env, policy, random
+        batch = env.num_envs
+        self.core_state = policy.initial_state(batch)
+        self.observations, self.infos = env.reset(seed=seeds)  # the infos are the reset's
+        self.faults, self.cut_short = met_faults(self.infos), _cut_short(self.infos, batch)  # of the reset
+        self.resets = np.ones(batch, np.float32)
+        self._scores, self._value_sums, self._lengths = np.zeros(batch), np.zeros(batch), np.zeros(batch, np.int64)
+
+    def step(self, epsilons: Array, greedy: Any = False) -> Step:
+        """Plays one step of every game.
+
+        Args:
+            epsilons: probability of a uniformly random action, per game, [B].
+            greedy: which games take their likeliest action, a bool or bools [B].
+        """
+        observations, resets = self.observations, self.resets
+        decision = self._policy(observations, resets, self.core_state)
+        actions, log_probs = explore(self._policy.distribution, decision.logits, epsilons, self._random, greedy)
+        self.observations, rewards, terminated, truncated, infos = self._env.step(actions)
+        self.core_state, ends = decision.core_state, terminated | truncated
+        self.resets = ends.astype(np.float32)
+        cut_short = _cut_short(infos, len(ends))
+        return Step(
+            observations,
+            resets,
+            decision,
+            actions,
+            log_probs,
+            rewards,
+            terminated,
+            truncated,
+            infos.get("life_lost", np.zeros(len(ends), np.bool_)),
+            infos.get("final_obs"),
+            self._count(rewards, decision.values, ends, cut_short),
+            cut_short,
+            met_faults(infos),
+        )
+
+    def value(self) -> Array:
+        """Returns the values of the newest observations, [B], without taking a step."""
+        return self._policy(self.observations, self.resets, self.core_state).values
+
+    def _count(self, rewards: Array, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
+        """Adds a step to the running episodes; returns the finished ones."""
+        self._scores += rewards
+        self._value_sums += values
+        self._lengths += 1
+        episodes = []
+        for game in np.flatnonzero(ends & ~cut_short):
+            mean_value = self._value_sums[game] / self._lengths[game]
+            episodes.append(Episode(float(self._scores[game]), int(self._lengths[game]), float(mean_value), int(game)))
+        for sums in (self._scores, self._value_sums, self._lengths):
+            sums[ends] = 0
+        return episodes
+
+    def close(self) -> None:
+        """Closes the games."""
+        self._env.close()

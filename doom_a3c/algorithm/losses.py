@@ -1,0 +1,68 @@
+"""The actor-critic loss, as pure functions of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Loss(NamedTuple):
+    """The terms of the loss, each a scalar mean over the T * B steps of a rollout."""
+
+    total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy
+    policy: tf.Tensor  # -advantage * log pi(action)
+    value: tf.Tensor  # 0.5 * (return - value)^2
+    entropy: tf.Tensor  # nats
+
+
+def actor_critic_loss(
+    log_probs: tf.Tensor,
+    entropies: tf.Tensor,
+    values: tf.Tensor,
+    advantages: tf.Tensor,
+    returns: tf.Tensor,
+    *,
+    entropy_cost: float,
+    value_cost: float,
+) -> Loss:
+    """Computes the loss of A3C (Mnih et al. 2016, arXiv:1602.01783, section 4 and equation in section 5).
+
+        total = mean(-A log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
+
+    Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the number of
+    games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40 is a norm
+    of 40 / 30 here. Gradients flow into the first three arguments; advantages and returns are constants.
+
+    Args:
+        log_probs: log pi(action) of the actions taken, [N].
+        entropies: H(pi) in nats, [N].
+        values: V, [N].
+        advantages: A, [N].
+        returns: R, [N].
+
+    Raises:
+        ValueError: if an argument is not of rank 1.
+    """
+    for name, tensor in (
+        ("log_probs", log_probs),
+        ("entropies", entropies),
+        ("values", values),
+        ("advantages", advantages),
+        ("returns", returns),
+    ):
+        if len(tensor.shape) != 1:
+            raise ValueError(f"{name} must have rank 1, not shape {tensor.shape}")
+    policy = tf.reduce_mean(-tf.stop_gradient(advantages) * log_probs)
+    value = 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(returns) - values))
+    mean_entropy = tf.reduce_mean(entropies)
+    return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)
+
+
+def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
+    """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
+
+    The floor keeps a policy that has nothing left to learn (all advantages near 0) from being driven by noise blown
+    up to unit size, which is how long runs collapse.
+    """
+    return (advantages - tf.reduce_mean(advantages)) / tf.maximum(tf.math.reduce_std(advantages), floor)

@@ -1,0 +1,211 @@
+"""The cluster engine on Ray: a parameter server and hosts as actors, and the driver's side that keeps them going.
+
+    host actor (workers + client) --- pushes, answers ---> server actor (global model) <--- status, state --- driver
+
+The driver holds the newest state of the server. A server that has died is started again by Ray and gets that state back;
+a host that has died is replaced as long as its machine lives; a machine that joins gets hosts of its own. All actors
+belong to the driver's job, so nothing of a run outlives its driver; --resume continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from doom_a3c.agent.model import State
+from doom_a3c.engines.cluster.messages import ServerState, Settings, UnreachableError
+from doom_a3c.engines.cluster.rates import ClusterMetrics, Rates
+from doom_a3c.engines.cluster.ray import (
+    CALL_SECONDS,
+    HostProcess,
+    MakeHost,
+    MakeServer,
+    RayServer,
+    ServerError,
+    ServerProcess,
+    machines,
+)
+from doom_a3c.engines.updates import DivergedError
+from doom_a3c.record.loggers import Logger
+from doom_a3c.record.progress import Progress, from_plain, to_plain
+from doom_a3c.record.recording import Gif
+from doom_a3c.settings.fields import UserError
+
+_TICK_SECONDS = 0.5
+_STATE_SECONDS = 5.0  # between two copies of the server's state: what a dead server loses at most
+_PATIENCE_SECONDS = 120.0  # without an answer of the server, until the run ends
+_MAX_FAILURES = 3  # of a host in a row, until it is given up
+_STOP_SECONDS = 8.0  # for the hosts to end by themselves
+_NO_ANSWER = (UnreachableError, ServerError, UserError)  # the last is of a server that could not be made
+
+
+class ClusterEngine:
+    """The driver's side of a run. Owns the processes, the newest state of the server, and a thread that watches both."""
+
+    def __init__(
+        self,
+        *,
+        hosts: int,
+        device: str,
+        settings: Settings,
+        make_server: MakeServer,
+        make_host: MakeHost,
+        state: State,
+        progress: Progress,
+        logger_called: Callable[[str], Logger],
+        add_gif: Callable[[Gif], None],
+        log: Callable[[str], None],
+    ) -> None:
+        """`hosts` play on each machine; `make_server` and `make_host` are functions that every machine can import."""
+        self._slots, self._device, self._settings = hosts, device, settings
+        self._make_server, self._make_host = make_server, make_host
+        self._state: ServerState = {"variables": state.variables, "counters": to_plain(state.counters), "members": {}}
+        self._progress, self._add_gif, self._log = progress, add_gif, log
+        self._rates = Rates(logger_called)
+        self._server = RayServer()
+        self._server_process: ServerProcess | None = None
+        self._hosts: dict[str, HostProcess] = {}
+        self._failures: dict[str, int] = {}
+        self._failure: BaseException | None = None  # of the last host that failed
+        self._started = 0
+        self._answered = self._copied = time.monotonic()
+        self._began = self._over = False
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._stop_event = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
+
+    def start(self) -> None:
+        """Starts the server, and the hosts from a thread that watches them from then on."""
+        self._server_process = ServerProcess(self._make_server, self._settings, gpu=self._device == "gpu")
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._answered = self._copied = time.monotonic()
+        try:
+            while not self._stop_event.wait(_TICK_SECONDS):
+                try:
+                    self._follow()
+                    self._answered = time.monotonic()
+                except UnreachableError:
+                    if time.monotonic() - self._answered > _PATIENCE_SECONDS:
+                        raise
+        except BaseException as error:
+            self._error = error
+
+    def _follow(self) -> None:
+        """Looks at everything once, and mends what is broken."""
+        if not self._over:
+            self._tend_hosts()
+        status = self._server.status()
+        self._over = status["over"]
+        if not status["ready"]:
+            self._server.start(self._state)
+            if self._began:
+                age = time.monotonic() - self._copied
+                self._log(f"the parameter server was lost, another continues from its state of {age:.0f} s ago")
+                self._server.add_fault("server_restarted")
+            self._began = True
+            return
+        if status["error"]:
+            raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
+        self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
+        for gif in status["gifs"]:
+            self._add_gif(Gif(**{**gif, "data": gif["data"].tobytes()}))
+        for name in self._rates.add(status["hosts"], status["lags"], self._progress.frames):
+            self._failures.pop(name, None)
+        if time.monotonic() - self._copied >= _STATE_SECONDS:
+            self.capture()
+
+    def _tend_hosts(self) -> None:
+        """Starts hosts on every machine that lacks some, and notices those that have ended."""
+        for name in [name for name, host in self._hosts.items() if host.ended()]:
+            if not self._note_end(name, self._hosts.pop(name)):
+                return  # it has been told that the run is over: the next status says so, too
+        for machine in machines():
+            for slot in range(self._slots):
+                name = f"{machine[:8]}_{slot}"
+                if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES:
+                    self._hosts[name] = HostProcess(self._make_host, self._settings, name, self._started, machine)
+                    self._started += 1
+        if self._failure is not None and not self._hosts:
+            raise self._failure
+
+    def _note_end(self, name: str, host: HostProcess) -> bool:
+        """Sees to a host that has ended; tells whether it was lost."""
+        failure = host.failure()
+        if failure is None:
+            return False
+        self._failure = failure
+        host.kill()
+        self._rates.lose(name)
+        self._failures[name] = self._failures.get(name, 0) + 1
+        with contextlib.suppress(UnreachableError):
+            self._server.retire(name)
+            self._server.add_fault("host_lost")
+        given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
+        reason = str(failure).splitlines()[-1]
+        self._log(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
+        return True
+
+    def check(self) -> None:
+        """Raises the error that ended the run's watch: divergence, or no host or server left."""
+        if self._error is not None:
+            raise self._error
+
+    def capture(self) -> State:
+        """Returns the server's state, or the newest known one where the server does not answer."""
+        with self._lock:
+            if not self._stop_event.is_set():
+                self._copy()
+            return State(self._state["variables"], from_plain(self._state["counters"]))
+
+    def _copy(self) -> None:
+        with contextlib.suppress(*_NO_ANSWER):
+            state = self._server.state()
+            if state is not None:
+                variables = {name: value.copy() for name, value in state["variables"].items()}  # not Ray's memory
+                self._state = {**state, "variables": variables}
+                self._copied = time.monotonic()
+
+    def add_fault(self, kind: str) -> None:
+        """Counts a fault that the driver's own games have met."""
+        with self._lock:
+            if self._stop_event.is_set():  # the server is gone: its last counters are kept here
+                faults = Counter(self._state["counters"]["faults"])
+                faults[kind] += 1
+                self._state["counters"]["faults"] = dict(faults)
+                self._progress.add_fault(kind)
+                return
+        with contextlib.suppress(*_NO_ANSWER):
+            self._server.add_fault(kind)
+
+    def metrics(self) -> ClusterMetrics:
+        """Returns rates, to log."""
+        return self._rates.metrics()
+
+    def describe(self) -> str:
+        """Returns rates, for the live line."""
+        return self._rates.describe()
+
+    def stop(self) -> None:
+        """Ends hosts and server; may be called twice."""
+        if self._stop_event.is_set():
+            return
+        with contextlib.suppress(*_NO_ANSWER):
+            self._server.stop()  # no push counts from now on
+        with self._lock:
+            self._copy()
+            self._stop_event.set()
+        if self._thread.ident is not None:
+            self._thread.join(CALL_SECONDS)
+        self._progress.restore(from_plain(self._state["counters"]))
+        deadline = time.monotonic() + _STOP_SECONDS
+        for host in self._hosts.values():
+            host.ended(max(0.0, deadline - time.monotonic()))
+        for process in (*self._hosts.values(), self._server_process):
+            if process is not None:
+                process.kill()

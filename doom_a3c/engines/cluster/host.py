@@ -1,0 +1,102 @@
+"""A host of the cluster engine: workers that play, and the one thread that talks to the parameter server for all of them.
+
+Its weights are a copy of the server's, replaced whenever an answer brings newer ones; workers pull theirs from the copy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from doom_a3c.agent.model import SharedNetwork
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.policy import Policy
+from doom_a3c.engines.cluster.messages import Server
+from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer, SendBuffer
+from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.threads import MakeActor, MakeNetwork, Worker
+from doom_a3c.record.recording import Gif
+from doom_a3c.settings.config import Config, worker_count
+
+
+class RolloutWorker:
+    """A worker that learns nothing itself: it plays rollouts and has them sent. Owns its network and games."""
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        model: SharedNetwork,
+        network: ACNetwork,
+        make_actor: MakeActor,
+        buffer: RolloutBuffer,
+        stop: threading.Event,
+    ) -> None:
+        self._index, self._model, self._network = index, model, network
+        self._make_actor, self._buffer, self._stop_event = make_actor, buffer, stop
+
+    def run(self) -> None:
+        """Plays until told to stop; raises ClosedError when the buffer is closed before."""
+        actor = self._make_actor(self._index, Policy(self._network))
+        try:
+            while not self._stop_event.is_set():
+                self._model.pull(self._network)
+                self._buffer.put(actor.rollout())
+        finally:
+            actor.close()
+
+
+class Host:
+    """Runs workers and their client of the server, each on a thread of its own. Owns the threads and the buffer between."""
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        *,
+        config: Config,
+        network: ACNetwork,
+        make_network: MakeNetwork,
+        make_actor: MakeActor,
+        counts: RunCounts,
+        gifs: deque[Gif],
+        unblock: Callable[[], None],
+    ) -> None:
+        """`counts` and `gifs` are shared with what `make_actor` makes; for the rest see the threads engine."""
+        workers, self._stop_event = worker_count(config), threading.Event()
+        model, stop = SharedNetwork(network), self._stop_event
+        make: Callable[..., Worker | RolloutWorker]
+        if config.transport == "gradients":
+            sums = GradientAccumulator(config.push_rollouts, config.accumulate)
+            self._buffer: SendBuffer = sums
+            make = partial(Worker, config=config, counts=counts, updates=sums)
+        else:
+            self._buffer = rollouts = RolloutBuffer(workers)
+            make = partial(RolloutWorker, buffer=rollouts)
+        loops = {}
+        for index in range(workers):
+            own = make_network(f"worker_{index}")
+            worker = make(index, model=model, network=own, make_actor=make_actor, stop=stop)
+            loops[f"worker_{index}"] = worker.run
+        self._client = ServerClient(name, server, self._buffer, model, counts, gifs, stop)
+        self.threads = ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
+
+    def stop(self) -> None:
+        """Asks all threads to end: what is left in the buffer counts no more."""
+        self._stop_event.set()
+        self._buffer.close()
+
+    def run(self) -> None:
+        """Joins the run and plays until it is over; raises the first error of any thread."""
+        self._client.join()
+        if self._stop_event.is_set():
+            return  # the run is over already: no game need start
+        try:
+            self.threads.start()
+            self._stop_event.wait()
+        finally:
+            self.threads.stop()
+        self.threads.check()

@@ -1,0 +1,105 @@
+"""What the processes of the cluster engine send each other: words, numbers and arrays, never an object of this package.
+
+The table at the top of `server` says when there is which verdict, and what a host does then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypedDict
+
+from doom_a3c.agent.model import Snapshot, Vector
+
+Settings = dict[str, Any]  # all that a server or a host is made from
+Verdict = Literal["joined", "applied", "duplicate", "stale", "full", "wait", "rejoin", "fenced", "done"]
+
+
+class Push(TypedDict):
+    """What a host has played, and what its workers have learned from it."""
+
+    version: int  # the oldest weights that had a part in it, as a number of updates
+    steps: int  # played
+    frames: int  # played
+    episodes: list[tuple[Any, ...]]  # the numbers of every finished `Episode`
+    faults: list[str]  # the kinds of the faults met
+    gradients: Vector | None  # transport `gradients`: their sum, None where none were finite
+    not_finite: int  # transport `gradients`: how many were left out of the sum
+    metrics: dict[str, float]  # of the newest update and of the host, by name
+    rollout: dict[str, Any] | None  # transport `rollouts`: the arrays of a `Rollout` by field
+    gifs: list[dict[str, Any]]  # recordings of finished episodes, one at most: the fields of a `Gif`, its data as uint8
+
+
+class _Judged(TypedDict):
+    verdict: Verdict
+
+
+class Answer(_Judged, total=False):
+    """What the server answers to a join or a push. All but the verdict is there where the host is to take it over."""
+
+    generation: int  # `joined` only
+    weights: Vector | None  # None where the host has them
+    version: int  # of the weights
+    frames: int  # played by the whole run
+
+
+class ServerState(TypedDict):
+    """Everything that a restarted server resumes from."""
+
+    variables: Snapshot
+    counters: dict[str, Any]  # of `Progress`, plain
+    members: dict[str, tuple[int, int]]  # generation and newest sequence number of each host
+
+
+class ServerStatus(TypedDict):
+    """What the driver asks the server for, twice a second."""
+
+    ready: bool
+    over: bool
+    error: str | None
+    diverged: bool
+    counters: dict[str, Any]  # of `Progress`, plain, without the curve
+    entropy: float  # of the newest update
+    lag: int  # of the newest update
+    hosts: dict[str, dict[str, Any]]  # each one's `Tally`
+    lags: list[int]  # policy lags of the pushes since the last status
+    gifs: list[dict[str, Any]]  # since the last status
+
+
+class Server(Protocol):
+    """The parameter server as hosts and driver see it. Every method of a distant one may raise UnreachableError."""
+
+    def start(self, state: ServerState) -> None:
+        """Begins with a state; does nothing where the server has begun before."""
+
+    def join(self, host: str) -> Answer:
+        """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
+
+    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
+        """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
+
+    def retire(self, host: str) -> None:
+        """Fences off a host that is given up: should it still push, it is refused."""
+
+    def add_fault(self, kind: str) -> None:
+        """Counts something that the run has survived."""
+
+    def status(self) -> ServerStatus:
+        """Returns what the driver shows; lags and gifs are handed over, once."""
+
+    def state(self) -> ServerState | None:
+        """Returns everything that a restarted server resumes from, None before there is any."""
+
+    def stop(self) -> None:
+        """Answers `done` from now on; returns when the update under way is complete."""
+
+
+class UnreachableError(Exception):
+    """A call may or may not have reached the server; its answer has not come."""
+
+
+def size(message: Any) -> int:
+    """Returns the bytes of all arrays in a message."""
+    if isinstance(message, dict):
+        return sum(size(value) for value in message.values())
+    if isinstance(message, list | tuple):
+        return sum(size(value) for value in message)
+    return int(getattr(message, "nbytes", 0))

@@ -1,0 +1,98 @@
+"""How fast the hosts of a cluster are, for the live line and for the logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from doom_a3c.record.loggers import Logger
+from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
+
+_SECONDS = 2.0  # that a rate is the mean of, at least
+_SILENT_SECONDS = 30.0  # without a push, until a host no longer counts
+
+
+class _Measured(NamedTuple):
+    """What a host had sent when it was measured last, and how fast it was."""
+
+    time: float  # of the newest measurement with a push in it
+    tally: Mapping[str, Any]
+    frames: float = 0.0  # per second, as are the next two
+    pushes: float = 0.0
+    bytes: float = 0.0
+
+
+class ClusterMetrics(NamedTuple):
+    """The hosts that play, and what they send."""
+
+    hosts: int
+    pushes_per_second: float
+    bytes_per_second: float
+
+
+class Rates:
+    """Rates of all hosts. Owns what it measures; keeps a log for each, and one for the server."""
+
+    def __init__(self, logger_called: Callable[[str], Logger]) -> None:
+        self._logger_called = logger_called
+        self._server_limiter = log_limiter()
+        self._limiters: dict[str, RateLimiter] = {}
+        self._lags: list[int] = []
+        self._since = time.monotonic()
+        self._hosts: dict[str, _Measured] = {}  # all that have ever pushed
+        self._lost: set[str] = set()
+
+    def add(self, tallies: Mapping[str, Mapping[str, Any]], lags: Sequence[int], frames: int) -> list[str]:
+        """Takes in what has come from each host since the server began, and the policy lags of the newest pushes.
+
+        Returns:
+            The hosts that have pushed since the rates were last measured; none where it is too early to measure.
+        """
+        self._lags += lags
+        now = time.monotonic()
+        if now - self._since < _SECONDS:
+            return []
+        nothing = _Measured(self._since, {"frames": 0, "pushes": 0, "bytes": 0})
+        pushed = []
+        for name, tally in tallies.items():
+            known = self._hosts.get(name, nothing)
+            if tally["pushes"] == known.tally["pushes"]:
+                continue
+            # A server that has restarted counts from 0 again.
+            gained = [max(0, tally[key] - known.tally[key]) for key in ("frames", "pushes", "bytes")]
+            host = self._hosts[name] = _Measured(now, tally, *(count / (now - known.time) for count in gained))
+            self._write(name, {**tally["metrics"], "frames_per_second": host.frames}, frames)
+            pushed.append(name)
+        self._since = now
+        self._lost.difference_update(pushed)
+        if self._lags and self._server_limiter.allow():
+            self._logger_called("server").histogram("push_lags", self._lags, frames)
+            self._lags = []
+        return pushed
+
+    def lose(self, name: str) -> None:
+        """Counts a host no longer, until it pushes again."""
+        self._lost.add(name)
+
+    def _playing(self) -> list[_Measured]:
+        oldest = time.monotonic() - _SILENT_SECONDS
+        return [host for name, host in self._hosts.items() if name not in self._lost and host.time > oldest]
+
+    def _write(self, name: str, metrics: Mapping[str, float], frames: int) -> None:
+        if self._limiters.setdefault(name, log_limiter()).allow():
+            self._logger_called(f"host_{name}").metrics(metrics, frames)
+
+    def metrics(self) -> ClusterMetrics:
+        """Returns the rates of the whole cluster."""
+        hosts = self._playing()
+        return ClusterMetrics(len(hosts), sum(host.pushes for host in hosts), sum(host.bytes for host in hosts))
+
+    def describe(self) -> str:
+        """Returns all rates in words."""
+        hosts = self._playing()
+        if not hosts:
+            return "no host plays yet"
+        each = " + ".join(f"{host.frames:,.0f}" for host in hosts)
+        pushes, megabytes = sum(host.pushes for host in hosts), sum(host.bytes for host in hosts) / 1e6
+        return f"{len(hosts)} hosts: {each} frames/s, {pushes:.1f} pushes/s, {megabytes:.1f} MB/s"

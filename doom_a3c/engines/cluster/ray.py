@@ -1,0 +1,284 @@
+"""The cluster engine's side of Ray: a connection that lets no stranger in, actors, and calls of the parameter server.
+
+Nothing here knows what a run does; `driver` does. All of Ray is imported late: it
+is an optional extra, takes a second, and reads at once whether there is a token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, own_folder, reach
+from doom_a3c.engines.cluster.host import Host
+from doom_a3c.engines.cluster.messages import (
+    Answer,
+    Push,
+    Server,
+    ServerState,
+    ServerStatus,
+    Settings,
+    UnreachableError,
+)
+from doom_a3c.quiet import caught_stderr
+from doom_a3c.settings.fields import UserError
+
+_SERVER = "parameter_server"
+CALL_SECONDS = 30.0  # a call that has no answer by then is made again
+_OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: what is on the way is all it holds
+
+MakeServer = Callable[[Settings], Server]
+MakeHost = Callable[[Settings, str, int, Server], Host]
+
+
+class ServerError(Exception):
+    """What was raised in another process of the cluster; the message is its traceback there."""
+
+
+class ProcessLostError(Exception):
+    """A process of the cluster is gone."""
+
+
+@contextlib.contextmanager
+def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterator[None]:
+    """Connects to the cluster at `address`, or starts one on this machine that is gone afterwards.
+
+    Raises:
+        UserError: if there is no cluster at `address`, no machine has the `gpu` that is wanted, or as `access.check` does.
+    """
+    check(address)
+    import ray
+
+    with contextlib.ExitStack() as stack:
+        own: dict[str, Any] = {}
+        if address is None:
+            folder = stack.enter_context(own_folder())
+            own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE, "_temp_dir": folder}
+        else:
+            reach(address)
+        failure: Exception | None = None
+        with caught_stderr():
+            stack.callback(ray.shutdown)
+            try:
+                ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
+                guarded = address is None or _guarded()
+            except Exception as error:  # whatever Ray raises where there is another token, another version, no cluster
+                failure = error
+        if failure is not None:
+            reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+            raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
+        if not guarded:
+            raise UserError(f"the cluster at {address} asks nobody for a token: {HOW_TO_GUARD}")
+        if gpu and not ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]  # of Ray
+            raise UserError("--device gpu: Ray knows of no GPU in the cluster; --device cpu or auto needs none")
+        yield
+
+
+def _guarded() -> bool:
+    """Tells whether the head of the cluster was started so that it asks for a token."""
+    import ray
+
+    mode: Any = ray.remote(lambda: os.environ.get("RAY_AUTH_MODE"))
+    there = mode.options(num_cpus=0, resources={"node:__internal_head__": 0.001})
+    return bool(ray.get(there.remote(), timeout=CALL_SECONDS) == "token")
+
+
+class ServerActor:
+    """The actor of the parameter server, which it passes every call on to; a restarted one waits for its state."""
+
+    def __init__(self, make: MakeServer, settings: Settings) -> None:
+        self._failure: Exception | None = None
+        try:
+            self._made = make(settings)
+        except Exception as error:  # Ray would only say that the actor has died
+            self._failure = error
+
+    def _server(self) -> Server:
+        if self._failure is not None:
+            raise self._failure
+        return self._made
+
+    def start(self, state: ServerState) -> None:
+        """As `Server` says."""
+        self._server().start(state)
+
+    def join(self, host: str) -> Answer:
+        """As `Server` says."""
+        return self._server().join(host)
+
+    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
+        """As `Server` says."""
+        return self._server().push(host, generation, sequence, push, known_version)
+
+    def retire(self, host: str) -> None:
+        """As `Server` says."""
+        self._server().retire(host)
+
+    def add_fault(self, kind: str) -> None:
+        """As `Server` says."""
+        self._server().add_fault(kind)
+
+    def status(self) -> ServerStatus:
+        """As `Server` says."""
+        return self._server().status()
+
+    def state(self) -> ServerState | None:
+        """As `Server` says."""
+        return self._server().state()
+
+    def stop(self) -> None:
+        """As `Server` says."""
+        self._server().stop()
+
+
+class RayServer:
+    """The run's server, found by its name, as a `Server`: calls return its answers, and raise its errors here.
+
+    Raises:
+        UnreachableError: by every method, if no answer has come, whether the call arrived or not.
+        ServerError: if the server has raised anything else than a user's mistake.
+    """
+
+    def __init__(self) -> None:
+        self._actor: Any = None  # once it has been found: that costs a message of its own; several threads ask
+
+    def _ask(self, call: Callable[[Any], Any]) -> Any:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            actor = self._actor or ray.get_actor(_SERVER)
+            self._actor = actor
+            return ray.get(call(actor), timeout=CALL_SECONDS)
+        except RayTaskError as error:
+            raise _told(error) from None
+        except (RayError, ValueError) as error:  # ValueError: there is no such actor now
+            self._actor = None
+            raise UnreachableError(f"{type(error).__name__}: {error}") from None
+
+    def start(self, state: ServerState) -> None:
+        """As `Server` says."""
+        self._ask(lambda actor: actor.start.remote(state))
+
+    def join(self, host: str) -> Answer:
+        """As `Server` says."""
+        answer: Answer = self._ask(lambda actor: actor.join.remote(host))
+        return answer
+
+    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
+        """As `Server` says."""
+        answer: Answer = self._ask(lambda actor: actor.push.remote(host, generation, sequence, push, known_version))
+        return answer
+
+    def retire(self, host: str) -> None:
+        """As `Server` says."""
+        self._ask(lambda actor: actor.retire.remote(host))
+
+    def add_fault(self, kind: str) -> None:
+        """As `Server` says."""
+        self._ask(lambda actor: actor.add_fault.remote(kind))
+
+    def status(self) -> ServerStatus:
+        """As `Server` says."""
+        status: ServerStatus = self._ask(lambda actor: actor.status.remote())
+        return status
+
+    def state(self) -> ServerState | None:
+        """As `Server` says."""
+        state: ServerState | None = self._ask(lambda actor: actor.state.remote())
+        return state
+
+    def stop(self) -> None:
+        """As `Server` says."""
+        self._ask(lambda actor: actor.stop.remote())
+
+
+class HostActor:
+    """The actor of a host."""
+
+    def run(self, make: MakeHost, settings: Settings, name: str, number: int) -> None:
+        """Plays until the run is over."""
+        make(settings, name, number, RayServer()).run()
+
+
+class HostProcess:
+    """A host that plays on some machine. Owns its actor."""
+
+    def __init__(self, make: MakeHost, settings: Settings, name: str, number: int, machine: str) -> None:
+        """Starts it; hosts of different numbers play different games."""
+        self._actor = start_actor(HostActor, placed_on(machine))
+        self._ended = self._actor.run.remote(make, settings, name, number)
+
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Tells whether it has ended, waiting that long for it."""
+        import ray
+
+        return bool(ray.wait([self._ended], timeout=seconds)[0])
+
+    def failure(self) -> BaseException | None:
+        """Returns what it has ended by, None where it was told that the run is over."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            ray.get(self._ended)
+            return None
+        except RayTaskError as error:
+            return _told(error)
+        except RayError:
+            return ProcessLostError("its process or its machine died")
+
+    def kill(self) -> None:
+        """Ends its process at once."""
+        import ray
+
+        ray.kill(self._actor)
+
+
+def _told(error: Any) -> BaseException:
+    """Returns the user's mistake that an actor has raised, else an error with the actor's traceback."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, UserError) else ServerError(str(error).strip())
+
+
+def machines() -> list[str]:
+    """Returns the ids of the machines of the cluster that live."""
+    import ray
+
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]  # of Ray
+    return [node["NodeID"] for node in nodes if node["Alive"]]
+
+
+def start_actor(kind: type, options: Mapping[str, Any], *arguments: Any) -> Any:
+    """Starts an actor; it takes no CPU from Ray's count of them, which is for tasks that wait for their turn."""
+    import ray
+
+    remote: Any = ray.remote(kind)
+    return remote.options(num_cpus=0, **options).remote(*arguments)
+
+
+class ServerProcess:
+    """The run's server, beside the driver or where a GPU is; Ray starts it again whenever it dies. Owns its actor."""
+
+    def __init__(self, make: MakeServer, settings: Settings, gpu: bool) -> None:
+        import ray
+
+        where = {"num_gpus": 1} if gpu else placed_on(ray.get_runtime_context().get_node_id())
+        options = {"name": _SERVER, "max_restarts": -1, "max_concurrency": 64, **where}
+        self._actor = start_actor(ServerActor, options, make, settings)
+
+    def kill(self) -> None:
+        """Ends it for good."""
+        import ray
+
+        ray.kill(self._actor)
+
+
+def placed_on(machine: str) -> dict[str, Any]:
+    """Returns the option that places an actor on a machine and nowhere else (Ray ignores a soft wish without CPUs)."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(machine, soft=False)}

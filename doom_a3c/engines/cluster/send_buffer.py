@@ -1,0 +1,144 @@
+"""What a host of the cluster engine sends to the parameter server, and where it waits until it is sent."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+import numpy as np
+
+from doom_a3c.agent.graphs import Graph
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
+from doom_a3c.agent.model import Vector, flat
+from doom_a3c.agent.player import Episode
+from doom_a3c.agent.rollouts import Played, RolloutStats
+from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.cluster.messages import Push
+
+
+class SendBuffer(Protocol):
+    """What waits to be pushed."""
+
+    def next_push(self) -> Push:
+        """Returns the next push when there is one, once the last has been answered; raises ClosedError after `close`."""
+
+    def close(self) -> None:
+        """Wakes everyone with ClosedError."""
+
+
+class GradientAccumulator:
+    """Gradients of all workers, added up until they are pushed. Owns the sum and what has been counted meanwhile.
+
+    A worker waits for the answer to its push, as its next rollout is to be played with weights that hold its last update.
+    Where the sum is not yet large enough for a push, it plays on.
+    """
+
+    def __init__(self, rollouts: int, rollouts_each: int) -> None:
+        """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
+        self._enough, self._each = rollouts, rollouts_each
+        self._changed = threading.Condition()
+        self._flat = Graph(flat, ())
+        self._closed = False
+        self._taken = self._answered = 0  # pushes; one at most is between
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sum: Vector | None = None
+        self._rollouts = self._not_finite = self._steps = self._frames = 0
+        self._version: int | None = None
+        self._episodes: list[Episode] = []
+        self._faults: list[str] = []
+        self._metrics: LearnerMetrics | None = None
+
+    def count(self, stats: RolloutStats) -> None:
+        """Counts what has been played; it travels with the next push."""
+        with self._changed:
+            self._steps += stats.steps
+            self._frames += stats.frames
+            self._episodes.extend(stats.episodes)
+            self._faults.extend(stats.faults)
+
+    def apply(self, gradients: Gradients, version: int) -> None:
+        """Adds gradients, and returns when their push has been answered, or is not complete yet."""
+        push = self.add(gradients, version)
+
+        def free() -> bool:
+            incomplete = self._taken < push and self._rollouts < self._enough
+            return self._closed or self._answered >= push or incomplete
+
+        with self._changed:
+            self._changed.wait_for(free)
+
+    def add(self, gradients: Gradients, version: int) -> int:
+        """Adds gradients that come from rollouts of that version; returns the number of the push that they will be in."""
+        vector = np.asarray(self._flat(list(gradients.gradients))) if gradients.finite else None
+        with self._changed:
+            if vector is None:
+                self._not_finite += 1
+            else:
+                self._sum = vector if self._sum is None else self._sum + vector
+                self._metrics = gradients.metrics
+            self._version = version if self._version is None else min(self._version, version)
+            self._rollouts += self._each
+            self._changed.notify_all()
+            return self._taken + 1
+
+    def next_push(self) -> Push:
+        """Returns the sum as a push, and begins a new one. The push before it has been answered."""
+        with self._changed:
+            self._answered = self._taken
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or self._rollouts >= self._enough)
+            if self._closed:
+                raise ClosedError
+            assert self._version is not None  # there are rollouts
+            push = _new(self._version, RolloutStats(self._steps, self._frames, self._episodes, self._faults))
+            push["gradients"], push["not_finite"] = self._sum, self._not_finite
+            push["metrics"] = self._metrics._asdict() if self._metrics else {}
+            self._clear()
+            self._taken += 1
+            return push
+
+    def close(self) -> None:
+        """Wakes all that wait."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class RolloutBuffer:
+    """Whole rollouts of all workers, in order. Owns the few that wait."""
+
+    def __init__(self, capacity: int) -> None:
+        self._channel: Channel[Push] = Channel(capacity)
+
+    def put(self, played: Played) -> None:
+        """Adds a rollout, waiting while too many wait."""
+        rollout, version, stats = played
+        push = _new(version, stats)
+        push["rollout"] = {**rollout._asdict(), "core_state": tuple(map(np.asarray, rollout.core_state))}
+        self._channel.put(push)
+
+    def next_push(self) -> Push:
+        """Returns the oldest rollout as a push."""
+        return self._channel.take(1, 1)[0]
+
+    def close(self) -> None:
+        """Wakes all that wait."""
+        self._channel.close()
+
+
+def _new(version: int, stats: RolloutStats) -> Push:
+    """Returns what every push has; the episodes are plain numbers."""
+    return {
+        "version": version,
+        "steps": stats.steps,
+        "frames": stats.frames,
+        "episodes": [tuple(episode) for episode in stats.episodes],
+        "faults": list(stats.faults),
+        "rollout": None,
+        "gradients": None,
+        "not_finite": 0,
+        "metrics": {},
+        "gifs": [],
+    }

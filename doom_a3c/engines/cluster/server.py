@@ -1,0 +1,245 @@
+"""The parameter server of the cluster engine: the global model behind a protocol that survives lost messages and restarts.
+
+It knows nothing of how calls reach it. Hosts push what they have played under their name, generation and a sequence
+number; every push is applied once at most, in the order of its host:
+
+| answer    | when                                                               | the host then           |
+|-----------|--------------------------------------------------------------------|-------------------------|
+| applied   | counted, and learned from or queued                                | plays on                |
+| duplicate | its sequence number has been seen: the first answer was lost       | plays on                |
+| stale     | has more policy lag than `max_policy_lag`: not learned from        | plays on                |
+| full      | the trainer is a second behind (transport `rollouts`)              | sends it again          |
+| wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
+| rejoin    | the server does not know this host or its generation               | joins, sends it again   |
+| fenced    | another host has joined under this name since                      | ends                    |
+| done      | the run is over                                                    | ends                    |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import traceback
+from collections import deque
+from functools import partial
+from typing import Any
+
+from doom_a3c.agent.graphs import Graph
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
+from doom_a3c.agent.model import GlobalModel, captured, split
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.player import Episode
+from doom_a3c.agent.rollouts import Played, Rollout, RolloutStats
+from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerStatus, Verdict, size
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.trainer import Trainer
+from doom_a3c.engines.updates import DivergedError, Updater, episode_metrics
+from doom_a3c.record.loggers import named
+from doom_a3c.record.progress import Progress, from_plain, to_plain
+from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.recording import SECONDS_BETWEEN_GIFS
+from doom_a3c.settings.config import Config, spent
+
+MAX_GIFS = 4  # that wait for the driver
+MAX_LAGS = 10_000  # that wait for the driver
+ROOM_SECONDS = 1.0  # that a push waits for room in the queue of rollouts: cheaper than to send it again
+TRAINER_SECONDS = 10.0  # for the last update when a run ends; twice, and still less than a call may take
+
+
+@dataclasses.dataclass
+class Member:
+    """A host that has joined."""
+
+    generation: int  # how often a host has joined under this name
+    sequence: int = 0  # of its newest push
+
+
+@dataclasses.dataclass
+class Tally:
+    """What has come from a host since this server began."""
+
+    frames: int = 0
+    pushes: int = 0
+    bytes: int = 0  # of the pushes and their answers
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)  # the newest of each, by name
+
+
+class ParameterServer:
+    """The global weights, optimizer and counters of a run, and its members. Every method may be called by any thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        model: GlobalModel,
+        progress: Progress,
+        trainer_network: ACNetwork,
+        *,
+        rollouts: Channel[Played] | None = None,
+        gif_limiter: RateLimiter | None = None,
+    ) -> None:
+        """`rollouts` lies before the trainer, with room for the settings' queue_size where it is not given."""
+        self._config, self._model, self._progress = config, model, progress
+        self._updater = Updater(config, model, progress, None)
+        self._split = Graph(partial(split, like=model.network.parameters), ())
+        self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
+        trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
+        loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
+        self._threads = ThreadGroup(loops, self._end, lambda: None)
+        self._lock = threading.Lock()
+        self._members: dict[str, Member] = {}
+        self._answered: set[str] = set()  # by this server
+        self._tallies: dict[str, Tally] = {}
+        self._lags: deque[int] = deque(maxlen=MAX_LAGS)
+        self._gifs: deque[dict[str, Any]] = deque(maxlen=MAX_GIFS)
+        self._gif_limiter = gif_limiter or RateLimiter(SECONDS_BETWEEN_GIFS)
+        self._ready = self._over = False
+        self._failure: BaseException | None = None  # to apply a push
+
+    def start(self, state: ServerState) -> None:
+        """Begins with the state that `state` returned; does nothing where the server has begun before."""
+        with self._lock:
+            if self._ready:
+                return
+            counters = from_plain(state["counters"])
+            self._model.restore(state["variables"], counters.updates)
+            self._progress.restore(counters)
+            self._members = {name: Member(*numbers) for name, numbers in state["members"].items()}
+            self._ready = True
+        self._threads.start()
+
+    def _end(self) -> None:
+        self._over = True
+        self._rollouts.close()
+
+    def stop(self) -> None:
+        """Answers `done` from now on; returns when the update under way is complete."""
+        self._end()
+        self._threads.stop(TRAINER_SECONDS)
+
+    def join(self, host: str) -> Answer:
+        """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
+        with self._lock:
+            if verdict := self._closed():
+                return {"verdict": verdict}
+            known = self._members.get(host)
+            member = self._members[host] = Member(known.generation + 1 if known else 1)
+            self._answered.add(host)
+            return {**self._news("joined", -1), "generation": member.generation}
+
+    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
+        """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
+        if push["rollout"] is not None:
+            self._rollouts.wait_for_room(ROOM_SECONDS)
+        with self._lock:
+            verdict = self._closed() or self._refused(host, generation, sequence)
+            if verdict is None:
+                verdict = self._accept(host, push)
+            if verdict in ("applied", "stale"):
+                self._members[host].sequence = sequence
+            if verdict not in ("applied", "stale", "duplicate"):
+                return {"verdict": verdict}
+            # Versions count from the state that this server began with: a host may have the same number of another's.
+            known_version = known_version if host in self._answered else -1
+            self._answered.add(host)
+            answer = self._news(verdict, known_version)
+            self._tallies.setdefault(host, Tally()).bytes += size(answer)
+            return answer
+
+    def retire(self, host: str) -> None:
+        """Fences off a host that is given up: should it still push, it is refused."""
+        with self._lock:
+            if host in self._members:
+                self._members[host].generation += 1
+
+    def _closed(self) -> Verdict | None:
+        if self._over or spent(self._config, self._progress):
+            return "done"
+        return None if self._ready else "wait"
+
+    def _refused(self, host: str, generation: int, sequence: int) -> Verdict | None:
+        member = self._members.get(host)
+        if member is None or generation > member.generation:
+            return "rejoin"
+        if generation < member.generation:
+            self._progress.add_fault("fenced_push")
+            return "fenced"
+        return "duplicate" if sequence <= member.sequence else None
+
+    def _accept(self, host: str, push: Push) -> Verdict:
+        lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
+        stale = lag > self._config.max_policy_lag
+        episodes = [Episode(*episode) for episode in push["episodes"]]
+        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"])
+        if not stale and push["rollout"] is not None:
+            if not self._rollouts.offer(Played(Rollout(**push["rollout"]), push["version"], stats)):
+                return "full"
+        else:
+            self._updater.count(stats)
+        if stale:
+            self._progress.add_fault("stale_push")
+        elif push["rollout"] is None:
+            self._learn(push)
+        self._lags.append(lag)
+        if push["gifs"] and self._gif_limiter.allow():
+            self._gifs.extend(push["gifs"])
+        tally = self._tallies.setdefault(host, Tally())
+        tally.frames += push["frames"]
+        tally.pushes += 1
+        tally.bytes += size(push)
+        tally.metrics |= {**push["metrics"], **dict(named(episode_metrics(episodes)))}
+        return "stale" if stale else "applied"
+
+    def _learn(self, push: Push) -> None:
+        """Applies a push of gradients; too many that are not finite end the run."""
+        try:
+            for _ in range(push["not_finite"]):
+                self._updater.skip()
+            if push["gradients"] is not None:
+                gradients = Gradients(self._split(push["gradients"]), LearnerMetrics(**_of_update(push["metrics"])), True)
+                self._updater.apply(gradients, push["version"])
+        except Exception as error:
+            self._failure = error
+            self._end()
+
+    def _news(self, verdict: Verdict, known_version: int) -> Answer:
+        weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
+        return {"verdict": verdict, "weights": weights, "version": version, "frames": self._progress.frames}
+
+    def add_fault(self, kind: str) -> None:
+        """Counts something that the run has survived."""
+        self._progress.add_fault(kind)
+
+    def status(self) -> ServerStatus:
+        """Returns what the driver shows; lags and gifs are handed over, once."""
+        with self._lock:
+            lags, gifs = list(self._lags), list(self._gifs)
+            self._lags.clear()
+            self._gifs.clear()
+            error = self._failure or self._threads.error
+            diverged = isinstance(error, DivergedError)
+            return {
+                "ready": self._ready,
+                "over": self._closed() == "done",
+                "error": None if error is None else str(error) if diverged else "".join(traceback.format_exception(error)),
+                "diverged": diverged,
+                "counters": to_plain(self._progress.counters(curve=False)),
+                "entropy": self._progress.entropy,
+                "lag": self._progress.lag,
+                "hosts": {name: dataclasses.asdict(tally) for name, tally in self._tallies.items()},
+                "lags": lags,
+                "gifs": gifs,
+            }
+
+    def state(self) -> ServerState | None:
+        """Returns everything that a restarted server resumes from, None before there is any."""
+        with self._lock:
+            if not self._ready:
+                return None
+            members = {name: (member.generation, member.sequence) for name, member in self._members.items()}
+            state = captured(self._model, self._progress)
+            return {"variables": state.variables, "counters": to_plain(state.counters), "members": members}
+
+
+def _of_update(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: metrics[name] for name in LearnerMetrics._fields}

@@ -1,0 +1,105 @@
+"""A host's side of the talk with the parameter server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from doom_a3c.agent.model import SharedNetwork
+from doom_a3c.engines.cluster.messages import Answer, Push, Server, UnreachableError
+from doom_a3c.engines.cluster.send_buffer import SendBuffer
+from doom_a3c.record.recording import Gif
+
+SECONDS_BETWEEN_TRIES = 0.1
+
+
+class FencedError(Exception):
+    """Another host has joined under this one's name."""
+
+
+@dataclass
+class RunCounts:
+    """What a host knows of the counters of the whole run."""
+
+    frames: int = 0  # as of the newest answer
+    episodes: int = 0  # a budget of episodes is the server's to watch
+
+
+class ServerClient:
+    """Pushes what waits in a buffer, one push at a time, and takes over what the answers bring. A host's only voice."""
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        buffer: SendBuffer,
+        model: SharedNetwork,
+        counts: RunCounts,
+        gifs: deque[Gif],
+        stop: threading.Event,
+    ) -> None:
+        """`counts` are those of the whole run, as far as this host knows; the oldest of `gifs` goes with a push."""
+        self._name, self._server, self._buffer = name, server, buffer
+        self._model, self._counts, self._gifs, self._stop_event = model, counts, gifs, stop
+        self._generation = self._sequence = 0
+        self._seconds = 0.0  # that the last push took
+
+    def join(self) -> None:
+        """Joins the run: afterwards the host has the server's weights."""
+        answer = self._ask(lambda: self._server.join(self._name))
+        if answer["verdict"] == "joined":
+            self._generation, self._sequence = answer["generation"], 0
+            self._take_over(answer)
+
+    def run(self) -> None:
+        """Pushes until the run is over; raises ClosedError when the buffer is closed before."""
+        while not self._stop_event.is_set():
+            push = self._buffer.next_push()
+            if self._gifs:
+                gif = self._gifs.popleft()
+                push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
+            push["metrics"]["push_seconds"] = self._seconds
+            start = time.monotonic()
+            self._deliver(push)
+            self._seconds = time.monotonic() - start
+
+    def _deliver(self, push: Push) -> None:
+        self._sequence += 1
+        while not self._stop_event.is_set():
+            name, version = (self._name, self._generation, self._sequence), self._model.version
+            answer = self._ask(lambda: self._server.push(*name, push, version))  # noqa: B023  # called at once
+            if answer["verdict"] == "fenced":
+                raise FencedError(f"another host has joined as {self._name}")
+            if answer["verdict"] != "rejoin":
+                self._take_over(answer)
+                return
+            self.join()
+            self._sequence += 1
+
+    def _ask(self, call: Callable[[], Answer]) -> Answer:
+        """Calls the server until an answer comes that is one; at the end of the run it is `done`."""
+        while not self._stop_event.is_set():
+            try:
+                answer = call()
+            except UnreachableError:
+                answer = {"verdict": "wait"}
+            if answer["verdict"] == "done":
+                self._stop_event.set()
+                self._buffer.close()
+                break
+            if answer["verdict"] not in ("wait", "full"):
+                return answer
+            self._stop_event.wait(SECONDS_BETWEEN_TRIES)
+        return {"verdict": "done"}
+
+    def _take_over(self, answer: Answer) -> None:
+        if answer["verdict"] == "done":
+            return
+        self._counts.frames = answer["frames"]
+        if answer["weights"] is not None:
+            self._model.replace(answer["weights"], answer["version"])

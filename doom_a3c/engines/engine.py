@@ -1,0 +1,70 @@
+"""What an engine is to a run, and the engine whose threads and weights are this process's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from doom_a3c.agent.model import GlobalModel, State, captured
+from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.record.loggers import Metrics
+from doom_a3c.record.progress import Progress
+
+
+class Engine(Protocol):
+    """Plays and learns, adding to a run's progress, until it is stopped."""
+
+    def start(self) -> None:
+        """Starts to play."""
+
+    def check(self) -> None:
+        """Raises the error that has ended it, if one has."""
+
+    def capture(self) -> State:
+        """Returns the weights, optimizer slots and counters of this moment."""
+
+    def stop(self) -> None:
+        """Ends all threads and processes; may be called twice."""
+
+    def metrics(self) -> Metrics:
+        """Returns what there is to log of the engine itself."""
+
+    def describe(self) -> str:
+        """Returns what there is to say of the engine itself, '' where there is nothing."""
+
+    def add_fault(self, kind: str) -> None:
+        """Counts a fault that games of others have met, where the run's counters are."""
+
+
+class LocalEngine:
+    """An engine of threads that share a model in this process. Owns the threads."""
+
+    def __init__(
+        self, threads: ThreadGroup, model: GlobalModel, progress: Progress, metrics: Callable[[], Metrics] = lambda: {}
+    ) -> None:
+        self.threads, self.metrics = threads, metrics
+        self._model, self._progress = model, progress
+
+    def start(self) -> None:
+        """Starts all threads."""
+        self.threads.start()
+
+    def check(self) -> None:
+        """Raises the first error that a thread ended with."""
+        self.threads.check()
+
+    def stop(self) -> None:
+        """Ends all threads; may be called twice."""
+        self.threads.stop()
+
+    def add_fault(self, kind: str) -> None:
+        """Counts a fault that games of others have met."""
+        self._progress.add_fault(kind)
+
+    def capture(self) -> State:
+        """Returns the weights, optimizer slots and counters of this moment."""
+        return captured(self._model, self._progress)
+
+    def describe(self) -> str:
+        """Returns '': frames per second are the run's."""
+        return ""

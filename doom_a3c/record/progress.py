@@ -1,0 +1,150 @@
+"""What a run has done so far: exact counters that all workers add to, and the scores of the newest episodes."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+WINDOW = 100  # episodes in the running mean
+MAX_POINTS = 4000  # of the score curve
+
+
+class Point(NamedTuple):
+    """One episode on the score curve."""
+
+    episode: int
+    frames: int
+    score: float
+    mean: float  # of the last 100 episodes, or of all where there are fewer
+
+
+class Counters(NamedTuple):
+    """All that is counted of a run, at one moment."""
+
+    frames: int
+    steps: int
+    updates: int
+    episodes: int
+    faults: Mapping[str, int]  # survived so far, by kind
+    scores: Sequence[float]  # of the newest episodes, 100 at most
+    curve: Sequence[Point]
+    stride: int  # every so many episodes the curve has a point
+
+
+def to_plain(counters: Counters) -> dict[str, Any]:
+    """Returns counters as plain data, for JSON and for messages."""
+    return {**counters._asdict(), "curve": [list(point) for point in counters.curve]}
+
+
+def from_plain(data: Mapping[str, Any]) -> Counters:
+    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError or ValueError for anything else."""
+    return Counters(
+        frames=int(data["frames"]),
+        steps=int(data["steps"]),
+        updates=int(data["updates"]),
+        episodes=int(data["episodes"]),
+        faults=dict(data["faults"]),
+        scores=list(data["scores"]),
+        curve=[Point(*point) for point in data["curve"]],
+        stride=int(data["stride"]),
+    )
+
+
+def shown(score: float | None) -> str:
+    """Returns a score as people read it: two decimals where it is small, a dash where there is none."""
+    return "-" if score is None else f"{score:.{1 if abs(score) >= 10 else 2}f}"
+
+
+def curve_of(scores: Iterable[float]) -> Sequence[Point]:
+    """Returns the curve of a few episodes that have been played one after the other."""
+    progress = Progress()
+    progress.add_steps(0, 0, scores, ())
+    return progress.curve
+
+
+class Progress:
+    """Counters of the whole run, over all workers and restarts. Owns a lock; every method may be called by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.frames = 0  # of the games, skipped ones included
+        self.steps = 0
+        self.updates = 0  # applied gradients
+        self.episodes = 0  # finished
+        self.entropy = float("nan")  # of the newest update, nats
+        self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
+        self.faults: Counter[str] = Counter()
+        self.scores: deque[float] = deque(maxlen=WINDOW)
+        self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
+        self._stride = 1
+
+    def add_steps(self, steps: int, frames: int, scores: Iterable[float], faults: Iterable[str]) -> None:
+        """Counts steps with their frames, the scores of finished episodes, and faults by kind."""
+        with self._lock:
+            self.steps += steps
+            self.frames += frames
+            for score in scores:
+                self.episodes += 1
+                self.scores.append(score)
+                if self.episodes % self._stride == 0:
+                    mean = sum(self.scores) / len(self.scores)
+                    self.curve.append(Point(self.episodes, self.frames, score, mean))
+            while len(self.curve) > MAX_POINTS:
+                self._stride *= 2
+                self.curve = [point for point in self.curve if point.episode % self._stride == 0]
+            self.faults.update(faults)
+
+    def add_fault(self, kind: str) -> None:
+        """Counts something that the run has survived."""
+        with self._lock:
+            self.faults[kind] += 1
+
+    def add_update(self, entropy: float, lag: int) -> None:
+        """Counts an applied update."""
+        with self._lock:
+            self.updates += 1
+            self.entropy, self.lag = entropy, lag
+
+    def newest_scores(self) -> list[float]:
+        """Returns the scores of the last 100 episodes, or of all where there are fewer."""
+        with self._lock:
+            return list(self.scores)
+
+    @property
+    def mean_score(self) -> float | None:
+        """Mean score of the last 100 episodes, None before there are as many."""
+        scores = self.newest_scores()
+        return sum(scores) / WINDOW if len(scores) == WINDOW else None
+
+    def counters(self, *, curve: bool = True) -> Counters:
+        """Returns everything that a resumed run continues from, without the `curve` where it is not wanted."""
+        with self._lock:
+            return Counters(
+                self.frames,
+                self.steps,
+                self.updates,
+                self.episodes,
+                dict(self.faults),
+                list(self.scores),
+                list(self.curve) if curve else [],
+                self._stride,
+            )
+
+    def restore(self, counters: Counters) -> None:
+        """Takes over counters."""
+        with self._lock:
+            self._take_over(counters)
+            self.curve, self._stride = list(counters.curve), counters.stride
+
+    def follow(self, counters: Counters, entropy: float, lag: int) -> None:
+        """Shows what another progress has counted, and what it knows of the newest update; the curve stays."""
+        with self._lock:
+            self._take_over(counters)
+            self.entropy, self.lag = entropy, lag
+
+    def _take_over(self, counters: Counters) -> None:
+        self.frames, self.steps = counters.frames, counters.steps
+        self.updates, self.episodes = counters.updates, counters.episodes
+        self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)

@@ -1,0 +1,178 @@
+"""Recordings: gifs of games in training, gifs and videos of played episodes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Full, Queue
+from typing import Any, NamedTuple
+
+import imageio.v2
+import imageio.v3
+import numpy as np
+from gymnasium.vector import VectorEnv, VectorWrapper
+from numpy.typing import NDArray
+
+from doom_a3c.record.files import write_whole
+from doom_a3c.record.rate_limiter import RateLimiter
+
+Picture = NDArray[np.uint8]  # [height, width, 3]
+KEPT_GIFS = 50
+SECONDS_BETWEEN_GIFS = 60.0
+MAX_PICTURES = 3000  # of one recording
+
+
+def gif_bytes(pictures: Sequence[Picture], pictures_per_second: float) -> bytes:
+    """Returns a gif that plays in a loop."""
+    duration = max(1000.0 / pictures_per_second, 20.0)  # browsers slow anything under 20 ms down to 100 ms
+    data: bytes = imageio.v3.imwrite("<bytes>", np.stack(pictures), extension=".gif", duration=duration, loop=0)
+    return data
+
+
+class VideoWriter:
+    """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end. A context.
+
+    The gif has the first 3000 pictures: it is made in memory, and larger ones are a burden to whoever opens them.
+    """
+
+    def __init__(self, stem: Path, pictures_per_second: float) -> None:
+        self._stem, self._rate = stem, pictures_per_second
+        self._pictures: list[Picture] = []
+        self._video: Any = None
+
+    def __enter__(self) -> VideoWriter:
+        return self
+
+    def add(self, picture: Picture) -> None:
+        """Adds a picture."""
+        if self._video is None:
+            path = self._stem.with_name(self._stem.name + ".mp4")
+            self._video = imageio.v2.get_writer(path, "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2)
+        self._video.append_data(picture)
+        if len(self._pictures) < MAX_PICTURES:
+            self._pictures.append(picture)
+
+    def __exit__(self, *error: object) -> None:
+        if self._video is not None:
+            self._video.close()
+        if self._pictures:
+            write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._pictures, self._rate))
+
+
+class Recording(NamedTuple):
+    """A recorded episode."""
+
+    pictures: list[Picture]
+    score: float
+    episode: int  # of its game
+    worker: int
+
+
+class Gif(NamedTuple):
+    """A recorded episode as the contents of a gif file."""
+
+    data: bytes
+    height: int
+    width: int
+    score: float
+    episode: int  # of its game
+    worker: int
+
+
+class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
+    """A vector environment that records every n-th episode of its first game, as far as the limiter allows.
+
+    Owns the recording in the making. One picture a step; a finished recording goes to `finished`.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        worker: int,
+        every: int,
+        limiter: RateLimiter,
+        finished: Callable[[Recording], None],
+    ) -> None:
+        super().__init__(env)
+        self._worker, self._every, self._limiter, self._finished = worker, every, limiter, finished
+        self._episode, self._score = 0, 0.0
+        self._pictures: list[Picture] | None = None
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all games and begins a recording if one is due."""
+        result = self.env.reset(seed=seed, options=options)
+        self._begin()
+        return result
+
+    def _begin(self) -> None:
+        self._score = 0.0
+        due = self._every > 0 and self._episode % self._every == 0 and self._limiter.allow()
+        self._pictures = self._picture() if due else None
+
+    def _picture(self, final: bool = False) -> list[Picture]:
+        picture: Picture | None = self.env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
+        return [] if picture is None else [picture]
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all games."""
+        result = self.env.step(actions)
+        _, rewards, terminated, truncated, _ = result
+        self._score += float(rewards[0])
+        if terminated[0] or truncated[0]:  # the game shows its next episode already
+            if self._pictures:
+                pictures = [*self._pictures, *self._picture(final=True)]
+                self._finished(Recording(pictures, self._score, self._episode, self._worker))
+            self._episode += 1
+            self._begin()
+        elif self._pictures is not None and len(self._pictures) < MAX_PICTURES:
+            self._pictures += self._picture()
+        return result
+
+
+class GifMaker:
+    """Makes gifs of recordings without holding up the games. Owns a thread and its queue."""
+
+    def __init__(self, pictures_per_second: float, made: Callable[[Gif], None]) -> None:
+        self._rate, self._made = pictures_per_second, made
+        self._recordings: Queue[Recording | None] = Queue(maxsize=4)
+        self._thread = threading.Thread(target=self._run, name="gif-maker", daemon=True)
+        self._thread.start()
+
+    def add(self, recording: Recording) -> None:
+        """Queues a recording; drops it when the thread is several behind."""
+        with contextlib.suppress(Full):
+            self._recordings.put_nowait(recording)
+
+    def _run(self) -> None:
+        while (recording := self._recordings.get()) is not None:
+            height, width, _ = recording.pictures[0].shape
+            data = gif_bytes(recording.pictures, self._rate)
+            self._made(Gif(data, height, width, recording.score, recording.episode, recording.worker))
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Finishes those in the queue, as far as the time allows."""
+        with contextlib.suppress(Full):
+            self._recordings.put(None, timeout=timeout)
+        self._thread.join(timeout)
+
+
+class GifFolder:
+    """Keeps the newest 50 gifs of a run."""
+
+    def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
+        self._folder, self._log = folder, log
+
+    def add(self, gif: Gif) -> None:
+        """Writes a gif."""
+        stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run counts its episodes anew
+        name = f"worker_{gif.worker}-episode_{gif.episode:07d}-score_{gif.score:.0f}-{stamp}.gif"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._folder / name, gif.data)
+            for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
+                old.unlink()
+        except OSError as error:  # a full disk must not end the training
+            self._log(f"warning: no gif written: {error}")

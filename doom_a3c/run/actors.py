@@ -1,0 +1,54 @@
+"""Actors as the settings want them, with their games recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from doom_a3c.agent.policy import Decider
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.recording import SECONDS_BETWEEN_GIFS, RecordedVectorEnv, Recording
+from doom_a3c.run.builder import Builder
+from doom_a3c.settings.config import Config, Counts, corrects, rows_kept, worker_count
+
+
+class ActorFactory:
+    """Makes the actors of one process. Owns the limit on their recordings."""
+
+    def __init__(
+        self,
+        config: Config,
+        builder: Builder,
+        counts: Counts,
+        recorded: Callable[[Recording], None],
+        *,
+        restarts: int,
+        host: int = 0,
+    ) -> None:
+        """Recordings go to `recorded`. Sessions of a run and hosts of a cluster play games of their own."""
+        self._config, self._builder, self._counts = config, builder, counts
+        self._recorded, self._restarts, self._host = recorded, restarts, host
+        self._limiter = RateLimiter(SECONDS_BETWEEN_GIFS)
+
+    def __call__(self, index: int, policy: Decider) -> Actor:
+        """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
+        config, games = self._config, self._config.games
+        vector = self._builder.training_env(games, rows_kept(config))
+        env = RecordedVectorEnv(vector, index, config.gif_every, self._limiter, self._recorded)
+        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
+        powers = 1.0 + config.epsilon_spread * places
+        return Actor(
+            env,
+            policy,
+            rollout_length=config.rollout_length,
+            frame_skip=self._builder.scenario.game.frame_skip,
+            discount=config.discount,
+            reward_scale=config.reward_scale,
+            reward_clip=config.reward_clip,
+            epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
+            history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
+            bootstrap=not corrects(config),
+            seed=np.random.SeedSequence([config.seed, self._restarts, index, self._host]),
+        )

@@ -1,0 +1,89 @@
+"""From a scenario to its games and networks: what training and playing both need."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import create_empty_array
+
+from doom_a3c.agent.cores import core_called
+from doom_a3c.agent.distributions import distribution_over
+from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
+from doom_a3c.algorithm.optimizers import make_optimizer
+from doom_a3c.envs.games import Games, VideoRecorder, games_of
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.scenarios import Scenario
+
+
+class Builder:
+    """Makes games and networks that fit each other.
+
+    Raises:
+        UserError: if the scenario cannot be played.
+    """
+
+    def __init__(self, scenario: Scenario, config: Config, games: Games | None = None) -> None:
+        """`games` are those of the scenario, where some have been started already."""
+        self.scenario, self._precision = scenario, config.precision
+        self._games = games or games_of(scenario.game, scenario.observation, config.game_processes)
+        self.steps_per_second = self._games.steps_per_second
+        self._graphs = Graphs()
+        self._training: list[Any] = []  # every vector that training plays
+        self._observations, actions = self._games.spaces()
+        self.inputs: Inputs = observation_inputs(self._observations)
+        with _told_of(scenario.game.title):
+            self.distribution = distribution_over(actions)
+        with _told_of(f"scenario {scenario.name}"):
+            core_called(scenario.network.core)  # networks are made later, and know no scenario's name
+
+    def example(self, games: int) -> Any:
+        """Returns observations of that many games, zeros."""
+        return create_empty_array(self._observations, games)
+
+    def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+        """Returns that many games, stepped together, which keep `rows` observations if they can."""
+        env = self._games.vector(games, limited=False, rows=rows)
+        self._training.append(env)
+        return env
+
+    def evaluation_env(self, games: int) -> VectorEnv[Any, Any, Any]:
+        """Returns that many games for evaluation or playing, where an episode ends at last: some have no time-out."""
+        return self._games.vector(games, limited=True)
+
+    def close(self) -> None:
+        """Closes the games of training; those that were started ahead and never asked for are their starter's."""
+        for env in self._training:
+            env.close()
+
+    def unblock(self) -> None:
+        """Frees threads that wait for training games which do not answer: those end at once."""
+        for env in self._training:
+            env.release()
+
+    def recorder(self, env: VectorEnv[Any, Any, Any]) -> VideoRecorder:
+        """Returns what records the episodes of an `env` of one game."""
+        return self._games.recorder(env)
+
+    def model(self, config: Config) -> GlobalModel:
+        """Returns a freshly initialised global model with the optimizer that the settings name."""
+        network = self.network("global", config.seed)
+        return GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
+
+    def network(self, name: str, seed: int) -> ACNetwork:
+        """Returns a freshly initialised network; all of them share what is compiled for one."""
+        return ACNetwork(self.scenario.network, self.inputs, self.distribution, seed, name, self._precision, self._graphs)
+
+
+@contextlib.contextmanager
+def _told_of(what: str) -> Iterator[None]:
+    """Puts before a user's mistake what it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from None

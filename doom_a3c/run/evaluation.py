@@ -1,0 +1,196 @@
+"""Evaluation: fresh episodes, apart from training, with the greedy and the sampled policy."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from doom_a3c.agent.model import State
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.player import Player, draw_seeds
+from doom_a3c.agent.policy import Policy
+from doom_a3c.settings.fields import UserError
+
+MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
+PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
+
+
+class Scores(NamedTuple):
+    """Statistics of the scores of some episodes, in the game's units."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    episodes: int
+
+
+class Evaluation(NamedTuple):
+    """Scores of one network under both policies."""
+
+    greedy: Scores
+    sampled: Scores
+
+    @property
+    def better(self) -> PolicyName:
+        """The policy with the higher mean; greedy where they are equal."""
+        return "sample" if self.sampled.mean > self.greedy.mean else "greedy"
+
+    @property
+    def score(self) -> float:
+        """The mean score of the better policy."""
+        return max(self.greedy.mean, self.sampled.mean)
+
+
+def scores(values: list[float]) -> Scores:
+    """Returns the statistics of a list of scores."""
+    array = np.asarray(values)
+    return Scores(float(array.mean()), float(array.std()), float(array.min()), float(array.max()), len(values))
+
+
+def games_for(episodes: int) -> int:
+    """Returns how many games an evaluation of that many episodes per policy is spread over."""
+    return 2 * min(episodes, 5)
+
+
+class Evaluator:
+    """Plays evaluation episodes. Owns its games, its copy of the network and its random stream.
+
+    The first half of the games plays greedily, but for a random action with probability `epsilon`; the second half
+    samples. Every game plays a fixed share of the episodes: to take those that finish first would favour short ones.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        network: ACNetwork,
+        seed: np.random.SeedSequence,
+        epsilon: float = 0.0,
+        add_fault: Callable[[str], None] = lambda kind: None,
+    ) -> None:
+        """`add_fault` is told the kind of each fault that the games meet."""
+        self._env, self.network, self._policy = env, network, Policy(network)
+        self._random = np.random.default_rng(seed)
+        self._seeds = draw_seeds(seed, env.num_envs)
+        self._epsilon, self._add_fault = epsilon, add_fault
+
+    def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
+        """Plays `episodes` of each policy; returns None if `stop` is set meanwhile.
+
+        Raises:
+            UserError: if faults cut short one episode after the other.
+        """
+        batch = self._env.num_envs
+        half = batch // 2
+        quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
+        greedy = np.arange(batch) < half
+        epsilons = np.where(greedy, self._epsilon, 0.0).astype(np.float32)
+        finished: list[list[float]] = [[] for _ in range(batch)]
+        lost_in_a_row = 0
+        player = Player(self._env, self._policy, self._random, self._seeds)
+        self._seeds = None  # later evaluations play on with the games' own streams: their episodes are new
+        self._count(player.faults)
+        while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)):
+            if stop is not None and stop.is_set():
+                return None
+            step = player.step(epsilons, greedy)
+            self._count(step.faults)
+            for episode in step.episodes:
+                if len(finished[episode.game]) < quotas[episode.game]:
+                    finished[episode.game].append(episode.score)
+            if np.any(step.terminated | step.truncated):
+                lost_in_a_row = lost_in_a_row + int(np.sum(step.cut_short)) if np.any(step.cut_short) else 0
+            if lost_in_a_row > MAX_LOST * batch:
+                raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
+        return Evaluation(*(scores(list(itertools.chain(*part))) for part in (finished[:half], finished[half:])))
+
+    def _count(self, faults: Iterable[str]) -> None:
+        for kind in faults:
+            self._add_fault(kind)
+
+    def release(self) -> None:
+        """Frees a thread that waits for the games; none can be played any more."""
+        games: Any = self._env  # which has more methods than Gymnasium's vectors
+        games.release()
+
+    def close(self) -> None:
+        """Closes the games."""
+        self._env.close()
+
+
+class Best(NamedTuple):
+    """The best evaluation of a run, and which policy was the better one in its newest."""
+
+    score: float | None = None  # None before there is any
+    policy: PolicyName = "greedy"
+
+
+class Evaluations:
+    """Evaluates the newest weights again and again on a thread of its own. Owns what the best is so far."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        *,
+        episodes: int,
+        every: float,
+        capture: Callable[[], State],
+        report: Callable[[Evaluation, State, Best, bool], None],
+        best: Best,
+    ) -> None:
+        """`report` is given every evaluation, what was evaluated, the best, and whether this is it; 0 seconds is never."""
+        self.best = best
+        self.error: BaseException | None = None
+        self._evaluator, self._episodes, self._every = evaluator, episodes, every
+        self._capture, self._report = capture, report
+        self._stop_event = threading.Event()
+        self._evaluated_updates = -1  # that had made the weights evaluated last
+        self._given_up = False
+        self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
+
+    def start(self) -> None:
+        """Starts evaluating at intervals."""
+        if self._every:
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop_event.wait(self._every):
+                self.evaluate(self._stop_event)
+        except BaseException as error:
+            self.error = error
+
+    def check(self) -> None:
+        """Raises the error that has ended the thread, if one has."""
+        if self.error is not None:
+            raise self.error
+
+    def evaluate(self, stop: threading.Event | None = None) -> None:
+        """Evaluates the weights as they are now, unless they have been already, and reports it."""
+        state = self._capture()
+        if self._given_up or state.counters.updates == self._evaluated_updates:
+            return
+        self._evaluator.network.load(state.variables)
+        evaluation = self._evaluator.evaluate(self._episodes, stop)
+        if evaluation is None:
+            return
+        self._evaluated_updates = state.counters.updates
+        is_best = self.best.score is None or evaluation.score >= self.best.score
+        self.best = Best(evaluation.score if is_best else self.best.score, evaluation.better)
+        self._report(evaluation, state, self.best, is_best)
+
+    def stop(self, seconds: float) -> None:
+        """Ends the thread, giving an evaluation in progress up, and after so many seconds its games, which may hang."""
+        self._stop_event.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join(seconds)
+        if self._thread.is_alive():  # one thread at a time may use the games
+            self._given_up = True
+            self._evaluator.release()
+            self._thread.join(seconds)

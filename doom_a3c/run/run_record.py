@@ -1,0 +1,84 @@
+"""The record of a run: all that a checkpoint holds besides variables, and that everything continues from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast, get_args
+
+from doom_a3c.record.progress import Counters, from_plain, to_plain
+from doom_a3c.run.evaluation import Best, PolicyName
+from doom_a3c.settings import scenarios
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import UserError, plain
+
+FORMAT = 3
+_READABLE = (2, FORMAT)
+
+
+class RunRecord(NamedTuple):
+    """What a run is and how far it has come, at one moment.
+
+    The plain form says its format. This version writes format 3, and reads 2 as well, which had `frame_skip` among the
+    settings and not in the game, and `max_staleness` for `max_policy_lag`.
+    """
+
+    name: str  # of the run, and of its folders
+    restarts: int  # how often it has been resumed
+    scenario: scenarios.Scenario
+    config: Config
+    counters: Counters
+    best: Best
+
+
+def record_to_plain(record: RunRecord) -> dict[str, Any]:
+    """Returns a record as plain data, for JSON."""
+    return {
+        "format": FORMAT,
+        "run": record.name,
+        "restarts": record.restarts,
+        "scenario": scenarios.to_plain(record.scenario),
+        "config": plain(record.config),
+        "progress": to_plain(record.counters),
+        "best_evaluation": record.best.score,
+        "policy": record.best.policy,
+    }
+
+
+def record_from_plain(data: Any, source: str) -> RunRecord:
+    """Returns the record that `record_to_plain` made plain.
+
+    Raises:
+        UserError: naming `source`, if it is of another format, or no record.
+    """
+    if not isinstance(data, Mapping) or data.get("format") not in _READABLE:
+        readable = " and ".join(map(str, _READABLE))
+        raise UserError(f"{source} was written in another format; this version reads formats {readable}")
+    try:
+        tables, settings = dict(data["scenario"]), dict(data["config"])
+        if data["format"] == 2:
+            tables["training"], settings = _renamed(tables["training"]), _renamed(settings)
+        scenario = scenarios.from_plain(tables, f"the scenario in {source}")
+        scenario, config = scenarios.resolved(scenario, settings, f"the settings in {source}")
+        return RunRecord(
+            str(data["run"]),
+            int(data["restarts"]),
+            scenario,
+            config,
+            from_plain(data["progress"]),
+            Best(data["best_evaluation"], _policy(data)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({type(error).__name__}: {error})") from None
+
+
+def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings of format 2 by their names of today."""
+    return {"max_policy_lag" if name == "max_staleness" else name: value for name, value in settings.items()}
+
+
+def _policy(data: Mapping[str, Any]) -> PolicyName:
+    """Returns the better policy; the first files of format 2 do not say it."""
+    policy = data.get("policy", Best().policy)
+    if policy not in get_args(PolicyName):
+        raise ValueError(f"policy {policy!r}")
+    return cast(PolicyName, policy)

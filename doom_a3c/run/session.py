@@ -1,0 +1,239 @@
+"""One session of a run, put together: engine, evaluations, checkpoints, recordings and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from doom_a3c.agent.model import GlobalModel, State, captured
+from doom_a3c.agent.policy import Policy
+from doom_a3c.engines.cluster import access
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.queue import queue_engine, queues_of
+from doom_a3c.engines.threads import threads_engine
+from doom_a3c.envs.games import Games
+from doom_a3c.record.files import output_folder
+from doom_a3c.record.loggers import Loggers, MakeLogger
+from doom_a3c.record.progress import Progress
+from doom_a3c.record.recording import Gif, GifFolder, GifMaker, Recording
+from doom_a3c.record.tensorboard import TensorBoardLogger
+from doom_a3c.run import remote
+from doom_a3c.run.actors import ActorFactory
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoint import Checkpoint, CheckpointFolder
+from doom_a3c.run.evaluation import Best, Evaluation, Evaluations, Evaluator, games_for
+from doom_a3c.run.reporter import Reporter, View
+from doom_a3c.run.run_record import RunRecord
+from doom_a3c.run.saver import Saver
+from doom_a3c.run.training import StoppingRule, Training
+from doom_a3c.settings import scenarios
+from doom_a3c.settings.config import Config, spent, worker_count
+from doom_a3c.settings.fields import UserError, plain
+
+
+class Session(NamedTuple):
+    """What there is of a session to run and to look at."""
+
+    record: RunRecord  # at its start
+    progress: Progress
+    checkpoints: CheckpointFolder
+    gifs: Path
+    logs: Path
+    stopping: StoppingRule
+    training: Training
+
+
+@contextlib.contextmanager
+def session_of(
+    scenario: scenarios.Scenario,
+    config: Config,
+    games: Games,
+    checkpoint: Checkpoint | None,
+    view: View,
+    make_logger: MakeLogger = TensorBoardLogger,
+) -> Iterator[Session]:
+    """Puts a session together, and closes afterwards all that it runs. It starts anew, or continues from a checkpoint.
+
+    Whatever can fail by a user's mistake is made before any folder or file.
+
+    Raises:
+        UserError: if the scenario cannot be played, a folder not be written to, a cluster not be reached, or the checkpoint
+            is one of another game or network, or of a run that has used its budget.
+    """
+    record = _start_of(scenario, config, checkpoint)
+    if config.engine == "cluster":
+        access.check(config.address)
+    builder = Builder(scenario, config, games)
+    model, progress = builder.model(config), Progress()
+    if checkpoint is not None:
+        _restore(model, progress, record, checkpoint, builder)
+    games.check()
+    checkpoints = CheckpointFolder(output_folder(config.models_dir, "--models-dir"))
+    gifs = output_folder(config.frames_dir, "--frames-dir") / record.name
+    logs = output_folder(config.logs_dir, "--logs-dir") / record.name
+    view.log(f"{'resuming' if checkpoint else 'training'} {_described(record)}; logs in {logs}")
+    with contextlib.ExitStack() as stack:
+        if config.engine == "cluster":
+            from doom_a3c.engines.cluster.ray import connected  # late, as the driver: hardly any run needs them
+
+            namespace = f"{record.name}-{os.getpid()}"
+            stack.enter_context(connected(config.address, namespace, gpu=config.device == "gpu"))
+        loggers = stack.enter_context(closing(Loggers(make_logger, logs)))
+        _log_start(loggers, record, builder, model)
+        gif_folder = GifFolder(gifs, view.log)
+
+        def add_gif(gif: Gif) -> None:
+            gif_folder.add(gif)
+            loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
+
+        gif_maker = stack.enter_context(closing(GifMaker(builder.steps_per_second, add_gif)))
+        stack.enter_context(closing(builder))
+        if config.engine == "cluster":
+            engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
+        else:
+            engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
+        evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
+        stopping = StoppingRule(config, progress)
+        saver = Saver(checkpoints, record, config.checkpoint_every)
+        reporter = Reporter(config, progress, engine, loggers("global"), view)
+        evaluations = _evaluations(record, evaluator, engine, saver, reporter)
+        training = Training(
+            engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
+        )
+        yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
+
+
+def _start_of(scenario: scenarios.Scenario, config: Config, checkpoint: Checkpoint | None) -> RunRecord:
+    """Returns the record that a session starts from."""
+    if checkpoint is None:
+        name = f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return RunRecord(name, 0, scenario, config, Progress().counters(), Best())
+    old = checkpoint.record
+    counters, best = old.counters, old.best
+    if old.scenario.name != scenario.name:  # scores of another game are no measure
+        counters, best = counters._replace(scores=()), best._replace(score=None)
+    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
+
+
+def _restore(model: GlobalModel, progress: Progress, record: RunRecord, checkpoint: Checkpoint, builder: Builder) -> None:
+    """Gives model and progress what the checkpoint holds."""
+    config, name = record.config, record.scenario.name
+    known, actions = checkpoint.variables["policy/kernel"].shape[1], builder.distribution.size
+    if known != actions:
+        raise UserError(
+            f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
+            f"{actions}: resume it with its own buttons, or train in another --models-dir"
+        )
+    try:
+        model.restore(checkpoint.variables, record.counters.updates)
+    except ValueError as error:
+        raise UserError(
+            f"{config.models_dir}/last.ckpt holds another network than scenario {name} with "
+            f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
+        ) from None
+    progress.restore(record.counters)
+    if spent_budget := spent(config, progress):
+        budget = getattr(config, spent_budget)
+        raise UserError(
+            f"the run has used its budget of {budget:,} {spent_budget}; give it more, with --{spent_budget} "
+            f"{2 * budget} for example"
+        )
+
+
+def _described(record: RunRecord) -> str:
+    config = record.config
+    players = f"{worker_count(config)} workers x {config.games} games"
+    if config.engine == "cluster":  # how many workers a host has is settled where it runs
+        players = f"{config.hosts} hosts a machine, {config.games} games a worker"
+    return f"{record.scenario.name}: {players}, {config.frames:,} frames"
+
+
+def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:
+    settings = {**plain(record.config), "scenario": scenarios.to_plain(record.scenario)}
+    loggers("global").text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
+    # As workers play: what is compiled first has fixed shapes, all other numbers of games share one graph.
+    loggers("global").graph(Policy(model.network).graph(builder.example(record.config.games)))
+
+
+def _local_engine(
+    record: RunRecord,
+    builder: Builder,
+    model: GlobalModel,
+    progress: Progress,
+    loggers: Loggers,
+    recorded: Callable[[Recording], None],
+) -> Engine:
+    config = record.config
+    if config.engine == "queue":
+        learners, make_engine = config.trainers, partial(queue_engine, queues=queues_of(config))
+    else:
+        learners, make_engine = worker_count(config), partial(threads_engine, example=builder.example(config.games))
+    return make_engine(
+        config=config,
+        model=model,
+        make_actor=ActorFactory(config, builder, progress, recorded, restarts=record.restarts),
+        make_network=partial(builder.network, seed=config.seed),
+        progress=progress,
+        loggers=[loggers(f"train_{index}") for index in range(learners)],
+        unblock=builder.unblock,
+    )
+
+
+def _cluster_engine(
+    record: RunRecord,
+    model: GlobalModel,
+    progress: Progress,
+    loggers: Loggers,
+    add_gif: Callable[[Gif], None],
+    log: Callable[[str], None],
+) -> Engine:
+    from doom_a3c.engines.cluster.driver import ClusterEngine  # late: hardly any run needs it
+
+    return ClusterEngine(
+        hosts=record.config.hosts,
+        device=record.config.device,
+        settings=remote.settings(record.config, record.scenario, record.restarts),
+        make_server=remote.server,
+        make_host=remote.host,
+        state=captured(model, progress),
+        progress=progress,
+        logger_called=loggers,
+        add_gif=add_gif,
+        log=log,
+    )
+
+
+def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
+    config = record.config
+    return Evaluator(
+        builder.evaluation_env(games_for(config.evaluation_episodes)),
+        builder.network("evaluator", config.seed),
+        np.random.SeedSequence([config.seed, record.restarts, 2**31]),
+        config.evaluation_epsilon,
+        engine.add_fault,
+    )
+
+
+def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver: Saver, reporter: Reporter) -> Evaluations:
+    def evaluated(evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
+        if is_best:
+            saver.save_best(state, best)
+        reporter.evaluated(evaluation, state, is_best)
+
+    return Evaluations(
+        evaluator,
+        episodes=record.config.evaluation_episodes,
+        every=record.config.evaluate_every,
+        capture=engine.capture,
+        report=evaluated,
+        best=record.best,
+    )

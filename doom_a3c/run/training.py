@@ -1,0 +1,104 @@
+"""A training run: an engine that learns, and beside it everything that must continue whatever a worker does.
+
+The one loop of `Training`, on the main thread, looks at the shared progress a few times a second, and has others save,
+report and decide when to stop; so no duty hangs on a particular worker, and a worker's error surfaces within moments.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NamedTuple
+
+from doom_a3c.engines.engine import Engine
+from doom_a3c.record.progress import Progress
+from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.reporter import Reporter
+from doom_a3c.run.saver import Saver
+from doom_a3c.settings.config import Config, spent
+
+TICK_SECONDS = 0.1
+PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the end of a run and after Ctrl-C
+
+
+class Result(NamedTuple):
+    """How a session ended."""
+
+    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score' or the name of a signal
+    seconds: float  # of training, without the final evaluation
+    frames_per_second: float  # mean over that time
+    best_evaluation: float | None
+
+
+class StoppingRule:
+    """Knows when a session ends. Owns the fact of an interrupt."""
+
+    def __init__(self, config: Config, progress: Progress) -> None:
+        self._config, self._progress = config, progress
+        self.interrupted_by: str | None = None
+        self.interrupted = threading.Event()
+
+    def interrupt(self, name: str) -> None:
+        """Asks the session to save and end; a signal handler may call it."""
+        self.interrupted_by = name
+        self.interrupted.set()
+
+    def reason(self, seconds: float) -> str | None:
+        """Returns why a session that has lasted so long ends now, None while it does not."""
+        config, mean = self._config, self._progress.mean_score
+        if self.interrupted_by:
+            return self.interrupted_by
+        if config.target_score is not None and mean is not None and mean >= config.target_score:
+            return "target_score"
+        if budget := spent(config, self._progress):
+            return budget
+        return "minutes" if config.minutes is not None and seconds >= 60 * config.minutes else None
+
+
+class Training:
+    """One session of a run, from its start or from a resumed checkpoint to its end. Owns its clock."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        progress: Progress,
+        evaluations: Evaluations,
+        saver: Saver,
+        reporter: Reporter,
+        stopping: StoppingRule,
+    ) -> None:
+        self._engine, self._progress, self._evaluations = engine, progress, evaluations
+        self._saver, self._reporter, self._stopping = saver, reporter, stopping
+
+    def run(self) -> Result:
+        """Trains until a limit is reached; saves on the way, at the end, and when an error ends it."""
+        start, frames = time.monotonic(), self._progress.frames
+        try:
+            self._engine.start()
+            self._evaluations.start()
+            stopped_by = self._loop(start)
+        finally:
+            self._engine.stop()
+            self._evaluations.stop(HURRY_SECONDS if self._stopping.interrupted_by else PATIENCE_SECONDS)
+            seconds = time.monotonic() - start
+            self._save()
+        self._engine.check()
+        if not self._stopping.interrupted_by:
+            self._evaluations.evaluate(self._stopping.interrupted)
+            self._save()  # with the final evaluation as best, if it is
+        rate = (self._progress.frames - frames) / max(seconds, 1e-9)
+        return Result(stopped_by, seconds, rate, self._evaluations.best.score)
+
+    def _loop(self, start: float) -> str:
+        while (stopped_by := self._stopping.reason(time.monotonic() - start)) is None:
+            time.sleep(TICK_SECONDS)
+            self._engine.check()
+            self._evaluations.check()
+            if self._saver.due():
+                self._save()
+            self._reporter.report(time.monotonic() - start, self._evaluations.best.score)
+        return stopped_by
+
+    def _save(self) -> None:
+        self._saver.save(self._engine.capture(), self._evaluations.best)

@@ -1,0 +1,123 @@
+"""The catalog of scenario files: turns what a user typed after --scenario into a `Scenario`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.games import ATARI, shipped_folder
+from doom_a3c.settings.scenarios import Scenario, from_plain, with_frame_skip_in_game
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# In a checkout the scenario files lie beside the package, in an installed wheel inside it.
+_HERE = Path(__file__).resolve().parent.parent
+SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
+
+# Shipped cfg files that cannot be played alone as they are: games of several players (ViZDoom crashes when it starts them
+# without a host), and those that need a wad which cannot be shipped.
+_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2")
+
+_GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+")
+
+
+def _own_files() -> dict[str, Path]:
+    """Returns the project's own files by name, those in sub-folders with the folder's name before theirs."""
+    folder = next(folder for folder in SCENARIO_FOLDERS if folder.is_dir())
+    return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
+
+
+def available() -> dict[str, Path]:
+    """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
+    tuned = {name: path for name, path in _own_files().items() if not name.startswith("base/")}
+    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
+    return {**shipped, **tuned}
+
+
+def find(name: str) -> Scenario:
+    """Loads what --scenario names: the user's own file, then scenarios/, then ViZDoom's files, then a Gymnasium id.
+
+    The id of a game that a file in scenarios/ is tuned for means that file.
+
+    Raises:
+        UserError: if there is no such scenario, or its files are missing or broken.
+    """
+    path = Path(name).expanduser()
+    is_file = path.suffix in (".toml", ".cfg", ".wad")
+    if is_file and path.is_file():
+        return _load(path)
+    known = available()
+    bare = name.removesuffix(path.suffix) if is_file else name
+    if bare in known:
+        return _load(known[bare])
+    if is_file and path.parent != Path("."):
+        raise UserError(f"scenario file {name} does not exist")
+    if _GYMNASIUM_ID.fullmatch(name):
+        return _gymnasium(name)
+    raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
+
+
+def _load(path: Path) -> Scenario:
+    path = path.resolve()
+    if path.suffix == ".toml":
+        return from_plain(_table_of(path), str(path))
+    config = path.with_suffix(".cfg")
+    if not config.is_file():
+        raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
+    game = {"config": str(config), "wad": str(path) if path.suffix == ".wad" else ""}
+    return _untuned("base/doom", path.stem, path.name, game)
+
+
+def _gymnasium(name: str) -> Scenario:
+    for path in available().values():
+        if path.suffix == ".toml" and path.parent.name != "reference":
+            table = _table_of(path)
+            if table["game"].get("id") == name:
+                return from_plain(table, str(path))
+    base = "base/atari" if name.startswith(ATARI) else "base/gymnasium"
+    return _untuned(base, re.split(r"[/:]", name)[-1].replace("-", "_"), name, {"id": name})
+
+
+def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
+    own = {"name": name, "description": f"{title}, untuned", "game": game}
+    return from_plain(_merged(_table_of(_own_files()[base]), own), title)
+
+
+def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not a readable TOML file: {error}") from None
+    data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
+    game = data.get("game", {})
+    if isinstance(game, dict):
+        for key in ("config", "wad"):
+            own = path.parent / str(game.get(key, ""))
+            if game.get(key) and own.is_file():
+                game[key] = str(own)
+    if "base" not in data:
+        return {**data, "name": path.stem}
+    files, base = _own_files(), data.pop("base")
+    if not isinstance(base, str) or base not in files:
+        raise UserError(f"{path}: base must be one of {', '.join(files)}, not {base!r}")
+    if files[base] in (path, *above):
+        raise UserError(f"{path}: base {base!r} is in the end based on this file itself")
+    return {**_merged(_table_of(files[base], (path, *above)), data), "name": path.stem}
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `own` over `base`, table by table."""
+    tables = {key: _merged(base[key], value) for key, value in own.items() if _are_tables(base.get(key), value)}
+    return {**base, **own, **tables}
+
+
+def _are_tables(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)

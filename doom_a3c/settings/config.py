@@ -1,0 +1,267 @@
+"""Everything that decides how a run trains, and what follows from it without a game or a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from doom_a3c.settings.fields import Group, Schedule, UserError, schedule, setting, settings_of
+
+
+def off_policy(config: Config) -> bool:
+    """Tells whether rollouts may come from another policy than the one that learns from them."""
+    return _learns_apart(config) or _explores(config)
+
+
+def corrects(config: Config) -> bool:
+    """Tells whether V-trace makes the targets."""
+    return config.vtrace and off_policy(config)
+
+
+def _learns_apart(config: Config) -> bool:
+    """Tells whether rollouts wait in a queue for a trainer."""
+    return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
+
+
+def _sends_gradients(config: Config) -> bool:
+    return config.engine == "cluster" and config.transport == "gradients"
+
+
+def _explores(config: Config) -> bool:
+    return config.epsilon.maximum > 0
+
+
+GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
+N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
+CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --epsilon use", corrects)
+EXPLORATION = Group("--epsilon", _explores)
+QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
+CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
+GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
+WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The settings of a run. Scenario files and flags override the defaults below."""
+
+    scenario: str = setting(
+        "basic", "what to play: a name from --list-scenarios, a .wad, .cfg or .toml file, or a Gymnasium id (ALE/Pong-v5)"
+    )
+    engine: str = setting(
+        "threads",
+        "threads: every worker acts and learns (A3C); queue: workers play, others predict and train (GA3C); "
+        "cluster: as threads, in processes on one machine or many, with a parameter server",
+        choices=("threads", "queue", "cluster"),
+    )
+    workers: int = setting(0, "worker threads; 0 means one per CPU", unit="threads", low=0, high=1024)
+    games: int = setting(16, "games that each worker plays at once", unit="games per worker", low=1, high=4096)
+    game_processes: int | None = setting(
+        None,
+        "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game; unset "
+        "is 1 for ViZDoom and 0 for other games",
+        unit="processes",
+        low=0,
+        high=256,
+    )
+    rollout_length: int = setting(30, "steps of each game per update", unit="steps", low=1, high=1024)
+    discount: float = setting(0.99, "gamma, the discount of rewards per step", low=0, high=1)
+    advantage: str = setting(
+        "gae", "targets: generalised advantage estimation, or returns over --n-step rewards", choices=("gae", "n_step")
+    )
+    gae_lambda: float = setting(
+        1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1, goes_with=GAE
+    )
+    n_step: int = setting(
+        5,
+        "N, the rewards in an n-step return before a value takes over",
+        unit="steps",
+        low=1,
+        high=1024,
+        goes_with=N_STEP,
+    )
+    n_step_tail: str = setting(
+        "bootstrap",
+        "where fewer than N rewards are left in the rollout: the value after the last one takes over, or nothing does",
+        choices=("bootstrap", "zero"),
+        goes_with=N_STEP,
+    )
+    normalize_advantages: bool = setting(
+        False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
+    )
+    accumulate: int = setting(
+        1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
+    )
+    learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
+    optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
+    optimizer_epsilon: float | None = setting(
+        None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
+    )
+    entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
+    value_cost: float = setting(0.5, "weight of the value loss", low=0)
+    max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
+    reward_scale: float = setting(1.0, "factor on rewards for learning; scores are reported unscaled", above=0)
+    reward_clip: float | None = setting(
+        None, "scaled rewards are clipped to plus or minus this for learning; unset clips nothing", above=0
+    )
+    epsilon: Schedule = schedule(0.0, "probability of a uniformly random action instead of the policy's", low=0, high=1)
+    epsilon_spread: float = setting(
+        0.0,
+        "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0",
+        low=0,
+        high=100,
+        goes_with=EXPLORATION,
+    )
+    vtrace: bool = setting(
+        True, "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace"
+    )
+    rho_clip: float = setting(
+        1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0, goes_with=CORRECTION
+    )
+    c_clip: float = setting(
+        1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0, goes_with=CORRECTION
+    )
+    predictors: int = setting(
+        1, "threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE
+    )
+    trainers: int = setting(1, "threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE)
+    min_batch: int = setting(1, "steps that a trainer waits for", unit="steps", low=1, high=2**20, goes_with=WAITING)
+    max_batch: int = setting(1024, "steps of an update, unless one rollout is more", unit="steps", low=1, goes_with=WAITING)
+    queue_size: int = setting(
+        4, "rollouts that may wait for a trainer before the games do", unit="rollouts", low=1, high=4096, goes_with=WAITING
+    )
+    address: str | None = setting(
+        None, "MACHINE:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards", goes_with=CLUSTER
+    )
+    hosts: int = setting(
+        1, "processes that play on each machine, each with its workers", unit="hosts", low=1, high=256, goes_with=CLUSTER
+    )
+    transport: str = setting(
+        "gradients",
+        "hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
+        choices=("gradients", "rollouts"),
+        goes_with=CLUSTER,
+    )
+    push_rollouts: int = setting(
+        1,
+        "rollouts whose gradients a host sums up before it sends them",
+        unit="rollouts",
+        low=1,
+        high=4096,
+        goes_with=GRADIENTS,
+    )
+    max_policy_lag: int = setting(
+        100,
+        "a push with more policy lag than this (updates since its oldest weights) is counted, but not learned from",
+        unit="updates",
+        low=0,
+        goes_with=CLUSTER,
+    )
+    seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
+    precision: str = setting(
+        "auto",
+        "what large matrices are multiplied in: auto is bfloat16 for games seen as pixels on a CPU with AMX, and float32 "
+        "elsewhere; weights, recurrent state and losses are float32 always",
+        choices=("auto", "float32", "bfloat16"),
+    )
+    device: str = setting("auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
+    frames: int = setting(
+        10_000_000, "budget: the run ends after this many frames of the games, skipped ones included", unit="frames", low=1
+    )
+    episodes: int | None = setting(None, "the run ends after this many episodes of training", unit="episodes", low=1)
+    minutes: float | None = setting(None, "the run ends after this long", unit="minutes", above=0)
+    target_score: float | None = setting(
+        None, "the run ends when the mean score of the last 100 training episodes reaches this"
+    )
+    models_dir: str = setting("models", "folder of the checkpoints")
+    frames_dir: str = setting("frames", "folder of the gifs and the score curve")
+    logs_dir: str = setting("logs", "folder of the TensorBoard logs")
+    gif_every: int = setting(
+        25,
+        "record every n-th episode of the first game of each worker as a gif, one a minute at most; 0 is never",
+        unit="episodes",
+        low=0,
+    )
+    checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0)
+    evaluate_every: float = setting(
+        30.0, "pause between two evaluations; 0 leaves only the final one", unit="seconds", low=0
+    )
+    evaluation_episodes: int = setting(
+        20, "episodes of an evaluation, for the greedy and the sampled policy each", unit="episodes", low=1, high=10_000
+    )
+    evaluation_epsilon: float = setting(
+        0.0, "probability of a random action in greedy evaluation: frees a policy that waits forever", low=0, high=1
+    )
+
+
+def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
+    """Returns the settings after checking those that depend on each other; `overrides` are those that must have an effect.
+
+    Raises:
+        UserError: naming the settings that exclude each other, or need another, and what would be right.
+    """
+    for one in settings_of(Config).values():
+        if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
+            remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
+            raise UserError(f"{one.flag} has no effect here: {remedy}")
+    if config.advantage == "n_step" and corrects(config):
+        raise UserError(
+            "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
+            "use --advantage gae, or --no-vtrace to learn uncorrected"
+        )
+    if _explores(config) and not config.vtrace:
+        raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
+    if config.engine == "cluster" and ":" in config.device:
+        raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
+    if not _learns_apart(config):
+        return config
+    low, high = batch_limits(config)
+    if low > high:
+        steps = config.games * config.rollout_length
+        raise UserError(
+            f"--min-batch {config.min_batch} is {low} rollouts of {steps} steps, more than --max-batch "
+            f"{config.max_batch} allows: make that {low * steps} or more"
+        )
+    if low > config.queue_size:
+        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
+    return config
+
+
+def batch_limits(config: Config) -> tuple[int, int]:
+    """Returns how many rollouts an update takes at least and at most, one or more, where rollouts wait in a queue."""
+    steps = config.games * config.rollout_length
+    return -(-config.min_batch // steps), max(1, config.max_batch // steps)
+
+
+def rows_kept(config: Config) -> int:
+    """Returns how many of the newest observations games keep.
+
+    Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
+    """
+    return 1 if _learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
+
+
+class Counts(Protocol):
+    """What a run has done so far."""
+
+    frames: int
+    episodes: int
+
+
+def spent(config: Config, counts: Counts) -> str | None:
+    """Returns which budget of the run is used up, `frames` or `episodes`; None while there is some left of both."""
+    if counts.frames >= config.frames:
+        return "frames"
+    return "episodes" if config.episodes is not None and counts.episodes >= config.episodes else None
+
+
+def cpu_count() -> int:
+    """Returns the number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worker_count(config: Config) -> int:
+    """Returns the number of worker threads, with 0 standing for one per CPU."""
+    return config.workers or cpu_count()

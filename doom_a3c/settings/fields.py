@@ -1,0 +1,249 @@
+"""The machinery of settings: frozen records that make the flags, the help, the log and the checkpoint.
+
+A `setting` is a dataclass field that knows its help, unit and range. For users settings are flat: a `schedule` is one field
+of a record, and three settings. `cli.flags` makes command-line flags of them, `validated` checks
+values from any source (flag, scenario file, checkpoint), so a limit is written down once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
+
+
+class UserError(Exception):
+    """A mistake of the user's: the command line prints it as one line and exits with status 2."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A number that changes linearly from `start` to `final` and stays there; without a `final` one it is constant."""
+
+    start: float
+    final: float | None = None
+    frames: int | None = None  # that the change takes; None is the whole budget
+
+    def at(self, frames: int, budget: int) -> float:
+        """Returns the value after that many of a run's `budget` of frames."""
+        if self.final is None:
+            return self.start
+        left = max(0.0, 1.0 - frames / (self.frames or budget))
+        return self.final + left * (self.start - self.final)
+
+    @property
+    def maximum(self) -> float:
+        """The largest value that it ever has."""
+        return self.start if self.final is None else max(self.start, self.final)
+
+
+class Group(NamedTuple):
+    """What settings go with that have an effect in some runs alone."""
+
+    words: str  # what gives them one, such as '--engine queue'
+    applies: Callable[[Any], bool]  # tells whether a record of settings does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a flag, a key of a scenario file and one of a checkpoint have in common."""
+
+    name: str
+    kind: type
+    default: Any
+    text: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+    goes_with: Group | None = None
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag, such as '--rollout-length'."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """The range in words, such as '0 to 1' or '1 or more', '' where anything goes."""
+        if self.choices:
+            return " or ".join(self.choices)
+        if self.above is not None:
+            return f"above {self.above}" + (f", to {self.high}" if self.high is not None else "")
+        if self.low is not None:
+            return f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
+        return ""
+
+    @property
+    def help(self) -> str:
+        """The help text, with the default, unit, range and group."""
+        default = "" if self.default in (None, "", False) else f"default {self.default}"
+        group = f"goes with {self.goes_with.words}" if self.goes_with else ""
+        facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
+        return self.text + (f" [{facts}]" if facts else "")
+
+    def checked(self, value: Any) -> Any:
+        """Returns `value` as this setting's type; an int is a good float, and None where the setting may be unset.
+
+        Raises:
+            ValueError: for a value of another type, or out of range.
+        """
+        if value is None and self.default is None:
+            return None
+        if self.kind is float and type(value) is int:
+            value = float(value) if abs(value) < 2**63 else math.copysign(math.inf, value)
+        if type(value) is not self.kind:
+            raise ValueError(f"{value!r} is not {_article(self.kind.__name__)} {self.kind.__name__}")
+        if not self._in_range(value):
+            raise ValueError(f"{value!r} is out of range")
+        return value
+
+    def _in_range(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
+        above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)
+        return above_low and (self.high is None or value <= self.high)
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
+
+
+def setting(
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] = (),
+    goes_with: Group | None = None,
+) -> Any:
+    """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group."""
+    limits = {"low": low, "high": high, "above": above, "choices": choices}
+    return dataclasses.field(default=default, metadata={"text": text, "unit": unit, "goes_with": goes_with, **limits})
+
+
+def schedule(
+    start: float, text: str, *, low: float | None = None, high: float | None = None, above: float | None = None
+) -> Any:
+    """Returns a dataclass field that is a `Schedule`, constant by default; users know it as three settings.
+
+    Those are NAME, final_NAME and NAME_frames. A schedule may end at its limit, also where it must start `above` that.
+    """
+    return dataclasses.field(default=Schedule(start), metadata={"text": text, "low": low, "high": high, "above": above})
+
+
+def settings_of(record: type) -> dict[str, Setting]:
+    """Returns the settings of a record by name: one a field, or three where that is a `Schedule`."""
+    kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(record).items()}
+    flat: dict[str, Setting] = {}
+    for field in dataclasses.fields(record):
+        if isinstance(field.default, Schedule):
+            flat |= _settings_of_schedule(field.name, field.default, **field.metadata)
+        else:
+            flat[field.name] = Setting(name=field.name, kind=kinds[field.name], default=field.default, **field.metadata)
+    return flat
+
+
+def _plain_kind(hint: Any) -> Any:
+    """Returns the type of a setting that may be unset: `float | None` counts as float."""
+    arms = [arm for arm in getattr(hint, "__args__", ()) if arm is not type(None)]
+    return arms[0] if arms else hint
+
+
+def _settings_of_schedule(
+    name: str, default: Schedule, text: str, low: float | None, high: float | None, above: float | None
+) -> dict[str, Setting]:
+    names = _names_of_parts(name)
+    flags = {part: "--" + flat.replace("_", "-") for part, flat in names.items()}
+    parts = (
+        Setting(
+            name=names["start"],
+            kind=float,
+            default=default.start,
+            text=f"{text}; this is its value at frame 0",
+            low=low,
+            high=high,
+            above=above,
+        ),
+        Setting(
+            name=names["final"],
+            kind=float,
+            default=default.final,
+            text=f"what {flags['start']} changes to, linearly, within {flags['frames']}; unset keeps it constant",
+            low=low if above is None else above,
+            high=high,
+        ),
+        Setting(
+            name=names["frames"],
+            kind=int,
+            default=default.frames,
+            text=f"when {flags['final']} is reached; unset is the end of the budget",
+            unit="frames",
+            low=1,
+            goes_with=Group(flags["final"], lambda record: getattr(record, name).final is not None),
+        ),
+    )
+    return {part.name: part for part in parts}
+
+
+def _names_of_parts(name: str) -> dict[str, str]:
+    """Returns the names of the settings that a schedule's fields are for users."""
+    return {"start": name, "final": f"final_{name}", "frames": f"{name}_frames"}
+
+
+def validated(record: type[Record], values: Mapping[str, Any], source: str) -> Record:
+    """Builds `record` from flat `values`, naming `source` in the UserError that a bad key, type or range raises."""
+    known = settings_of(record)
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
+        try:
+            checked[key] = known[key].checked(value)
+        except ValueError as error:
+            kind = known[key].kind.__name__
+            takes = ", ".join(filter(None, (f"{_article(kind)} {kind}", known[key].allowed)))
+            raise UserError(f"{source}: {key}: {error}; it takes {takes}") from None
+    for field in dataclasses.fields(record):
+        if isinstance(field.default, Schedule):
+            names = _names_of_parts(field.name).items()
+            parts = {part: checked.pop(name) for part, name in names if name in checked}
+            checked[field.name] = dataclasses.replace(field.default, **parts)
+    return record(**checked)
+
+
+def plain(record: DataclassInstance) -> dict[str, Any]:
+    """Returns the flat values of a record, for JSON; `validated` builds an equal one from them."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, Schedule):
+            flat |= {name: getattr(value, part) for part, name in _names_of_parts(field.name).items()}
+        else:
+            flat[field.name] = value
+    return flat
+
+
+def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
+    """Returns the items of `values` that are settings of `record`."""
+    return {key: value for key, value in values.items() if key in settings_of(record)}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,122 @@
+"""What games are: the specs of ViZDoom's, of Atari's and of any other that Gymnasium knows, and what is seen of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from doom_a3c.settings.fields import setting
+
+ATARI = "ALE/"  # begins the ids of Atari games
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameSettings:
+    """The settings of a run that are the game's own."""
+
+    frame_skip: int | None = setting(
+        None,
+        "frames that a step lasts, rewards are summed; unset is what the scenario says",
+        unit="frames",
+        low=1,
+        high=64,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spec:
+    """What all games have."""
+
+    frame_skip: int = 4  # frames that one step lasts; rewards are summed
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoomSpec(_Spec):
+    """A ViZDoom game: its files, buttons and engine settings."""
+
+    frames_per_second: ClassVar[int] = 35  # in real time
+    config: str = ""  # .cfg file, may be ''
+    wad: str = ""  # .wad file, '' where the cfg names it
+    map: str = ""  # '' is what the cfg says, or map01
+    buttons: Any = "single"  # 'single', 'combinations', or a list of actions, each a button or a list of buttons
+    variables: tuple[str, ...] = ()  # game variables shown to the network
+    variable_scales: tuple[float, ...] = ()  # factor on each of them
+    settings: Mapping[str, Any] = field(default_factory=dict)  # DoomGame.set_KEY(VALUE), after the cfg
+
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return Path(self.config or self.wad).name
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtariSpec(_Spec):
+    """An Atari game of the Arcade Learning Environment. docs/atari.md says which settings published numbers assume."""
+
+    frames_per_second: ClassVar[int] = 60  # in real time
+    id: str = ""  # 'ALE/Pong-v5'
+    noop_max: int = 30  # no-ops at the start of an episode, a random number below this
+    fire_on_reset: bool = True  # FIRE begins an episode and the life after a lost one, in games that have it
+    life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
+    sticky_actions: float = 0.0  # probability that the game repeats the last action instead
+    full_actions: bool = False  # all 18 actions instead of those that the game uses
+    max_pool: bool = True  # the brighter of the last two frames, against flicker
+    max_frames: int = 108_000  # of an episode: half an hour of play
+
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return self.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymnasiumSpec(_Spec):
+    """Any other registered Gymnasium environment with discrete actions, seen as pixels or as a vector of numbers."""
+
+    id: str = ""  # 'CartPole-v1', or 'module:Name-v0' to import the module that registers it
+    settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make
+
+    @property
+    def title(self) -> str:
+        """What the game is called in a list."""
+        return self.id
+
+
+GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """From the game's screen to the network's input; a game that shows a vector of numbers needs none of it."""
+
+    resolution: str = "160x120"  # ViZDoom renders this
+    color: bool = False
+    crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
+    size: tuple[int, ...] = (84, 84)  # height and width after scaling
+    stack: int = 1  # newest frames, as channels
+
+    @property
+    def channels(self) -> int:
+        """How many channels the network's input has."""
+        return self.stack * (3 if self.color else 1)
+
+
+def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
+    """Returns the record that a [game] table is for: an id names a Gymnasium environment, without one it is ViZDoom's."""
+    if "id" not in table:
+        return DoomSpec
+    return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec
+
+
+def shipped_folder() -> Path:
+    """Returns the folder of the cfg and wad files that come with ViZDoom."""
+    import vizdoom  # imported late: --help and --list-scenarios' own files need no engine
+
+    return Path(vizdoom.scenarios_path)
+
+
+def located(file: str) -> Path:
+    """Returns the path of a scenario's cfg or wad: as written where it is absolute, else in ViZDoom's folder."""
+    return Path(file) if Path(file).is_absolute() else shipped_folder() / file

@@ -1,0 +1,195 @@
+"""Scenarios: which game is played, what the agent sees of it, and the settings tuned for it, as data.
+
+`from_plain` builds and checks a `Scenario` from plain data, be it of a file (see `catalog`) or of a checkpoint; `to_plain`
+turns one into plain data again. Nothing here starts a game.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import UserError, nearest, select, validated
+from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, Observation, game_kind, located
+from doom_a3c.settings.wads import lumps_in
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The ACNetwork; the default sizes are the A3C-Doom agent's. Convolutions are for pixels alone."""
+
+    pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
+    pixel_scale: float = 64.0
+    convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
+    hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
+    activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
+    core: str = "lstm"  # or 'none', feed-forward; agent/cores.py knows all
+    core_size: int = 256
+    shared: bool = True  # actor and critic are two heads of one network, or a network each
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What a scenario file says. Paths are absolute, or bare names of files that ViZDoom ships."""
+
+    name: str
+    description: str = ""
+    expected_score: str = "unknown"
+    game: GameSpec = field(default_factory=DoomSpec)
+    observation: Observation = field(default_factory=Observation)
+    network: Network = Network()
+    training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
+
+
+MAX_EPISODE_STEPS = 5000  # where neither the game nor its library ends an episode
+ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
+
+
+def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tuple[Scenario, Config]:
+    """Returns a scenario and the settings of a run of it, both with the flat `values` over what they say otherwise.
+
+    Raises:
+        UserError: naming `source`, if there is no such setting, or a value does not fit it.
+    """
+    own = validated(GameSettings, select(values, GameSettings), source)
+    if own.frame_skip is not None:
+        game = dataclasses.replace(scenario.game, frame_skip=own.frame_skip)
+        scenario = dataclasses.replace(scenario, game=game)
+    others = {key: value for key, value in values.items() if key not in vars(own)}
+    return scenario, validated(Config, others, source)
+
+
+def to_plain(scenario: Scenario) -> dict[str, Any]:
+    """Returns a scenario as nested plain data, for JSON."""
+    return dataclasses.asdict(scenario)
+
+
+def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
+    """Builds a scenario from nested plain data; raises UserError that names `source` for anything unknown."""
+    tables = with_frame_skip_in_game(data, source)
+    for key in tables:
+        known = [field.name for field in dataclasses.fields(Scenario)]
+        if key not in known:
+            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
+    for key in ("game", "observation", "network", "training"):
+        if not isinstance(tables.setdefault(key, {}), Mapping):
+            raise UserError(f"{source}: [{key}] must be a table")
+    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
+    for key, kind in kinds.items():
+        tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
+    tables["training"] = dict(tables["training"])
+    validated(Config, tables["training"], f"{source}: [training]")
+    return checked(Scenario(**tables))
+
+
+def with_frame_skip_in_game(data: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a scenario's tables with the frame skip in [game]: older files and checkpoints have it in [training].
+
+    Raises:
+        UserError: if it is in both.
+    """
+    tables = {"game": {}, "training": {}, **data}
+    game, training = tables["game"], tables["training"]
+    if not (isinstance(game, Mapping) and isinstance(training, Mapping) and "frame_skip" in training):
+        return dict(data)
+    if "frame_skip" in game:
+        raise UserError(f"{source}: [game] and [training] both have a frame_skip: leave it out of [training]")
+    own = {key: value for key, value in training.items() if key != "frame_skip"}
+    return {**data, "game": {**game, "frame_skip": training["frame_skip"]}, "training": own}
+
+
+def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
+    """Builds one of the records from a table, turning lists into tuples and checking types against the defaults."""
+    defaults = kind()
+    names = [field.name for field in dataclasses.fields(kind)]
+    checked_values = {}
+    for key, given in values.items():
+        if key not in names:
+            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, names)}")
+        default = getattr(defaults, key)
+        value = _tuples(given) if isinstance(default, tuple) else given
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
+        if key != "buttons" and type(value) is not type(default):
+            raise UserError(f"{source}: {key} must be a {type(default).__name__}, such as {default!r}, not {value!r}")
+        checked_values[key] = value
+    return kind(**checked_values)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def checked(scenario: Scenario) -> Scenario:
+    """Returns the scenario after checking what needs no engine: files, sizes and ranges.
+
+    Raises:
+        UserError: naming what is wrong and what would be right.
+    """
+    try:
+        validated(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
+        if isinstance(scenario.game, DoomSpec):
+            _check_doom(scenario.game, scenario.observation)
+        elif isinstance(scenario.game, AtariSpec):
+            _check_atari(scenario.game)
+        _check_observation(scenario.observation)
+        _check_network(scenario.network, scenario.observation)
+    except UserError as error:
+        raise UserError(f"scenario {scenario.name}: {error}") from None
+    return scenario
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
+def _check_doom(game: DoomSpec, observation: Observation) -> None:
+    _require(bool(game.config or game.wad), "[game] needs a config or a wad, or the id of a Gymnasium environment")
+    for file in filter(None, (game.config, game.wad)):
+        _require(located(file).is_file(), f"{file} does not exist")
+    if game.wad:
+        lumps_in(located(game.wad))  # raises where the file is not whole
+    _require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
+    numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
+    _require(
+        numbers and len(game.variable_scales) in (0, len(game.variables)),
+        "[game] variable_scales needs one number a variable",
+    )
+    width, _, height = observation.resolution.partition("x")
+    _require(width.isdigit() and height.isdigit(), "[observation] resolution must look like '160x120'")
+    crop = observation.crop
+    _require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
+    _require(all(isinstance(side, int) and side >= 0 for side in crop), "[observation] crop takes whole numbers")
+    _require(crop[0] + crop[1] < int(height) and crop[2] + crop[3] < int(width), "[observation] crop leaves nothing")
+
+
+def _check_atari(game: AtariSpec) -> None:
+    _require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
+    _require(game.noop_max >= 0, "[game] noop_max must be 0 or more")
+    _require(game.max_frames >= 1, "[game] max_frames must be 1 or more")
+
+
+def _check_observation(observation: Observation) -> None:
+    size = observation.size
+    _require(all(isinstance(side, int) for side in size), "[observation] size takes whole numbers")
+    _require(len(size) == 2 and min(size) > 0 and max(size) <= 1024, "[observation] size must be [height, width]")
+    _require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
+
+
+def _check_network(network: Network, observation: Observation) -> None:
+    _require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
+    _require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
+    sizes = (*network.hidden, network.core_size)
+    _require(all(isinstance(size, int) and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
+    sides: tuple[int, ...] = observation.size
+    for layer in network.convolutions:
+        _require(
+            isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
+            "[network] a convolution is [filters, size, stride], each 1 or more",
+        )
+        sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)
+        _require(min(sides) >= 1, "[network] the convolutions are too large for the observation size")

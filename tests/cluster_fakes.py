@@ -1,0 +1,168 @@
+"""Stand-ins that the tests of the cluster engine build on: servers whose parts are known, pushes, and a line that fails."""
+
+import contextlib
+import pickle
+import threading
+
+import numpy as np
+from fakes import STEPS, actor, changed, model, network, until
+
+from doom_a3c.agent.model import flat
+from doom_a3c.agent.policy import Policy
+from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.cluster.messages import UnreachableError
+from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
+from doom_a3c.engines.cluster.server import ParameterServer
+from doom_a3c.record.progress import Progress, to_plain
+from doom_a3c.settings.config import Config
+
+SMALL = Config(engine="cluster", workers=2, games=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
+FRAMES = 24  # of a push: 8 steps
+SIZE = len(flat(network().parameters))
+METRICS = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm": 3.0, "var_norm": 4.0}
+
+
+class KnownServer(ParameterServer):
+    """A server whose model, progress and queue of rollouts can be looked at."""
+
+    def __init__(self, config, progress=None, gif_limiter=None):
+        self.model, self.progress, self.rollouts = model(), progress or Progress(), Channel(config.queue_size)
+        limits = {"rollouts": self.rollouts, "gif_limiter": gif_limiter}
+        super().__init__(config, self.model, self.progress, network("trainer", seed=7), **limits)
+
+
+class Gate(Progress):
+    """Holds up whoever counts an update until it is opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def add_update(self, entropy, lag):
+        self.reached.set()
+        self.opened.wait(30)
+        super().add_update(entropy, lag)
+
+
+class Wire:
+    """A server reached by copies, as from another process; each call is befallen by the next of `faults`, if any."""
+
+    def __init__(self, server, faults=()):
+        self.server, self.faults, self.calls, self.pushes = server, iter(faults), [], []
+
+    def join(self, host):
+        self.calls.append(("join",))
+        return self.carry("join", host)
+
+    def push(self, host, generation, sequence, push, known_version):
+        self.calls.append(("push", generation, sequence))
+        self.pushes.append((push, known_version))
+        return self.carry("push", host, generation, sequence, push, known_version)
+
+    def carry(self, method, *arguments):
+        sent = pickle.dumps(arguments)
+        assert b"doom_a3c" not in sent  # plain data
+        fault = next(self.faults, None)
+        if callable(fault):
+            fault()
+        if fault == "request lost":
+            raise UnreachableError
+        answer = getattr(self.server, method)(*pickle.loads(sent))
+        if fault == "answer lost":
+            raise UnreachableError
+        return pickle.loads(pickle.dumps(answer))
+
+
+@contextlib.contextmanager
+def servers(config=SMALL, members=""):
+    """Yields a function that builds servers; stops them afterwards.
+
+    Those with a state have started, and `members` have joined them.
+    """
+    made = []
+
+    def make(state=None, progress=None, gif_limiter=None, **settings):
+        server = KnownServer(changed(config, **settings), progress, gif_limiter)
+        made.append(server)
+        if state:
+            server.start(state)
+            for host in members:
+                server.join(host)
+        return server
+
+    try:
+        yield make
+    finally:
+        for server in made:
+            server.stop()
+        until(lambda: alive("trainer") == [], "the end of the trainers")
+
+
+def alive(*names):
+    """Returns the names of the running threads that begin so."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
+
+
+def state_of(seed=1, **counters):
+    """Returns the state at the start of a run, with the weights of that seed."""
+    plain = {**to_plain(Progress().counters()), **counters}
+    return {"variables": model(seed).snapshot(), "counters": plain, "members": {}}
+
+
+def gradient_push(version=0, seed=1, **parts):
+    """Returns a push of finite gradients, with two episodes and a fault, unless `parts` say otherwise."""
+    return {
+        "version": version,
+        "steps": STEPS,
+        "frames": FRAMES,
+        "episodes": [(2.0, 5, 0.5, 0), (4.0, 7, 1.0, 1)],
+        "faults": ["crash"],
+        "gradients": np.random.default_rng(seed).normal(size=SIZE).astype(np.float32),
+        "not_finite": 0,
+        "metrics": {**METRICS, "entropy": 0.25 * seed},
+        "rollout": None,
+        "gifs": [],
+        **parts,
+    }
+
+
+def rollout_pushes(count, version=0, **game):
+    """Returns pushes of rollouts with two episodes each, as a host makes them."""
+    player, buffer = actor(0, Policy(network("player")), length=4, cut_off=(False,), **game), RolloutBuffer(count)
+    for _ in range(count):
+        buffer.put(player.rollout()._replace(version=version))
+    player.close()
+    return [buffer.next_push() for _ in range(count)]
+
+
+def counted(server):
+    """Returns the pushes of one rollout, the episodes and the updates that a server has counted."""
+    counters = server.progress.counters()
+    assert counters.frames == 3 * counters.steps
+    return counters.frames / FRAMES, counters.episodes, counters.updates
+
+
+def verdict(server, host, generation, sequence, push):
+    """Returns what a server answers to a push, without the rest."""
+    return server.push(host, generation, sequence, push, -1)["verdict"]
+
+
+def comparable(snapshot):
+    """Returns weights as bytes, which compare by value."""
+    return {name: value.tobytes() for name, value in snapshot.items()}
+
+
+def variables(server):
+    """Returns the weights and slots of a server, to compare."""
+    return comparable(server.state()["variables"])
+
+
+def everything(server):
+    """Returns weights, counters and members of a server, and what each host has brought, to compare."""
+    return {**server.state(), "variables": variables(server), "hosts": server.status()["hosts"]}
+
+
+def assert_diverged(server):
+    status = server.status()
+    assert "were not finite and none was applied" in status["error"]
+    assert status["diverged"]

@@ -1,0 +1,23 @@
+"""train.py and play.py as users call them, in processes of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
+
+
+def call(program, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, str(ROOT / f"{program}.py"), *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def train(cwd, *arguments):
+    return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)

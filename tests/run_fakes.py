@@ -1,0 +1,89 @@
+"""Stand-ins that the tests of a run build on: an engine and an evaluator by script, a record, and who is told what."""
+
+import functools
+
+from fakes import model, network
+
+from doom_a3c.agent.model import captured
+from doom_a3c.record.progress import Progress
+from doom_a3c.run.evaluation import Best, Evaluation, scores
+from doom_a3c.run.run_record import RunRecord
+from doom_a3c.settings import catalog
+from doom_a3c.settings.scenarios import resolved
+
+
+@functools.cache
+def settings(scenario):
+    """Returns a scenario by its name, and the settings of a run of it."""
+    found = catalog.find(scenario)
+    return resolved(found, found.training, "test")
+
+
+def run_record(scenario="cartpole", *, updates=0, frames=0, **parts):
+    """Returns the record of a run that has come so far."""
+    counters = Progress().counters()._replace(updates=updates, frames=frames)
+    return RunRecord("run-1", 0, *settings(scenario), counters, Best())._replace(**parts)
+
+
+class ScriptedEvaluator:
+    """Reports given mean scores one after the other; the sampled policy has one more, or one less than 70."""
+
+    def __init__(self, means=(0.0,)):
+        self.means, self.network = list(means), network("evaluator")
+
+    def evaluate(self, episodes, stop=None):
+        mean = self.means.pop(0)
+        return Evaluation(scores([mean]), scores([mean - 1 if mean == 70.0 else mean + 1]))
+
+
+class ScriptedEngine:
+    """Adds a hundred episodes of the next score to the progress whenever it is looked at."""
+
+    def __init__(self, episode_scores=(), error=None):
+        self.progress, self.model = Progress(), model()
+        self.scores, self.error, self.stops = iter(episode_scores), error, 0
+
+    def start(self):
+        pass
+
+    def check(self):
+        if self.error:
+            raise self.error
+        if not self.stops:
+            self.progress.add_steps(10, 40, [next(self.scores, 0.0)] * 100, [])
+
+    def update(self, gradient=0.0):
+        """Applies an update whose gradients are all the same number."""
+        self.model.apply([gradient + 0 * parameter for parameter in self.model.network.parameters], 1e-2)
+        self.progress.add_update(1.0, 0)
+
+    def capture(self):
+        return captured(self.model, self.progress)
+
+    def stop(self):
+        self.stops += 1
+
+    def metrics(self):
+        return {"hosts": 3}
+
+    def describe(self):
+        return "3 hosts"
+
+    def add_fault(self, kind):
+        self.progress.add_fault(kind)
+
+
+class Audience:
+    """A view and a log: keeps what it is told."""
+
+    def __init__(self):
+        self.statuses, self.lines, self.points = [], [], []
+
+    def show(self, status):
+        self.statuses.append(status)
+
+    def log(self, message):
+        self.lines.append(message)
+
+    def metrics(self, metrics, count):
+        self.points.append((metrics, count))

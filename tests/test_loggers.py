@@ -1,0 +1,165 @@
+"""The door for loggers: a second kind is told everything, TensorBoard has a tag for all of it, and no log grows fast."""
+
+import json
+import math
+import threading
+from collections import defaultdict
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from fakes import changed
+from run_fakes import settings
+
+from doom_a3c.agent.learner import LearnerMetrics
+from doom_a3c.engines.cluster.rates import ClusterMetrics
+from doom_a3c.engines.queue import QueueMetrics
+from doom_a3c.engines.updates import EpisodeMetrics
+from doom_a3c.envs.games import games_of
+from doom_a3c.record import rate_limiter
+from doom_a3c.record.loggers import named
+from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
+from doom_a3c.record.tensorboard import TAGS, tag
+from doom_a3c.run.evaluation import Evaluation, Scores
+from doom_a3c.run.reporter import EpisodeCurve, RunMetrics
+from doom_a3c.run.session import session_of
+
+# What each log is told; `host` is that of every host.
+WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields}
+RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
+EVALUATION = {f"{policy}.{number}" for policy in Evaluation._fields for number in Scores._fields}
+LOGS = {
+    "threads": {"global": RUN | EVALUATION, "train_0": WORKER, "train_1": WORKER},
+    "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": WORKER},
+    "cluster": {
+        "global": RUN | EVALUATION | {*ClusterMetrics._fields},
+        "server": {"push_lags"},
+        "host": WORKER | {"push_seconds", "frames_per_second"},
+    },
+}
+
+
+class JsonLinesLogger:
+    """Writes a line of JSON for every number; knows all names that any of its kind has written."""
+
+    def __init__(self, folder, names):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self.names = "host" if folder.name.startswith("host_") else folder.name, names
+        self.file, self.lock = folder.with_suffix(".jsonl").open("a"), threading.Lock()
+
+    def write(self, name, **fields):
+        with self.lock:
+            print(json.dumps({"name": name, **fields}), file=self.file)
+        self.names[self.log].add(name)
+
+    def metrics(self, metrics, count):
+        for name, value in named(metrics):
+            self.write(name, value=value, count=count)
+
+    def histogram(self, name, values, frames):
+        self.write(name, values=list(values), count=frames)
+
+    def text(self, name, markdown):
+        self.write(name, text=markdown)
+
+    def graph(self, graph):
+        self.write("graph", operations=len(graph.get_operations()))
+
+    def gif(self, name, gif, height, width, frames):
+        self.write(name, bytes=len(gif), size=[height, width], count=frames)
+
+    def close(self):
+        self.file.close()
+
+
+class Until:
+    """A view that ends a session once a condition holds."""
+
+    def __init__(self, condition):
+        self.condition, self.stopping = condition, None
+
+    def show(self, status):
+        if self.condition():
+            self.stopping.interrupt("SIGTERM")
+
+    def log(self, message):
+        pass
+
+
+@pytest.mark.parametrize("engine", ["threads", "queue", pytest.param("cluster", marks=pytest.mark.cluster)])
+def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
+    scenario, config = settings("cartpole")
+    folders = {name: str(tmp_path / name) for name in ("models_dir", "frames_dir", "logs_dir")}
+    often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 2.0}
+    config = changed(config, engine=engine, workers=2, games=4, **often, **folders)
+    names, wanted = defaultdict(set), LOGS[engine]
+    wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
+    view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    with session_of(scenario, config, games, None, view, partial(JsonLinesLogger, names=names)) as session:
+        view.stopping = session.stopping
+        assert session.training.run().stopped_by == "SIGTERM", f"logged after two minutes: {dict(names)}"
+    assert {log: {name for name in known if not name.startswith("faults.")} for log, known in names.items()} == wanted
+    lines = [json.loads(line) for path in session.logs.glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert {line["name"] for line in lines} == set.union(*names.values())
+    assert all(math.isfinite(line["value"]) for line in lines if "value" in line)
+    (text,) = [line["text"] for line in lines if line["name"] == "config"]
+    assert json.loads(text.removeprefix("```json\n").removesuffix("\n```"))["engine"] == engine
+
+
+def test_every_metric_has_a_tag_and_every_tag_a_metric():
+    logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
+    assert set(TAGS) == logged
+    assert len(set(TAGS.values())) == len(TAGS)
+    assert tag("faults.engine_died") == "Faults/engine_died"
+    assert tag("new") == "new"
+
+
+class Inner(NamedTuple):
+    mean: float
+    episodes: int
+
+
+class Outer(NamedTuple):
+    rate: float | None
+    inner: Inner
+    faults: dict
+
+
+def test_records_within_records_have_the_outer_name_before_theirs():
+    assert dict(named(Outer(None, Inner(1.5, 3), {"died": 2}))) == {
+        "inner.mean": 1.5,
+        "inner.episodes": 3,
+        "faults.died": 2,
+    }
+    assert dict(named({"a": np.float32(0.5), "b": None, "c": {"d": {"e": True}}})) == {"a": 0.5, "c.d.e": 1.0}
+    assert all(type(value) is float for _, value in named(Outer(np.float64(1), Inner(1, 2), {"died": 2})))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(rate_limiter.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def test_points_come_once_a_second_and_more_rarely_in_a_long_run(clock):
+    clock[0] = 0.0
+    limiter = log_limiter()
+    first_minute = sum(limiter.allow() for clock[0] in np.arange(0, 60, 0.25))
+    assert first_minute == 60
+    day = sum(limiter.allow() for clock[0] in range(60, 86_400))
+    assert 5_000 < day < 15_000
+
+
+def test_a_limiter_allows_once_a_minute_from_the_start(clock):
+    limiter = RateLimiter(60)
+    allowed = [limiter.allow() for clock[0] in range(100, 281, 20)]
+    assert allowed == [True, False, False, True, False, False, True, False, False, True]
+
+
+def test_without_seconds_nothing_is_limited(clock):
+    limiter = RateLimiter(0)
+    assert all(limiter.allow() for _ in range(3))

@@ -1,0 +1,107 @@
+"""A user's mistake is one line that says what would be right; help and lists say it beforehand."""
+
+import pytest
+from commands import ROOT, call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scenario", "bsic"), "did you mean basic"),
+        (("--learning-rat", "1"), "did you mean --learning-rate"),
+        (("--discount", "1.5"), "discount"),
+        (("--games", "many"), "games"),
+        (("--scenario", "mine.toml"), "mine.toml"),
+        (("--scenario", "broken.toml"), "broken.toml"),
+        (("--scenario", "key.toml"), "did you mean learning_rate"),
+        (("--scenario", "broken.wad"), "broken.wad"),
+        (("--scenario", "lonely.wad"), "lonely.cfg"),
+        (("--models-dir", "file/models"), "--models-dir"),
+        (("--resume",), "no checkpoint"),
+        (("--resume", "--models-dir", "foreign"), "not a complete checkpoint"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):
+    (tmp_path / "file").touch()
+    (tmp_path / "broken.toml").write_text("[game\n")
+    (tmp_path / "key.toml").write_text('[game]\nconfig = "basic.cfg"\n[training]\nlearning_rte = 1e-3\n')
+    (tmp_path / "broken.wad").write_bytes(b"PWAD\xff\xff\x00\x00")
+    (tmp_path / "broken.cfg").write_text("available_buttons = { ATTACK }\n")
+    (tmp_path / "lonely.wad").write_bytes(b"PWAD" + bytes(8))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "last.ckpt").write_bytes(b"PK\x03\x04 and then nothing of use")
+    before = sorted(tmp_path.rglob("*"))
+    result = call("train", *arguments, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--scenario", "ALE/Pogn-v5"), "ALE/Pong-v5"),
+        (("--scenario", "CartPol-v1"), "CartPole"),
+        (("--scenario", "Pendulum-v1"), "Discrete"),
+        (("--device", "gpus"), "auto, cpu, gpu"),
+        (("--device", "gpu:99"), "TensorFlow sees"),
+        (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
+    ],
+)
+def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):
+    result = call("train", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert remedy in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_device_that_the_scenario_file_names_counts(tmp_path):
+    (tmp_path / "mine.toml").write_text('base = "cartpole"\n[training]\ndevice = "gpu:99"\n')
+    refused = call("train", "--scenario", "mine.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "TensorFlow sees" in refused.stderr
+
+
+def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    result = call("play", cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    result = call("play", "--window", cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "display" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_states_default_unit_and_range():
+    result = call("train", "--help", cwd=ROOT)
+    assert result.returncode == 0
+    text = " ".join(result.stdout.split())
+    assert "[default 0.99; 0 to 1]" in text
+    assert "[default 16; games per worker; 1 to 4096]" in text
+    assert "[frames; 1 to 64]" in text  # of the frame skip, which is the scenario's
+
+
+def test_the_list_shows_every_scenario():
+    result = call("train", "--list-scenarios", cwd=ROOT)
+    assert result.returncode == 0
+    assert "basic" in result.stdout
+    assert "deadly_corridor" in result.stdout
+    assert "score to expect" in result.stdout
+
+
+def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_path):
+    result = call("train", "--list-scenarios", cwd=tmp_path)
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["scenario", "game", "buttons", "input", "frames", "score", "to", "expect"]
+    (basic,) = (line for line in lines if line.startswith("basic "))
+    for fact in ("basic.cfg", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, core lstm", "4,000,000", "75 within a minute"):
+        assert fact in basic
+    (pong,) = (line for line in lines if line.startswith("pong "))
+    for fact in ("ALE/Pong-v5", "NOOP FIRE RIGHT LEFT", "84x84x4, core none"):
+        assert fact in pong
+    assert [line for line in lines if line.startswith("reference/r4_queue")]

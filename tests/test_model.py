@@ -1,0 +1,124 @@
+"""The global model: what is applied and pulled, by many threads at once, and what travels of it."""
+
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.parameters import variable_name
+from doom_a3c.algorithm.optimizers import Adam, RMSProp
+
+
+def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):
+    network = make_network(seed=seed, name="global")
+    slots = {"adam": Adam, "rmsprop": RMSProp}[optimizer](network.parameters)
+    return GlobalModel(network, slots), [tf.fill(p.shape, value) for p in network.parameters]
+
+
+def test_pull_copies_what_apply_wrote(make_network):
+    model, gradients = model_and_gradients(make_network)
+    local = make_network(seed=1, name="local")
+    before = [parameter.numpy() for parameter in model.network.parameters]
+    model.apply(gradients, 0.01)
+    model.pull(local)
+    assert local.version == 1
+    for parameter, shared, old in zip(local.parameters, model.network.parameters, before, strict=True):
+        np.testing.assert_array_equal(parameter, shared)
+        np.testing.assert_allclose(shared, old - 0.01, rtol=1e-4, atol=1e-6)  # Adam's first step is the rate
+    model.apply(gradients, 0.01)
+    for parameter, shared in zip(local.parameters, model.network.parameters, strict=True):
+        assert (parameter.numpy() != shared.numpy()).all()  # a copy, not the variable
+
+
+def test_apply_returns_the_updates_before_it(make_network):
+    model, gradients = model_and_gradients(make_network)
+    assert [model.apply(gradients, 0.01) for _ in range(3)] == [0, 1, 2]
+    assert model.version == 3
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_restored_model_goes_on_as_if_nothing_had_happened(make_network, optimizer):
+    model, _ = model_and_gradients(make_network, optimizer)
+    restored, _ = model_and_gradients(make_network, optimizer, seed=1)
+    random = np.random.default_rng(0)
+    updates = [[tf.constant(random.normal(size=p.shape), tf.float32) for p in model.network.parameters]] * 3
+    for gradients in updates[:2]:
+        model.apply(gradients, 0.01)
+    restored.restore(model.snapshot(), model.version)
+    assert restored.version == 2
+    model.apply(updates[2], 0.01)
+    restored.apply(updates[2], 0.01)
+    one, other = model.snapshot(), restored.snapshot()
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
+def test_a_snapshot_holds_parameters_and_slots_of_the_global_network_alone(make_network):
+    model, _ = model_and_gradients(make_network)
+    parameters = {variable_name(parameter) for parameter in model.network.parameters}
+    slots = {f"{name}/adam_{moment}" for name in parameters for moment in "mv"}
+    assert model.snapshot().keys() == parameters | slots | {"adam_beta_1_power", "adam_beta_2_power"}
+
+
+def test_a_snapshot_is_a_copy(make_network):
+    model, gradients = model_and_gradients(make_network)
+    snapshot = model.snapshot()
+    copies = {name: array.copy() for name, array in snapshot.items()}
+    model.apply(gradients, 0.01)
+    for name, array in snapshot.items():
+        np.testing.assert_array_equal(array, copies[name])
+
+
+def test_a_snapshot_of_another_shape_changes_nothing(make_network):
+    model, _ = model_and_gradients(make_network)
+    before = model.snapshot()
+    wrong = {name: array + 1 for name, array in before.items()}
+    wrong["policy/kernel"] = np.zeros((5, 4), np.float32)
+    with pytest.raises(ValueError, match="policy/kernel"):
+        model.restore(wrong, 9)
+    for name, array in model.snapshot().items():
+        np.testing.assert_array_equal(array, before[name])
+    assert model.version == 0
+
+
+def test_a_snapshot_of_another_optimizer_or_network_raises(make_network):
+    model, _ = model_and_gradients(make_network, "adam")
+    other, _ = model_and_gradients(make_network, "rmsprop")
+    with pytest.raises(ValueError, match="variables differ"):
+        model.restore(other.snapshot(), 1)
+    with pytest.raises(ValueError, match="lstm"):
+        model.restore(model_and_gradients(partial(make_network, core="none"))[0].snapshot(), 1)
+
+
+def test_updates_of_many_threads_all_count_and_are_never_torn(make_network):
+    model, gradients = model_and_gradients(make_network)
+    start = [parameter.numpy().astype(np.float64) for parameter in model.network.parameters]
+    threads, each = 8, 25
+    returned, torn = [], []
+
+    def work():
+        local = make_network(seed=3)
+        for _ in range(each):
+            returned.append(model.apply(gradients, 0.001))
+            model.pull(local)
+            # Equal gradients everywhere: every parameter has moved by the rate times the number of updates.
+            moved = [
+                np.abs(old - p.numpy() - 0.001 * local.version).max()
+                for old, p in zip(start, local.parameters, strict=True)
+            ]
+            torn.extend(distance for distance in moved if distance > 1e-4)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(returned) == list(range(threads * each))
+    assert model.version == threads * each
+    assert torn == []
+    power = model.snapshot()["adam_beta_2_power"]
+    assert power == pytest.approx(0.999 ** (threads * each + 1), rel=1e-4)

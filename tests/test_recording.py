@@ -1,0 +1,130 @@
+"""Recordings: which episodes are recorded, from where to where, and what becomes of them."""
+
+import threading
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from gymnasium.vector import VectorEnv
+
+from doom_a3c.record import recording
+from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.recording import Gif, GifFolder, GifMaker, RecordedVectorEnv, Recording, VideoWriter
+
+
+class Slides(VectorEnv):
+    """Two games that show their step's number and end after three and four steps."""
+
+    num_envs, render_mode = 2, "rgb_array"
+
+    def __init__(self):
+        self.times = [0, 0]
+
+    def picture(self, final=False):
+        return np.full((2, 2, 3), 99 if final else self.times[0], np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        self.times = [0, 0]
+        return None, {}
+
+    def step(self, actions):
+        self.times = [time + 1 for time in self.times]
+        ended = np.array([time == limit for time, limit in zip(self.times, (3, 4), strict=True)])
+        self.times = [0 if end else time for time, end in zip(self.times, ended, strict=True)]
+        return None, np.array([1.0, 5.0]), ended, np.zeros(2, bool), {}
+
+
+def recorded(every, limiter, steps=12):
+    recordings = []
+    env = RecordedVectorEnv(Slides(), worker=7, every=every, limiter=limiter, finished=recordings.append)
+    env.reset()
+    for _ in range(steps):
+        env.step(np.zeros(2, int))
+    return recordings
+
+
+def test_every_nth_episode_of_the_first_game_is_recorded_from_first_to_last_picture():
+    recordings = recorded(2, RateLimiter(0))
+    assert [(one.episode, one.score, one.worker) for one in recordings] == [(0, 3.0, 7), (2, 3.0, 7)]
+    assert [picture[0, 0, 0] for picture in recordings[1].pictures] == [0, 1, 2, 99]
+
+
+def test_what_the_limiter_forbids_is_not_recorded():
+    limiter = RateLimiter(1e9)
+    assert [one.episode for one in recorded(1, limiter)] == [0]
+    assert recorded(1, limiter) == []  # another worker has used it up
+    assert recorded(0, RateLimiter(0)) == []
+
+
+def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "KEPT_GIFS", 3)
+    lines, done = [], threading.Semaphore(0)
+    folder = GifFolder(tmp_path, lines.append)
+
+    def made(gif):
+        folder.add(gif)
+        done.release()
+
+    maker = GifMaker(10.0, made)
+    for episode in range(6):
+        maker.add(Recording([np.full((4, 4, 3), value, np.uint8) for value in (0, 255)], 1.0, episode, 0))
+        assert done.acquire(timeout=30)
+    maker.close()
+    assert sorted(path.name[:24] for path in tmp_path.iterdir()) == [f"worker_0-episode_000000{n}" for n in (3, 4, 5)]
+    assert lines == []
+
+
+def test_recordings_in_the_queue_become_gifs_before_the_end_and_those_without_room_none():
+    going_on, gifs = threading.Event(), []
+
+    def made(gif):
+        assert going_on.wait(30)
+        gifs.append(gif)
+
+    maker = GifMaker(10.0, made)
+    pictures = [np.full((4, 6, 3), value, np.uint8) for value in (0, 255)]
+    for episode in range(9):
+        maker.add(Recording(pictures, 1.0, episode, 3))
+    going_on.set()
+    maker.close(30.0)
+    episodes = [gif.episode for gif in gifs]
+    assert episodes in ([0, 1, 2, 3], [0, 1, 2, 3, 4])  # four wait, and one may be in the making
+    assert {(gif.height, gif.width, gif.score, gif.worker) for gif in gifs} == {(4, 6, 1.0, 3)}
+    assert imageio.imread(gifs[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
+
+
+def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
+    (tmp_path / "file").touch()
+    lines = []
+    GifFolder(tmp_path / "file", lines.append).add(Gif(b"GIF89a", 2, 3, 1.0, 0, 0))
+    assert [line.partition(":")[0] for line in lines] == ["warning"]
+
+
+def test_a_video_is_whole_and_a_gif_has_its_first_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "MAX_PICTURES", 4)
+    with VideoWriter(tmp_path / "film", 10.0) as film:
+        for value in range(0, 250, 25):
+            film.add(np.full((32, 48, 3), value, np.uint8))
+    video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
+    assert (len(video), len(gif)) == (10, 4)
+    np.testing.assert_allclose(video[:, 16, 24, 0], range(0, 250, 25), atol=6)
+    np.testing.assert_allclose(gif[:, 16, 24, 0], range(0, 100, 25), atol=2)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_long_episode_has_no_more_pictures_than_a_gif_may(monkeypatch):
+    monkeypatch.setattr(recording, "MAX_PICTURES", 2)
+    (one, _) = recorded(2, RateLimiter(0))
+    assert [picture[0, 0, 0] for picture in one.pictures] == [0, 1, 99]  # the last one always
+
+
+def test_no_pictures_make_no_video(tmp_path):
+    with VideoWriter(tmp_path / "film", 10.0):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rate", [10.0, 1000.0])
+def test_a_gif_plays_as_fast_as_the_game_or_as_browsers_allow(rate):
+    data = recording.gif_bytes([np.full((4, 4, 3), value, np.uint8) for value in (0, 255)], rate)
+    assert imageio.immeta(data, extension=".gif")["duration"] == max(1000 / rate, 20)

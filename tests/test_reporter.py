@@ -1,0 +1,106 @@
+"""Reports: the live line's figures, the points of the whole run, and what is said of evaluations."""
+
+from types import SimpleNamespace
+
+import pytest
+from fakes import changed
+from run_fakes import Audience, ScriptedEngine
+
+from doom_a3c.run import reporter as module
+from doom_a3c.run.evaluation import Evaluation, scores
+from doom_a3c.run.reporter import EpisodeCurve, Reporter, RunMetrics
+from doom_a3c.settings.config import Config
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture
+def reported(clock):
+    """A reporter, what it reports about, and to whom; the run's budget is 10,000 frames."""
+    engine, audience = ScriptedEngine(), Audience()
+    config = changed(Config(), frames=10_000, minutes=1.0, learning_rate=0.2, final_learning_rate=0.1)
+    return SimpleNamespace(
+        reporter=Reporter(config, engine.progress, engine, audience, audience),
+        engine=engine,
+        progress=engine.progress,
+        audience=audience,
+    )
+
+
+def test_frames_per_second_are_those_of_two_seconds_or_more(reported, clock):
+    rates = []
+    for clock.now, frames in ((1000.0, 0), (1001.0, 300), (1002.0, 100), (1003.0, 5000), (1006.0, 3000)):
+        reported.progress.add_steps(0, frames, [], [])
+        reported.reporter.report(clock.now - 1000, None)
+        rates.append(reported.audience.statuses[-1].frames_per_second)
+    assert rates == [0.0, 0.0, 200.0, 200.0, 2000.0]
+
+
+def test_the_time_left_is_that_of_the_nearest_budget(reported, clock):
+    left = []
+    for clock.now, frames in ((1000.0, 0), (1010.0, 1000), (1020.0, 1000), (1030.0, 7000)):
+        reported.progress.add_steps(0, frames, [], [])
+        reported.reporter.report(clock.now - 1000, None)
+        left.append(reported.audience.statuses[-1].seconds_left)
+    assert left == [60.0, 50.0, 40.0, 1000 / 700]  # the minute, until 1,000 frames are left at 700 a second
+
+
+def test_the_status_has_all_that_is_known(reported):
+    reported.engine.update()
+    reported.progress.add_steps(10, 40, [2.0] * 100, ["engine_died"])
+    reported.reporter.report(6.0, 3.5)
+    (status,) = reported.audience.statuses
+    assert (status.frames, status.frame_budget, status.episodes) == (40, 10_000, 100)
+    assert (status.mean_score, status.best_evaluation, status.entropy) == (2.0, 3.5, 1.0)
+    assert (status.engine, status.faults) == ("3 hosts", {"engine_died": 1})
+
+
+def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(reported):
+    reported.progress.add_steps(10, 5000, [2.0], ["engine_died"])
+    reported.reporter.report(0.0, None)
+    assert reported.audience.points == []  # nothing has been learned yet
+    reported.engine.update()
+    reported.reporter.report(0.0, None)
+    (metrics, frames), engine = reported.audience.points
+    assert frames == 5000
+    assert isinstance(metrics, RunMetrics)
+    assert (metrics.episodes, metrics.updates, metrics.policy_lag, metrics.entropy) == (1, 1, 0, 1.0)
+    assert metrics.learning_rate == pytest.approx(0.15)
+    assert (metrics.entropy_cost, metrics.epsilon) == (0.01, 0.0)
+    assert (metrics.reward, metrics.maximum_reward) == (None, None)  # a mean is that of 100 episodes
+    assert metrics.faults == {"engine_died": 1}
+    assert engine == ({"hosts": 3}, 5000)
+
+
+def test_scores_are_logged_over_episodes_as_well(reported):
+    reported.engine.update()
+    reported.progress.add_steps(10, 40, [*range(100)], [])
+    reported.reporter.report(0.0, None)
+    curve, (metrics, frames), _ = reported.audience.points
+    assert curve == (EpisodeCurve(49.5, 99.0), 100)
+    assert (metrics.reward, metrics.maximum_reward, frames) == (49.5, 99.0, 40)
+
+
+def test_points_are_limited_and_statuses_are_not(reported, clock):
+    reported.engine.update()
+    for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):
+        reported.reporter.report(clock.now - 1000, None)
+    assert len(reported.audience.points) == 2 * 2  # the run's and the engine's, at 1000 and 1001
+    assert len(reported.audience.statuses) == 5
+
+
+def test_an_evaluation_is_logged_and_told(reported):
+    evaluation = Evaluation(scores([1.0, 3.0]), scores([-10.0, -30.0]))
+    reported.progress.add_steps(10, 12_345, [], [])
+    state = reported.engine.capture()
+    reported.progress.add_steps(10, 1000, [], [])  # while it was evaluated
+    for is_best in (True, False):
+        reported.reporter.evaluated(evaluation, state, is_best)
+    assert reported.audience.points == [(evaluation, 12_345)] * 2
+    said = "evaluation at 12,345 frames: greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
+    assert reported.audience.lines == [f"{said}, the best so far", said]

@@ -1,0 +1,176 @@
+"""What waits on a host to be pushed: gradients that are added up, and whole rollouts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from cluster_fakes import METRICS
+from fakes import FRAME_SKIP, actor, caught, network, prompt, waits
+
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
+from doom_a3c.agent.player import Episode
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rollouts import RolloutStats
+from doom_a3c.engines.channel import ClosedError
+from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
+
+EPISODE = Episode(2.0, 3, 0.5, 0)
+
+
+def gradients(vector, finite=True, entropy=0.5):
+    metrics = LearnerMetrics(**{**METRICS, "entropy": entropy})
+    return Gradients([tf.constant(vector, tf.float32)], metrics, finite)
+
+
+def stats(steps, episodes=(), faults=()):
+    return RolloutStats(steps, FRAME_SKIP * steps, episodes, faults)
+
+
+def test_gradients_are_added_up_until_they_are_enough():
+    sums = GradientAccumulator(3, 1)
+    thread, results = caught(sums.next_push)
+    for number, version in enumerate((5, 3, 4)):
+        assert waits(thread)
+        sums.count(stats(8 + number, [EPISODE] * number, ["crash"] * number))
+        sums.add(gradients([1.0, 10.0**number], entropy=number), version)
+    thread.join(10)
+    [push] = results
+    assert push.pop("gradients").tolist() == [3.0, 111.0]
+    nothing = {"rollout": None, "gifs": []}
+    counted = {"steps": 27, "frames": 81, "episodes": [tuple(EPISODE)] * 3, "faults": ["crash"] * 3}
+    assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {**METRICS, "entropy": 2}, **nothing}
+
+
+def test_gradients_that_are_not_finite_are_left_out_and_counted():
+    sums = GradientAccumulator(3, 1)
+    for vector in ([np.nan, 1.0], [1.0, 2.0], [np.inf, 1.0]):
+        sums.count(stats(8))
+        sums.add(gradients(vector, finite=bool(np.isfinite(vector).all())), 1)
+    push = prompt(sums.next_push)
+    assert (push["gradients"].tolist(), push["not_finite"], push["steps"]) == ([1.0, 2.0], 2, 24)
+    for _ in range(3):
+        prompt(sums.add, gradients([np.nan], finite=False), 4)
+    push = prompt(sums.next_push)
+    assert (push["gradients"], push["not_finite"], push["steps"], push["version"]) == (None, 3, 0, 4)
+    assert push["metrics"] == {}
+
+
+def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_complete():
+    sums = GradientAccumulator(4, 2)  # each of two rollouts
+    prompt(sums.apply, gradients([1.0]), 0)
+    second, results = caught(sums.apply, gradients([10.0]), 0)
+    assert waits(second)
+    assert prompt(sums.next_push)["gradients"].tolist() == [11.0]
+    assert waits(second)  # for the answer
+    prompt(sums.apply, gradients([1.0]), 0)  # into the next push
+    taker, pushes = caught(sums.next_push)
+    assert waits(taker)
+    second.join(10)
+    assert results == [None]
+    last, _ = caught(sums.apply, gradients([100.0]), 0)
+    taker.join(10)
+    assert [push["gradients"].tolist() for push in pushes] == [[101.0]]
+    assert waits(last)
+    sums.close()
+
+
+def test_a_worker_need_not_wait_for_the_pushes_of_others():
+    sums = GradientAccumulator(1, 1)
+    first, results = caught(sums.apply, gradients([1.0]), 0)
+    assert waits(first)
+    prompt(sums.next_push)
+    second, _ = caught(sums.apply, gradients([10.0]), 0)
+    assert waits(second)
+    assert prompt(sums.next_push)["gradients"].tolist() == [10.0]
+    first.join(10)
+    assert results == [None]
+    assert waits(second)
+    sums.close()
+
+
+def test_what_is_counted_at_once_is_taken_at_once():
+    sums, takers = GradientAccumulator(1, 1), []
+
+    def episodes():
+        takers.append(caught(sums.next_push))
+        assert waits(takers[0][0])
+        yield EPISODE
+
+    sums.add(gradients([1.0]), 0)
+    sums.count(stats(8, episodes(), ["crash"]))
+    thread, results = takers[0]
+    thread.join(10)
+    assert [(push["steps"], len(push["episodes"]), push["faults"]) for push in results] == [(8, 1, ["crash"])]
+
+
+def test_many_workers_lose_and_double_nothing():
+    sums, pushes, total = GradientAccumulator(1, 1), [], 8 * 50
+
+    def work():
+        for _ in range(50):
+            sums.count(stats(8, [EPISODE], ["crash"]))
+            sums.apply(gradients([1.0]), 0)
+            sums.apply(gradients([np.nan], finite=False), 0)
+
+    def take():
+        while sum(push["not_finite"] for push in pushes) < total:
+            pushes.append(sums.next_push())
+        sums.close()
+
+    for thread in [caught(call)[0] for call in (take, *[work] * 8)]:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sum(push["gradients"][0] for push in pushes if push["gradients"] is not None) == total
+    assert sum(push["not_finite"] for push in pushes) == total
+    assert [sum(push[key] for push in pushes) for key in ("steps", "frames")] == [8 * total, 24 * total]
+    assert [sum(len(push[key]) for push in pushes) for key in ("episodes", "faults")] == [total, total]
+
+
+def test_rollouts_wait_in_order_and_as_plain_arrays():
+    player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(2)
+    played = [player.rollout()._replace(version=version) for version in (4, 5, 6)]
+    player.close()
+    for one in played[:2]:
+        prompt(buffer.put, one)
+    thread, results = caught(buffer.put, played[2])
+    assert waits(thread)
+    for one in played:
+        push = prompt(buffer.next_push)
+        arrays = push.pop("rollout")
+        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": [], "gifs": []}
+        counted = {"steps": 8, "frames": 24, "episodes": [tuple(episode) for episode in one.stats.episodes]}
+        assert push == {"version": one.version, **counted, **kept}
+        assert arrays.keys() == one.rollout._asdict().keys()
+        for array, other in zip(tf.nest.flatten(list(arrays.values())), tf.nest.flatten(list(one.rollout)), strict=True):
+            assert type(array) is np.ndarray
+            np.testing.assert_array_equal(array, other)
+    thread.join(10)
+    assert results == [None]
+
+
+def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
+    empty, full, buffer = GradientAccumulator(1, 1), GradientAccumulator(1, 1), RolloutBuffer(1)
+    full.add(gradients([1.0]), 0)
+    waiting = [caught(empty.next_push), caught(full.apply, gradients([1.0]), 0), caught(buffer.next_push)]
+    assert all(waits(thread) for thread, _ in waiting)
+    for one in (empty, full, buffer):
+        one.close()
+        assert isinstance(prompt(one.next_push), ClosedError)
+    for thread, _ in waiting:
+        thread.join(10)
+    assert [type(results[0]) for _, results in waiting] == [ClosedError, type(None), ClosedError]
+
+
+def test_a_rollout_with_a_fault_brings_it_along():
+    player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(1)
+    played = player.rollout()
+    player.close()
+    buffer.put(played._replace(stats=played.stats._replace(faults=["engine_died"])))
+    assert buffer.next_push()["faults"] == ["engine_died"]
+
+
+@pytest.mark.parametrize("enough", [1, 3])
+def test_a_gradient_is_in_the_push_whose_number_it_is_told(enough):
+    sums = GradientAccumulator(enough, 1)
+    for number in (1, 2):
+        assert [sums.add(gradients([1.0]), 0) for _ in range(enough)] == [number] * enough
+        assert prompt(sums.next_push)["gradients"].tolist() == [enough]

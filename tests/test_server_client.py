@@ -1,0 +1,168 @@
+"""A host's talk with the server: a push counts once whatever is lost, and its answers bring weights and frames."""
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cluster_fakes import (
+    FRAMES,
+    SMALL,
+    KnownServer,
+    Wire,
+    counted,
+    gradient_push,
+    rollout_pushes,
+    servers,
+    state_of,
+)
+from fakes import model, network, prompt
+
+from doom_a3c.agent.model import SharedNetwork, split
+from doom_a3c.engines.channel import ClosedError
+from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
+from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.recording import Gif
+
+
+class Script:
+    """A buffer of pushes that are ready, and closed after the last."""
+
+    def __init__(self, *pushes):
+        self.pushes, self.closed = deque(pushes), False
+
+    def next_push(self):
+        if not self.pushes:
+            raise ClosedError
+        return self.pushes.popleft()
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def serve():
+    """Builds servers; those with a state have started."""
+    with servers() as make:
+        yield make
+
+
+def client_of(wire, *pushes, gifs=()):
+    """Returns a client, `client`, and what it has to do with."""
+    a = SimpleNamespace(buffer=Script(*pushes), counts=RunCounts(), gifs=deque(gifs), stop=threading.Event())
+    a.model = SharedNetwork(network("global", seed=5))
+    a.client = ServerClient("a", wire, a.buffer, a.model, a.counts, a.gifs, a.stop)
+    return a
+
+
+def joined(wire, *pushes, gifs=()):
+    """Joins and pushes to the end; returns what the client has had to do with."""
+    a = client_of(wire, *pushes, gifs=gifs)
+    a.client.join()
+    try:
+        a.client.run()
+    except ClosedError:
+        assert not a.stop.is_set()  # it has pushed everything
+    return a
+
+
+def assert_learned(server: KnownServer, a, *pushes):
+    """The server has learned from these pushes, each once, and its weights and frames are the host's."""
+    alone = model()
+    for one in pushes:
+        alone.apply(split(one["gradients"], alone.network.parameters), SMALL.learning_rate.start)
+    assert counted(server) == (len(pushes), 2 * len(pushes), len(pushes))
+    for shared in (server.model, a.model):
+        assert np.array_equal(shared.weights()[0], alone.weights()[0])
+        assert shared.version == len(pushes)
+    assert a.counts.frames == len(pushes) * FRAMES
+
+
+def numbered(*numbers):
+    """Returns pushes of different gradients."""
+    return [gradient_push(seed=number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("faults", "generation", "tries"),
+    [
+        ([], 1, 1),
+        ([None, "request lost"], 1, 2),
+        ([None, "answer lost"], 1, 2),
+        ([None, "answer lost", "request lost", "answer lost"], 1, 4),
+        (["request lost"], 1, 1),
+        (["answer lost"], 2, 1),  # the server has taken the host for a second one
+    ],
+)
+def test_a_push_counts_once_whatever_is_lost(serve, faults, generation, tries):
+    server, pushes = serve(state_of()), [gradient_push(seed=1), gradient_push(seed=2, version=1)]
+    wire = Wire(server, faults)
+    a = joined(wire, *pushes)
+    calls = [call for call in wire.calls if call != ("join",)]
+    assert calls == [*[("push", generation, 1)] * tries, ("push", generation, 2)]
+    assert [known_version for _, known_version in wire.pushes] == [*[0] * tries, 1]
+    assert_learned(server, a, *pushes)
+
+
+def test_a_host_has_the_weights_and_frames_of_a_run_that_it_joins(serve):
+    server, pushes = serve(state_of()), numbered(1, 2)
+    joined(Wire(server), *pushes)
+    assert_learned(server, joined(Wire(server)), *pushes)
+
+
+def test_a_host_joins_a_restarted_server_that_does_not_know_it(serve):
+    lost, restarted = serve(state_of()), serve(state_of())
+    lost.join("a")  # for the generations to differ
+    pushes = numbered(1, 2, 3, 4)
+    wire = Wire(lost, [None, None, None, lambda: setattr(wire, "server", restarted)])
+    a = joined(wire, *pushes)
+    before = [("join",), ("push", 2, 1), ("push", 2, 2)]
+    assert wire.calls == [*before, ("push", 2, 3), ("join",), ("push", 1, 1), ("push", 1, 2)]
+    assert_learned(restarted, a, *pushes[2:])
+
+
+def test_a_host_waits_for_a_server_that_has_no_state_yet(serve):
+    first, second, pushes = serve(), serve(), numbered(1, 2, 3)
+    restart = [lambda: setattr(wire, "server", second), None, lambda: second.start(first.state())]
+    wire = Wire(first, [None, None, lambda: first.start(state_of()), None, *restart])
+    a = joined(wire, *pushes)
+    assert wire.calls == [*[("join",)] * 3, ("push", 1, 1), *[("push", 1, 2)] * 3, ("push", 1, 3)]
+    assert_learned(second, a, *pushes)
+
+
+def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
+    server = serve(state_of(), transport="rollouts", queue_size=1, min_batch=2**20)  # which never learns
+    first, second, taken = *rollout_pushes(2), []
+    wire = Wire(server, [None] * 4 + [lambda: taken.extend(prompt(server.rollouts.take, 1, 1))])
+    joined(wire, first, {**second, "version": 1})
+    assert wire.calls == [("join",), ("push", 1, 1), *[("push", 1, 2)] * 3]
+    assert [one.version for one in (*taken, *prompt(server.rollouts.take, 1, 1))] == [0, 1]
+
+
+def test_every_gif_goes_with_one_push(serve):
+    server = serve(state_of(), gif_limiter=RateLimiter(0.0))
+    wire, gifs = Wire(server), [Gif(b"GIF89a", 2, 3, 2.0, episode, 1) for episode in (7, 8)]
+    joined(wire, *numbered(1, 2, 3), gifs=gifs)
+    assert [[gif["episode"] for gif in message["gifs"]] for message, _ in wire.pushes] == [[7], [8], []]
+    arrived = [Gif(**{**gif, "data": gif["data"].tobytes()}) for gif in server.status()["gifs"]]
+    assert arrived == gifs
+
+
+@pytest.mark.parametrize(("over_at", "left"), [("join", 2), ("push", 1)])
+def test_the_client_ends_everything_when_the_run_is_over(serve, over_at, left):
+    server = serve(state_of())
+    a = joined(Wire(server, [*[None] * (over_at == "push"), server.stop]), *numbered(1, 2))
+    assert a.stop.is_set()
+    assert a.buffer.closed
+    assert len(a.buffer.pushes) == left
+    assert counted(server) == (0, 0, 0)
+
+
+def test_a_client_that_is_fenced_off_says_whose_name_it_had(serve):
+    server = serve(state_of())
+    a = client_of(Wire(server, [None, lambda: server.join("a")]), *numbered(1, 2))
+    a.client.join()
+    with pytest.raises(FencedError, match="another host has joined as a"):
+        a.client.run()
+    assert counted(server) == (0, 0, 0)
