@@ -87,7 +87,7 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained,
     with (tmp_path / "out" / "scores.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
-    frames = 4 * int(rows[0]["decisions"])
+    frames = 4 * int(rows[0]["steps"])
     assert gif.shape[1:] == mp4.shape[1:] == (240, 320, 3)
     assert frames - 4 <= len(gif) <= frames + 1
     assert abs(len(mp4) - len(gif)) <= 1

@@ -79,7 +79,7 @@ def engine(tmp_path):
 def test_actors_that_cannot_begin_end_the_run_with_their_error(engine, parts, message, lost):
     made, progress = engine(*parts)  # one of them takes other arguments
     made.start()
-    until(lambda: error_of(made), "the error")
+    until(lambda: error_of(made), "the error", seconds=90)
     with pytest.raises(ServerError, match=message):
         made.check()
     made.stop()
@@ -99,12 +99,12 @@ def test_faults_of_evaluation_are_counted_by_the_server(engine):
     assert progress.faults == {}
     evaluator.evaluate(1)
     evaluator.close()
-    assert made.capture().counters.faults == {"server_died": 2}
     until(lambda: progress.faults == {"server_died": 2}, "the driver's notice")
+    assert made.capture().counters.faults == {"server_died": 2}
     made.stop()
     assert progress.faults == {"server_died": 2}
     made.add_fault("late")  # there is no server any more
-    assert progress.faults == {"server_died": 2}
+    assert progress.faults == made.capture().counters.faults == {"server_died": 2, "late": 1}
     made.check()
 
 

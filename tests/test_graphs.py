@@ -103,5 +103,5 @@ def test_what_a_graph_cannot_do_is_told():
     with pytest.raises(ValueError, match="shapes and types"):
         Graph(lambda x: x, [tf.Variable(1.0)]).on([tf.Variable([1.0])])
     outside = tf.Variable(1.0)
-    with pytest.raises(ValueError, match="none of its inputs and variables"):
+    with pytest.raises(ValueError, match="neither an input nor a variable of it"):
         Graph(lambda x: x * outside, [])(np.ones(2, np.float32))

@@ -5,6 +5,7 @@ import math
 import threading
 from collections import defaultdict
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.updates import EpisodeMetrics
 from doom_a3c.envs.games import games_of
 from doom_a3c.record import rate_limiter
-from doom_a3c.record.loggers import named
+from doom_a3c.record.loggers import Loggers, named
 from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
 from doom_a3c.record.tensorboard import TAGS, tag
 from doom_a3c.run.evaluation import Evaluation, Scores
@@ -126,6 +127,24 @@ class Outer(NamedTuple):
     rate: float | None
     inner: Inner
     faults: dict
+
+
+def test_all_logs_are_closed_though_one_of_them_raises():
+    class Log:
+        def __init__(self, folder):
+            self.name = folder.name
+
+        def close(self):
+            closed.append(self.name)
+            if self.name == "global":
+                raise OSError("the disk is full")
+
+    closed, loggers = [], Loggers(Log, Path("logs"))
+    for name in ("global", "train_0"):
+        loggers(name)
+    with pytest.raises(OSError, match="full"):
+        loggers.close()
+    assert sorted(closed) == ["global", "train_0"]
 
 
 def test_records_within_records_have_the_outer_name_before_theirs():

@@ -62,6 +62,12 @@ def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
         assert "frame_skip" not in scenario.training
 
 
+def test_a_setting_that_has_been_renamed_is_read_by_its_old_name_too(write):
+    scenario = catalog.find(write('base = "basic"\n[training]\nmax_staleness = 3\n'))
+    assert scenario.training["max_policy_lag"] == 3
+    assert resolved(scenario, {"max_staleness": 4}, "a checkpoint")[1].max_policy_lag == 4
+
+
 def test_the_command_line_goes_before_the_scenarios_frame_skip():
     for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
         scenario, _ = resolved(catalog.find("predict_position"), values, "flags")
@@ -144,7 +150,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "noop_max = -1", "noop_max must be 0 or more"),
         (ATARI + "max_frames = 0", "max_frames must be 1 or more"),
         (ATARI + "frame_skip = 65", "[game]: frame_skip: 65 is out of range; it takes an int, 1 to 64"),
-        (ATARI + "frame_skip = 2.0", "frame_skip must be a int, such as 4, not 2.0"),
+        (ATARI + "frame_skip = 2.0", "frame_skip must be an int, such as 4, not 2.0"),
         (ATARI + "[training]\nframe_skip = 0", "frame_skip: 0 is out of range"),
         (ATARI + "frame_skip = 2\n[training]\nframe_skip = 2", "[game] and [training] both have a frame_skip"),
         (ATARI + "full_actions = 1", "full_actions must be a bool, such as False, not 1"),

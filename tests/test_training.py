@@ -116,6 +116,17 @@ def test_an_error_is_raised_after_the_engine_is_stopped_and_the_model_saved(make
     assert load(tmp_path / "last.ckpt").record.counters.frames == 0
 
 
+def test_a_run_is_saved_though_its_engine_does_not_stop(make_run, tmp_path, monkeypatch):
+    def fail(engine):
+        raise RuntimeError("a game would not let go")
+
+    monkeypatch.setattr(ScriptedEngine, "stop", fail)
+    run = make_run(Config(target_score=0.0), ScriptedEngine())
+    with pytest.raises(RuntimeError, match="let go"):
+        run.run()
+    assert (tmp_path / "last.ckpt").exists()
+
+
 def test_an_error_of_an_evaluation_ends_a_run_too(make_run, tmp_path):
     run = make_run(Config(frames=8000), evaluator=ScriptedEvaluator(means=[]), every=0.01)
     with pytest.raises(IndexError):  # the script has no first line

@@ -48,6 +48,7 @@ def _facts(scenario: Scenario) -> tuple[str, str]:
         from doom_a3c.envs.registered import make
 
         env = make(game, observation)
-        buttons, shape = str(env.action_space), env.observation_space.shape or ()
+        count = getattr(env.action_space, "n", None)  # Discrete has one
+        buttons, shape = f"{count} actions" if count else str(env.action_space), env.observation_space.shape or ()
         env.close()
     return buttons, f"{'x'.join(map(str, shape))}, core {scenario.network.core}"

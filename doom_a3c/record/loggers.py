@@ -5,6 +5,7 @@ Metrics travel as records (named tuples); only a logger knows what its own kind 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,9 +52,10 @@ class Loggers:
         return self._loggers[name]
 
     def close(self) -> None:
-        """Closes all."""
-        for logger in self._loggers.values():
-            logger.close()
+        """Closes all, also when one of them raises."""
+        with contextlib.ExitStack() as stack:
+            for logger in self._loggers.values():
+                stack.callback(logger.close)
 
 
 def named(metrics: Metrics, prefix: str = "") -> Iterator[tuple[str, float]]:

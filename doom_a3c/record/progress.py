@@ -39,7 +39,7 @@ def to_plain(counters: Counters) -> dict[str, Any]:
 
 
 def from_plain(data: Mapping[str, Any]) -> Counters:
-    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError or ValueError for anything else."""
+    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError, ValueError or OverflowError else."""
     return Counters(
         frames=int(data["frames"]),
         steps=int(data["steps"]),

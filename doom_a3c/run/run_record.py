@@ -54,11 +54,8 @@ def record_from_plain(data: Any, source: str) -> RunRecord:
         readable = " and ".join(map(str, _READABLE))
         raise UserError(f"{source} was written in another format; this version reads formats {readable}")
     try:
-        tables, settings = dict(data["scenario"]), dict(data["config"])
-        if data["format"] == 2:
-            tables["training"], settings = _renamed(tables["training"]), _renamed(settings)
-        scenario = scenarios.from_plain(tables, f"the scenario in {source}")
-        scenario, config = scenarios.resolved(scenario, settings, f"the settings in {source}")
+        scenario = scenarios.from_plain(data["scenario"], f"the scenario in {source}")
+        scenario, config = scenarios.resolved(scenario, data["config"], f"the settings in {source}")
         return RunRecord(
             str(data["run"]),
             int(data["restarts"]),
@@ -67,13 +64,8 @@ def record_from_plain(data: Any, source: str) -> RunRecord:
             from_plain(data["progress"]),
             Best(data["best_evaluation"], _policy(data)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({type(error).__name__}: {error})") from None
-
-
-def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings of format 2 by their names of today."""
-    return {"max_policy_lag" if name == "max_staleness" else name: value for name, value in settings.items()}
 
 
 def _policy(data: Mapping[str, Any]) -> PolicyName:

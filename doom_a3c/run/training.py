@@ -79,16 +79,23 @@ class Training:
             self._evaluations.start()
             stopped_by = self._loop(start)
         finally:
-            self._engine.stop()
-            self._evaluations.stop(HURRY_SECONDS if self._stopping.interrupted_by else PATIENCE_SECONDS)
-            seconds = time.monotonic() - start
-            self._save()
+            try:
+                self._stop()
+            finally:
+                seconds = time.monotonic() - start
+                self._save()
         self._engine.check()
         if not self._stopping.interrupted_by:
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
         return Result(stopped_by, seconds, rate, self._evaluations.best.score)
+
+    def _stop(self) -> None:
+        try:
+            self._engine.stop()
+        finally:
+            self._evaluations.stop(HURRY_SECONDS if self._stopping.interrupted_by else PATIENCE_SECONDS)
 
     def _loop(self, start: float) -> str:
         while (stopped_by := self._stopping.reason(time.monotonic() - start)) is None:

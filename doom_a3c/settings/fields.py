@@ -100,9 +100,9 @@ class Setting:
         if value is None and self.default is None:
             return None
         if self.kind is float and type(value) is int:
-            value = float(value) if abs(value) < 2**63 else math.copysign(math.inf, value)
+            value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
-            raise ValueError(f"{value!r} is not {_article(self.kind.__name__)} {self.kind.__name__}")
+            raise ValueError(f"{value!r} is not {with_article(self.kind.__name__)}")
         if not self._in_range(value):
             raise ValueError(f"{value!r} is out of range")
         return value
@@ -116,8 +116,9 @@ class Setting:
         return above_low and (self.high is None or value <= self.high)
 
 
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
+def with_article(word: str) -> str:
+    """Returns 'an int', or 'a float'."""
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def setting(
@@ -215,8 +216,7 @@ def validated(record: type[Record], values: Mapping[str, Any], source: str) -> R
         try:
             checked[key] = known[key].checked(value)
         except ValueError as error:
-            kind = known[key].kind.__name__
-            takes = ", ".join(filter(None, (f"{_article(kind)} {kind}", known[key].allowed)))
+            takes = ", ".join(filter(None, (with_article(known[key].kind.__name__), known[key].allowed)))
             raise UserError(f"{source}: {key}: {error}; it takes {takes}") from None
     for field in dataclasses.fields(record):
         if isinstance(field.default, Schedule):

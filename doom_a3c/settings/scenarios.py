@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, nearest, select, validated
+from doom_a3c.settings.fields import UserError, nearest, select, validated, with_article
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, Observation, game_kind, located
 from doom_a3c.settings.wads import lumps_in
 
@@ -45,6 +45,7 @@ class Scenario:
 
 
 MAX_EPISODE_STEPS = 5000  # where neither the game nor its library ends an episode
+RENAMED = {"max_staleness": "max_policy_lag"}  # settings, as older files and checkpoints know them
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
@@ -59,7 +60,7 @@ def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tupl
         game = dataclasses.replace(scenario.game, frame_skip=own.frame_skip)
         scenario = dataclasses.replace(scenario, game=game)
     others = {key: value for key, value in values.items() if key not in vars(own)}
-    return scenario, validated(Config, others, source)
+    return scenario, validated(Config, _renamed(others), source)
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
@@ -80,9 +81,14 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
     for key, kind in kinds.items():
         tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
-    tables["training"] = dict(tables["training"])
+    tables["training"] = _renamed(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
+
+
+def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings by their names of today."""
+    return {RENAMED.get(key, key): value for key, value in values.items()}
 
 
 def with_frame_skip_in_game(data: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -114,7 +120,8 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
         if isinstance(default, float) and type(value) is int:
             value = float(value)
         if key != "buttons" and type(value) is not type(default):
-            raise UserError(f"{source}: {key} must be a {type(default).__name__}, such as {default!r}, not {value!r}")
+            wanted = with_article(type(default).__name__)
+            raise UserError(f"{source}: {key} must be {wanted}, such as {default!r}, not {value!r}")
         checked_values[key] = value
     return kind(**checked_values)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from doom_a3c.agent.model import State
@@ -72,7 +72,8 @@ class ClusterEngine:
         self._failure: BaseException | None = None  # of the last host that failed
         self._started = 0
         self._answered = self._copied = time.monotonic()
-        self._began = self._over = False
+        self._began = self._over = self._server_is_gone = False
+        self._faults: deque[str] = deque()  # that the server has not been told yet
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._stop_event = threading.Event()
@@ -107,11 +108,12 @@ class ClusterEngine:
             if self._began:
                 age = time.monotonic() - self._copied
                 self._log(f"the parameter server was lost, another continues from its state of {age:.0f} s ago")
-                self._server.add_fault("server_restarted")
+                self.add_fault("server_restarted")
             self._began = True
             return
         if status["error"]:
             raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
+        self._tell_faults()
         self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
         for gif in status["gifs"]:
             self._add_gif(Gif(**{**gif, "data": gif["data"].tobytes()}))
@@ -143,9 +145,9 @@ class ClusterEngine:
         host.kill()
         self._rates.lose(name)
         self._failures[name] = self._failures.get(name, 0) + 1
+        self.add_fault("host_lost")
         with contextlib.suppress(UnreachableError):
             self._server.retire(name)
-            self._server.add_fault("host_lost")
         given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
         reason = str(failure).splitlines()[-1]
         self._log(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
@@ -172,16 +174,24 @@ class ClusterEngine:
                 self._copied = time.monotonic()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault that the driver's own games have met."""
+        """Counts a fault, on the server as soon as that can be told."""
+        self._faults.append(kind)
+        if self._server_is_gone:
+            self._count_faults_here()
+
+    def _count_faults_here(self) -> None:
         with self._lock:
-            if self._stop_event.is_set():  # the server is gone: its last counters are kept here
+            while self._faults:
+                kind = self._faults.popleft()
                 faults = Counter(self._state["counters"]["faults"])
                 faults[kind] += 1
                 self._state["counters"]["faults"] = dict(faults)
                 self._progress.add_fault(kind)
-                return
-        with contextlib.suppress(*_NO_ANSWER):
-            self._server.add_fault(kind)
+
+    def _tell_faults(self) -> None:
+        while self._faults:
+            self._server.add_fault(self._faults[0])
+            self._faults.popleft()  # not before it has been told
 
     def metrics(self) -> ClusterMetrics:
         """Returns rates, to log."""
@@ -203,6 +213,8 @@ class ClusterEngine:
         if self._thread.ident is not None:
             self._thread.join(CALL_SECONDS)
         self._progress.restore(from_plain(self._state["counters"]))
+        self._server_is_gone = True
+        self._count_faults_here()
         deadline = time.monotonic() + _STOP_SECONDS
         for host in self._hosts.values():
             host.ended(max(0.0, deadline - time.monotonic()))
