@@ -2,21 +2,16 @@
 
 import pickle
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
+from doom_games import BASIC, GAMES, SCENARIO
 from gymnasium.utils.env_checker import check_env
 
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.doom_recorder import DoomVideoRecorder
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import ProcessVectorEnv
-from doom_a3c.settings import catalog
-
-SCENARIO = catalog.find("basic")
-BASIC = SCENARIO.game, SCENARIO.observation
-GAMES = [partial(DoomEnv, *BASIC)]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doom_games import BASIC, GAMES, SCENARIO
 
 from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c.agent.player import met_faults
@@ -20,11 +21,6 @@ from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings import catalog
-
-SCENARIO = catalog.find("basic")
-BASIC = SCENARIO.game, SCENARIO.observation
-GAMES = [partial(DoomEnv, *BASIC)]
 
 
 @pytest.fixture

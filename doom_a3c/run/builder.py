@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -17,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.fields import about
 from doom_a3c.settings.scenarios import Scenario
 
 
@@ -37,9 +35,9 @@ class Builder:
         self._training: list[Any] = []  # every vector that training plays
         self._observations, actions = self._games.spaces()
         self.inputs: Inputs = observation_inputs(self._observations)
-        with _told_of(scenario.game.title):
+        with about(scenario.game.title):
             self.distribution = distribution_over(actions)
-        with _told_of(f"scenario {scenario.name}"):
+        with about(f"scenario {scenario.name}"):
             core_called(scenario.network.core)  # networks are made later, and know no scenario's name
 
     def example(self, games: int) -> Any:
@@ -78,12 +76,3 @@ class Builder:
     def network(self, name: str, seed: int) -> ACNetwork:
         """Returns a freshly initialised network; all of them share what is compiled for one."""
         return ACNetwork(self.scenario.network, self.inputs, self.distribution, seed, name, self._precision, self._graphs)
-
-
-@contextlib.contextmanager
-def _told_of(what: str) -> Iterator[None]:
-    """Puts before a user's mistake what it is about."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{what}: {error}") from None

@@ -7,10 +7,12 @@ values from any source (flag, scenario file, checkpoint), so a limit is written 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
@@ -22,6 +24,15 @@ Record = TypeVar("Record", bound="DataclassInstance")
 
 class UserError(Exception):
     """A mistake of the user's: the command line prints it as one line and exits with status 2."""
+
+
+@contextlib.contextmanager
+def about(what: str) -> Iterator[None]:
+    """Puts before a user's mistake what it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Setting:
     @property
     def flag(self) -> str:
         """The command-line flag, such as '--rollout-length'."""
-        return "--" + self.name.replace("_", "-")
+        return _flag(self.name)
 
     @property
     def allowed(self) -> str:
@@ -116,6 +127,10 @@ class Setting:
         return above_low and (self.high is None or value <= self.high)
 
 
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def with_article(word: str) -> str:
     """Returns 'an int', or 'a float'."""
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
@@ -147,7 +162,8 @@ def schedule(
     return dataclasses.field(default=Schedule(start), metadata={"text": text, "low": low, "high": high, "above": above})
 
 
-def settings_of(record: type) -> dict[str, Setting]:
+@functools.cache
+def settings_of(record: type) -> Mapping[str, Setting]:
     """Returns the settings of a record by name: one a field, or three where that is a `Schedule`."""
     kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(record).items()}
     flat: dict[str, Setting] = {}
@@ -169,7 +185,7 @@ def _settings_of_schedule(
     name: str, default: Schedule, text: str, low: float | None, high: float | None, above: float | None
 ) -> dict[str, Setting]:
     names = _names_of_parts(name)
-    flags = {part: "--" + flat.replace("_", "-") for part, flat in names.items()}
+    flags = {part: _flag(flat) for part, flat in names.items()}
     parts = (
         Setting(
             name=names["start"],

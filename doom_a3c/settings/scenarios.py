@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, nearest, select, validated, with_article
+from doom_a3c.settings.fields import UserError, about, nearest, select, validated, with_article
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, Observation, game_kind, located
 from doom_a3c.settings.wads import lumps_in
 
@@ -136,7 +136,7 @@ def checked(scenario: Scenario) -> Scenario:
     Raises:
         UserError: naming what is wrong and what would be right.
     """
-    try:
+    with about(f"scenario {scenario.name}"):
         validated(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
         if isinstance(scenario.game, DoomSpec):
             _check_doom(scenario.game, scenario.observation)
@@ -144,8 +144,6 @@ def checked(scenario: Scenario) -> Scenario:
             _check_atari(scenario.game)
         _check_observation(scenario.observation)
         _check_network(scenario.network, scenario.observation)
-    except UserError as error:
-        raise UserError(f"scenario {scenario.name}: {error}") from None
     return scenario
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 
 from doom_a3c.agent.model import State
@@ -182,11 +182,8 @@ class ClusterEngine:
     def _count_faults_here(self) -> None:
         with self._lock:
             while self._faults:
-                kind = self._faults.popleft()
-                faults = Counter(self._state["counters"]["faults"])
-                faults[kind] += 1
-                self._state["counters"]["faults"] = dict(faults)
-                self._progress.add_fault(kind)
+                self._progress.add_fault(self._faults.popleft())
+            self._state["counters"]["faults"] = dict(self._progress.faults)  # all others are the server's last ones
 
     def _tell_faults(self) -> None:
         while self._faults:

@@ -1,0 +1,10 @@
+"""The game that tests of Doom play."""
+
+from functools import partial
+
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.settings import catalog
+
+SCENARIO = catalog.find("basic")
+BASIC = SCENARIO.game, SCENARIO.observation
+GAMES = [partial(DoomEnv, *BASIC)]
