@@ -33,17 +33,23 @@ until = partial(until_within, seconds=SECONDS, pause=0.2)
 @pytest.fixture
 def folder(tmp_path):
     """Where a run works; whatever it has started is ended."""
-    before = set(Path("/tmp").glob("ray_*"))
     yield tmp_path
     for pid in processes_of(tmp_path):
         os.kill(pid, signal.SIGKILL)
-    for path in set(Path("/tmp").glob("ray_*")) - before:
+    for path in ray_folders(tmp_path):
         shutil.rmtree(path)
+
+
+def ray_folders(folder):
+    """Returns where Ray has kept its files for the runs and clusters of a test: others play beside it."""
+    noted = (folder / "pids").read_text().split() if (folder / "pids").exists() else []
+    names = [f"ray_{os.getpid()}_*", *(f"ray_a3c_{pid}_*" for pid in noted)]
+    return [path for name in names for path in Path("/tmp").glob(name)]
 
 
 def started(folder, *arguments):
     with (folder / "output").open("w") as output:
-        return subprocess.Popen(
+        run = subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *RUN, "--evaluate-every", "0", *map(str, arguments)],
             cwd=folder,
             stdout=output,
@@ -52,6 +58,9 @@ def started(folder, *arguments):
             start_new_session=True,
             env={**os.environ, "TMPDIR": str(folder)},
         )
+    with (folder / "pids").open("a") as pids:
+        print(run.pid, file=pids)
+    return run
 
 
 def said(folder):
@@ -102,22 +111,22 @@ def saved(folder):
     return load(path).record.counters if path.exists() else Progress().counters()
 
 
-def traces():
+def traces(folder):
     """Returns what a run could leave behind on this machine, besides processes."""
-    found = (*Path("/dev/shm").iterdir(), *Path("/tmp").glob("ray_*"))
+    found = (*Path("/dev/shm").iterdir(), *ray_folders(folder))
     others = ("ViZDoom", "sem.mp-")  # of tests beside this one; CartPole and Ray have neither
     return {str(path) for path in found if not path.name.startswith(others)}
 
 
 @pytest.mark.parametrize(("transport", "budget", "limit"), [("gradients", "episodes", 500), ("rollouts", "frames", 40_000)])
 def test_two_hosts_play_to_the_budget_and_leave_nothing(folder, transport, budget, limit):
-    before = traces()
+    before = traces(folder)
     run = started(folder, "--hosts", 2, f"--{budget}", limit, "--transport", transport, "--summary", "summary.json")
     status, output, errors = finished(folder, run)
     assert (status, errors) == (0, "")
     assert "2 hosts a machine" in output
     assert processes_of(folder) == {}
-    assert traces() <= before
+    assert traces(folder) <= before
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["stopped_by"] == budget
     assert limit <= summary[budget] < 2 * limit
@@ -166,7 +175,7 @@ def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoi
 
 def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which is not for us
-    before = traces()
+    before = traces(folder)
     run = started(folder, "--frames", 100_000_000, "--checkpoint-every", 2)
     until(lambda: saved(folder).updates > 50, "the first checkpoint")
     for pid in pids(folder, "raylet"):
@@ -182,7 +191,7 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, m
     after = json.loads((folder / "summary.json").read_text())
     assert after["frames"] >= checkpoint.frames + 20_000
     assert after["updates"] > checkpoint.updates
-    assert traces() <= before  # what the killed one could not remove is removed by the next
+    assert traces(folder) <= before  # what the killed one could not remove is removed by the next
 
 
 def test_a_killed_host_takes_its_doom_engines_along(folder):
@@ -246,7 +255,7 @@ def cluster_with(folder, mode):
 def ray_start(folder, mode, *role):
     """Adds a machine to a cluster, or begins one."""
     options = ("--node-ip-address=127.0.0.1", "--object-store-memory=100000000", "--num-cpus=2")
-    place = f"--temp-dir=/tmp/ray_{free_port()}"
+    place = f"--temp-dir=/tmp/ray_{os.getpid()}_{free_port()}"
     tokens = {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
     environment = {**os.environ, **ENVIRONMENT, "TMPDIR": str(folder), **tokens}
     command = [Path(sys.executable).parent / "ray", "start", *role, *options, place]
