@@ -1,5 +1,6 @@
 """Stand-ins that the tests of a run build on: an engine and an evaluator by script, a record, and who is told what."""
 
+import dataclasses
 import functools
 
 from fakes import model, network
@@ -9,7 +10,7 @@ from doom_a3c.record.progress import Progress
 from doom_a3c.run.evaluation import Best, Evaluation, scores
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import catalog
-from doom_a3c.settings.scenarios import resolved
+from doom_a3c.settings.scenarios import Network, resolved
 
 
 @functools.cache
@@ -23,6 +24,13 @@ def run_record(scenario="cartpole", *, updates=0, frames=0, **parts):
     """Returns the record of a run that has come so far."""
     counters = Progress().counters()._replace(updates=updates, frames=frames)
     return RunRecord("run-1", 0, *settings(scenario), counters, Best())._replace(**parts)
+
+
+def tiny_record(**parts):
+    """Returns a record whose network has no weights of its own to speak of: any variables will do."""
+    record = run_record("basic", **parts)
+    network = Network(convolutions=(), hidden=(), core="none")
+    return record._replace(scenario=dataclasses.replace(record.scenario, network=network))
 
 
 class ScriptedEvaluator:

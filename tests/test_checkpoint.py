@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,12 +16,12 @@ import zipfile
 
 import numpy as np
 import pytest
-from run_fakes import run_record
+from run_fakes import tiny_record
 
 from doom_a3c.run.checkpoint import CheckpointFolder, load, save
 from doom_a3c.settings.fields import UserError, plain
 
-RECORD = run_record("basic", frames=12)
+RECORD = tiny_record(frames=12)
 RECORD = RECORD._replace(counters=RECORD.counters._replace(scores=[1.5, -2.0]))
 
 
@@ -78,14 +79,14 @@ def test_a_checkpoint_is_a_zip_of_json_and_a_tensorflow_checkpoint(saved, tmp_pa
 
 
 def test_saving_again_replaces(saved):
-    save(saved, variables(1), run_record(updates=2))
+    save(saved, variables(1), tiny_record(updates=2))
     assert_same(load(saved).variables, variables(1))
     assert load(saved).record.counters.updates == 2
 
 
 def test_a_failed_save_keeps_the_old_one(saved):
     with pytest.raises(TypeError, match="JSON"):
-        save(saved, variables(1), run_record(name=object()))
+        save(saved, variables(1), tiny_record(name=object()))
     assert_same(load(saved).variables, variables())
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -148,7 +149,7 @@ def test_a_foreign_zip_is_refused(tmp_path, members):
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    assert "not a complete checkpoint" in complaint(path)
+    assert re.search("not a complete checkpoint|another format", complaint(path))
 
 
 @pytest.mark.parametrize("record", [{"format": 999}, {}, [1], "text"])
@@ -194,7 +195,7 @@ def test_a_zip_cannot_write_outside(saved, tmp_path):
 def test_a_folder_keeps_the_five_newest(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in range(1, 9):
-        folder.save(variables(n), run_record(updates=n, frames=300 * n))  # 900 to 1200 orders as a number, not as a word
+        folder.save(variables(n), tiny_record(updates=n, frames=300 * n))  # 900 to 1200 orders as a number, not as a word
         checkpoint = load(folder.last)
         assert checkpoint.record.counters.updates == n
         assert_same(checkpoint.variables, variables(n))
@@ -206,39 +207,39 @@ def test_a_folder_keeps_the_five_newest(tmp_path):
 def test_a_second_save_at_the_same_frames_is_the_newest(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in (1, 2):
-        folder.save(variables(n), run_record(updates=n, frames=100))
+        folder.save(variables(n), tiny_record(updates=n, frames=100))
     assert load(folder.last).record.counters.updates == 2
     assert len(list(tmp_path.glob("frames-*.ckpt"))) == 1
 
 
 def test_the_best_is_untouched_by_later_saves(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(1), run_record(updates=1, frames=100))
-    folder.save_best(variables(1), run_record(updates=1))
+    folder.save(variables(1), tiny_record(updates=1, frames=100))
+    folder.save_best(variables(1), tiny_record(updates=1))
     before = folder.best.read_bytes(), folder.best.stat().st_mtime_ns
     for n in range(2, 10):
-        folder.save(variables(n), run_record(updates=n, frames=100 * n))
+        folder.save(variables(n), tiny_record(updates=n, frames=100 * n))
     assert (folder.best.read_bytes(), folder.best.stat().st_mtime_ns) == before
     assert load(folder.best).record.counters.updates == 1
 
 
 def test_saving_never_writes_into_the_file_that_has_the_name(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(1), run_record(updates=1, frames=100))
-    folder.save_best(variables(1), run_record(updates=1))
+    folder.save(variables(1), tiny_record(updates=1, frames=100))
+    folder.save_best(variables(1), tiny_record(updates=1))
     paths = [folder.last, folder.best, tmp_path / "frames-000000000100.ckpt"]
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in paths]
         before = [path.read_bytes() for path in paths]
-        folder.save(variables(2), run_record(updates=2, frames=100))
-        folder.save_best(variables(2), run_record(updates=2))
+        folder.save(variables(2), tiny_record(updates=2, frames=100))
+        folder.save_best(variables(2), tiny_record(updates=2))
         assert [file.read() for file in files] == before
         assert [load(path).record.counters.updates for path in paths] == [2, 2, 2]
 
 
 def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
     folder = CheckpointFolder(tmp_path)
-    folder.save(variables(), run_record(frames=0))
+    folder.save(variables(), tiny_record(frames=0))
     stop, broken, reads = threading.Event(), [], []
 
     def read():
@@ -253,7 +254,7 @@ def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     for n in range(60):
-        folder.save(variables(n), run_record(frames=n // 2))
+        folder.save(variables(n), tiny_record(frames=n // 2))
     stop.set()
     reader.join()
     assert broken == []
@@ -266,7 +267,7 @@ def test_what_a_killed_save_left_behind_is_no_obstacle(tmp_path):
     (tmp_path / ".saving-abc" / "whole").write_bytes(b"half")
     folder = CheckpointFolder(tmp_path)
     for n in (1, 2):
-        folder.save(variables(n), run_record(updates=n, frames=n))
+        folder.save(variables(n), tiny_record(updates=n, frames=n))
         assert load(folder.last).record.counters.updates == n
 
 
@@ -278,14 +279,14 @@ from pathlib import Path
 import numpy as np
 from doom_a3c.run.checkpoint import CheckpointFolder
 sys.path.append(sys.argv[2])
-from run_fakes import run_record
+from run_fakes import tiny_record
 folder = CheckpointFolder(Path(sys.argv[1]))
 for line in sys.stdin:
     if (child := os.fork()) == 0:
         n = int(line)
         while True:
             variables = {"a": np.full(300_000, n, np.float32), "b": np.full(3, n, np.float32)}
-            folder.save(variables, run_record(updates=n, frames=n))
+            folder.save(variables, tiny_record(updates=n, frames=n))
             if n == int(line):
                 print(os.getpid(), flush=True)
             n += 1
@@ -320,5 +321,5 @@ def test_a_kill_at_any_moment_leaves_a_whole_last_checkpoint(tmp_path, root):
                 load(path)
             newest = max(load(path).record.counters.updates for path in tmp_path.glob("frames-*.ckpt"))
         saver.stdin.close()
-    folder.save(variables(), run_record(updates=-1, frames=newest + 1))
-    assert load(folder.last).record.counters.updates == -1
+    folder.save(variables(), tiny_record(updates=7, frames=newest + 1))
+    assert load(folder.last).record.counters.updates == 7

@@ -58,7 +58,7 @@ def test_a_record_is_the_same_after_it_was_plain(scenario):
 
 def test_the_plain_form_says_its_format_and_has_the_games_frame_skip_with_the_game():
     data = record_to_plain(run_record("basic"))
-    assert data["format"] == FORMAT == 3
+    assert data["format"] == FORMAT == 4
     assert data["scenario"]["game"]["frame_skip"] == 4
     assert "frame_skip" not in data["config"].keys() | data["scenario"]["training"].keys()
     assert data["config"]["max_policy_lag"] == 100
@@ -97,9 +97,9 @@ def test_a_record_without_a_policy_plays_greedily():
     assert read(data).best == Best(62.0, "greedy")
 
 
-@pytest.mark.parametrize("data", [{"format": 1}, {"format": 4}, {"format": None}, {}, [1], "text", None])
+@pytest.mark.parametrize("data", [{"format": 1}, {"format": 5}, {"format": None}, {}, [1], "text", None])
 def test_another_format_is_one_line_that_says_which_are_read(data):
-    with pytest.raises(UserError, match=r"^models/last\.ckpt .* reads formats 2 and 3$"):
+    with pytest.raises(UserError, match=r"^models/last\.ckpt .* reads the formats 2, 3, 4$"):
         read(data)
 
 

@@ -98,7 +98,8 @@ def test_a_base_is_a_valid_start(write, name):
 
 def test_a_files_own_cfg_may_lie_beside_it(write, tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\navailable_buttons = { ATTACK }\n")
-    assert catalog.find(write('[game]\nconfig = "mine.cfg"\n')).game.config == str(tmp_path / "mine.cfg")
+    game = catalog.find(write('[game]\nconfig = "mine.cfg"\n')).game
+    assert (game.wad, game.available_buttons) == ("basic.wad", ("ATTACK",))
 
 
 def test_an_unknown_base_is_named(write):

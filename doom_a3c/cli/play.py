@@ -22,6 +22,7 @@ from doom_a3c.record.progress import curve_of, shown
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.fields import UserError, select, setting, validated
+from doom_a3c.settings.trust import NOTHING, Named
 
 if TYPE_CHECKING:
     from doom_a3c.agent.networks import ACNetwork
@@ -40,6 +41,8 @@ class Options:
     """The settings of play.py."""
 
     model: str = setting("models/last.ckpt", "checkpoint of the agent; it holds network and scenario")
+    scenario: str | None = setting(None, "play this game, named as for train.py, instead of the checkpoint's own")
+    wad: str | None = setting(None, "the wad of a model that was trained on one which ViZDoom does not ship")
     out: str = setting("result", "folder for the recordings, scores.csv, scores.png and summary.json")
     episodes: int = setting(10, "episodes to play, each with a seed of its own", unit="episodes", low=1, high=100_000)
     record: int = setting(10, "how many of them, the first ones, are recorded as gif and mp4", unit="episodes", low=0)
@@ -70,7 +73,7 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     check_exists(Path(options.model))
     import_tensorflow(cpu_count(), options.verbose, options.device)
-    builder, network, record = restored(options.model)
+    builder, network, record = restored(options.model, Named(options.scenario, options.wad))
     options = dataclasses.replace(options, policy=options.policy or record.best.policy)
     usual = record.config.evaluation_epsilon if options.policy == "greedy" else 0.0
     epsilon = usual if options.epsilon is None else options.epsilon
@@ -97,8 +100,8 @@ def _play(arguments: list[str] | None) -> int:
     return 0
 
 
-def restored(model: str) -> tuple[Builder, ACNetwork, RunRecord]:
-    """Returns games, trained network and the run's record, as a checkpoint alone says they are.
+def restored(model: str, named: Named = NOTHING) -> tuple[Builder, ACNetwork, RunRecord]:
+    """Returns games, trained network and the run's record, as a checkpoint says they are but for what the user has `named`.
 
     Raises:
         UserError: if the checkpoint is none, or its scenario's files are not here.
@@ -106,8 +109,9 @@ def restored(model: str) -> tuple[Builder, ACNetwork, RunRecord]:
     from doom_a3c.run.builder import Builder  # late, as all below: these import TensorFlow, silenced by now
     from doom_a3c.run.checkpoint import load
 
-    checkpoint = load(Path(model))
+    checkpoint = load(Path(model), named)
     record = checkpoint.record
+    checkpoint.check_finite(Path(model))
     builder = Builder(record.scenario, record.config)
     network = builder.network("player", record.config.seed)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain, select, setting, validated
 from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
     from doom_a3c.cli.panel import Panel
@@ -34,6 +36,7 @@ class Options:
     """What a call of train.py does besides the settings of the run."""
 
     resume: bool = setting(False, "continue from last.ckpt in the models folder; flags change its settings")
+    wad: str | None = setting(None, "goes with --resume: the wad of a run whose wad ViZDoom does not ship")
     list_scenarios: bool = setting(False, "show what --scenario can name, and end")
     summary: str | None = setting(None, "write the final result as JSON to this file")
     verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks")
@@ -62,7 +65,9 @@ def _train(arguments: list[str] | None) -> int:
         import_tensorflow(cpu_count(), options.verbose, overrides.get("device", Config.device))
         from doom_a3c.run.checkpoint import load  # late: it imports TensorFlow, silenced by now
 
-        checkpoint = load(_newest(overrides.get("models_dir", Config.models_dir)))
+        newest = _newest(overrides.get("models_dir", Config.models_dir))
+        checkpoint = load(newest, Named(overrides.get("scenario"), options.wad))
+        checkpoint.check_finite(newest)
         scenario, config = _resumed(overrides, checkpoint.record)
         with closing(_started(scenario, config)) as games:
             return _run(options, scenario, config, games, checkpoint)
@@ -150,6 +155,7 @@ def _finish(session: Session, result: Result, seconds_to_training: float, summar
     panel.log(f"next:\n  python play.py --model {quoted} --out /tmp/result\n  tensorboard --logdir {logs}")
 
 
+_STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
 # A resumed run does not take these from its checkpoint: it may continue elsewhere, and for another time.
 _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
 
@@ -167,8 +173,21 @@ def _resumed(overrides: Mapping[str, Any], record: RunRecord) -> tuple[scenarios
     if overrides.get("scenario", record.config.scenario) != record.config.scenario:
         scenario = catalog.find(overrides["scenario"])
     kept = {key: value for key, value in plain(record.config).items() if key not in _OF_A_SESSION}
+    _check_folders({**kept, **dict.fromkeys(overrides, "")}, record.name)
     scenario, config = scenarios.resolved(scenario, {**kept, **overrides}, "the checkpoint's settings")
     return scenario, consistent(config, overrides)
+
+
+def _check_folders(kept: Mapping[str, Any], name: str) -> None:
+    """Raises UserError if a checkpoint, which may be a stranger's, would have its run write elsewhere than here.
+
+    A folder elsewhere is fine where the run has written to it before, on this machine.
+    """
+    for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
+        path = Path(folder).expanduser()
+        inside = not path.is_absolute() and ".." not in path.parts
+        if not inside and not (_STAMPED.fullmatch(name) and (path / name).is_dir()):
+            raise UserError(f"the checkpoint's run wrote to {folder}, and there is nothing of it: name a folder with {flag}")
 
 
 class _Signals:

@@ -11,8 +11,10 @@ from typing import Any
 import vizdoom
 
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.settings.fields import UserError, nearest
-from doom_a3c.settings.games import DoomSpec, Observation, located
+from doom_a3c.settings.engine import EngineSettings
+from doom_a3c.settings.fields import UserError, nearest, plain, validated
+from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, located
+from doom_a3c.settings.scenarios import check_files
 from doom_a3c.settings.wads import ARCHIVES, maps_in
 
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
@@ -64,27 +66,26 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
 
 
 def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
-    """Sets a game up from its cfg, its wad and the scenario's settings, for frames as the network wants them.
+    """Sets a game up as the scenario says, for frames as the network wants them.
 
     Raises:
-        UserError: if the cfg has a line that ViZDoom does not know, or a setting does not exist.
+        UserError: if ViZDoom has no such button, variable or resolution, or a setting does not exist.
     """
-    if spec.config and not game.load_config(str(located(spec.config))):
-        raise UserError(f"{spec.config}: ViZDoom does not understand it")
     if spec.wad:
         game.set_doom_scenario_path(str(located(spec.wad)))
-    if game.get_doom_game_path() and not Path(game.get_doom_game_path()).is_file():
-        game.set_doom_game_path(str(shipped_game(game.get_doom_game_path())))
+    game.set_doom_game_path(str(located(spec.iwad or FREEDOOM)))
     if spec.map:
         game.set_doom_map(spec.map)
-    for key, value in spec.settings.items():
-        if not hasattr(game, f"set_{key}"):
-            setters = [name[4:] for name in dir(game) if name.startswith("set_")]
-            raise UserError(f"[game.settings]: ViZDoom has no setting {key!r}{nearest(key, setters)}")
-        try:
+    for key, value in plain(validated(EngineSettings, spec.settings, "[game.settings]")).items():
+        if value is not None:
             getattr(game, f"set_{key}")(value)
-        except TypeError:
-            raise UserError(f"[game.settings]: {value!r} does not fit {key}") from None
+    for name, number in spec.rules.items():
+        game.add_game_args(f"+{name} {number}")
+    for name in spec.available_buttons:
+        if not hasattr(vizdoom.Button, name):
+            buttons = list(vizdoom.Button.__members__)
+            raise UserError(f"[game] available_buttons: unknown button {name!r}{nearest(name, buttons)}")
+    game.set_available_buttons([getattr(vizdoom.Button, name) for name in spec.available_buttons])
     for name in spec.variables:
         if not hasattr(vizdoom.GameVariable, name):
             variables = list(vizdoom.GameVariable.__members__)
@@ -94,11 +95,6 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_window_visible(False)
     game.set_sound_enabled(False)
-
-
-def shipped_game(wad: str) -> Path:
-    """Returns where ViZDoom has a game of that file name, if it ships one (Freedoom)."""
-    return Path(vizdoom.__file__).parent / Path(wad).name
 
 
 def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
@@ -129,17 +125,14 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
     if mistake:
         detail = caught.text.strip().splitlines()
         raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
-    for wad in filter(None, (game.get_doom_scenario_path(), game.get_doom_game_path())):
-        if not located(wad).is_file() and not shipped_game(wad).is_file():
-            raise UserError(f"{spec.config} wants {wad}, and there is no such file")
+    check_files(spec)
     _check_map(game)
     return button_actions(spec, game.get_available_buttons())
 
 
 def _check_map(game: vizdoom.DoomGame) -> None:
     """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it forever."""
-    wads = [game.get_doom_scenario_path(), game.get_doom_game_path() or str(shipped_game("freedoom2.wad"))]
-    files = [located(wad) if located(wad).is_file() else shipped_game(wad) for wad in wads if wad]
+    files = [Path(wad) for wad in (game.get_doom_scenario_path(), game.get_doom_game_path()) if wad]
     if not all(file.suffix.lower() in (".wad", *ARCHIVES) for file in files):
         return  # there are more kinds than are looked into here
     maps = []

@@ -7,6 +7,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from doom_a3c.settings.fields import finite, whole
+
 WINDOW = 100  # episodes in the running mean
 MAX_POINTS = 4000  # of the score curve
 
@@ -39,17 +41,21 @@ def to_plain(counters: Counters) -> dict[str, Any]:
 
 
 def from_plain(data: Mapping[str, Any]) -> Counters:
-    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError, ValueError or OverflowError else."""
+    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError or ValueError for anything else."""
+    if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
+        raise ValueError("there are too many scores")
+    numbers = {name: whole(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
     return Counters(
-        frames=int(data["frames"]),
-        steps=int(data["steps"]),
-        updates=int(data["updates"]),
-        episodes=int(data["episodes"]),
-        faults=dict(data["faults"]),
-        scores=list(data["scores"]),
-        curve=[Point(*point) for point in data["curve"]],
-        stride=int(data["stride"]),
+        **numbers,
+        faults={str(kind): whole(count, "faults") for kind, count in data["faults"].items()},
+        scores=[finite(score, "a score") for score in data["scores"]],
+        curve=[_point(*point) for point in data["curve"]],
+        stride=whole(data["stride"], "stride", low=1),
     )
+
+
+def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
+    return Point(whole(episode, "episode"), whole(frames, "frames"), finite(score, "a score"), finite(mean, "a mean"))
 
 
 def shown(score: float | None) -> str:

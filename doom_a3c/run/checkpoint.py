@@ -11,7 +11,8 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
+import struct
+import uuid
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +23,19 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.record.files import check_exists
+from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import RunRecord, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.scenarios import MAX_PARAMETERS, least_parameters
+from doom_a3c.settings.trust import NOTHING, Named
 
 KEPT = 5
-_JSON = "checkpoint.json"
+MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes
+MAX_NUMBERS = 5 * MAX_PARAMETERS  # of weights and optimizer
+_JSON, _INDEX, _DATA = "checkpoint.json", "variables.index", "variables.data-00000-of-00001"
 _SAVING = ".saving-"
-# Everything that zipfile, json and TensorFlow raise for damaged bytes; an unknown compression is a RuntimeError, say.
-_UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, tf.errors.OpError)
+# Everything that zipfile and json raise for damaged bytes: an unknown compression is a RuntimeError, say.
+_UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, struct.error, OverflowError)
 
 
 class Checkpoint(NamedTuple):
@@ -38,50 +44,87 @@ class Checkpoint(NamedTuple):
     variables: dict[str, NDArray[Any]]  # by name; the names with a slot suffix are the optimizer's
     record: RunRecord
 
+    def check_finite(self, path: Path) -> None:
+        """Raises UserError, naming the file, where a number is not finite."""
+        if not finite(self.variables):
+            raise UserError(f"{path} holds weights that are not finite: its run had failed; take an older checkpoint")
+
+
+def finite(variables: Mapping[str, NDArray[Any]]) -> bool:
+    """Tells whether all numbers are finite."""
+    return all(np.isfinite(value).all() for value in variables.values())
+
 
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-    """Writes a checkpoint so that `path` names the old or the new one, whole, at every instant."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_SAVING) as folder:
-        prefix = Path(folder) / "variables"
-        names = sorted(variables)
-        tf.raw_ops.SaveV2(
-            prefix=str(prefix),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[variables[n] for n in names],
-        )
-        whole = Path(folder) / "whole"
-        with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(_JSON, json.dumps(record_to_plain(record), indent=1))
-            for part in sorted(Path(folder).glob("variables.*")):
-                archive.write(part, part.name)
-        with whole.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(whole, path)
-
-
-def load(path: Path) -> Checkpoint:
-    """Reads a checkpoint.
+    """Writes a checkpoint so that `path` names the old or the new one, whole, at every instant.
 
     Raises:
-        UserError: if there is none, or the file is cut off, damaged, or something else.
+        OSError: if there is no room, or another reason not to write; the old one stays.
+    """
+    members = {_JSON: json.dumps(record_to_plain(record), indent=1, allow_nan=False).encode(), **_bundle(variables)}
+    part = path.with_name(f"{_SAVING}{path.stem}")
+    try:
+        with part.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for name, content in members.items():
+                    archive.writestr(name, content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _bundle(variables: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
+    """Returns the files of a TensorFlow checkpoint by name; they are written to memory."""
+    names, folder = sorted(variables), f"ram://{uuid.uuid4()}"
+    tf.raw_ops.SaveV2(
+        prefix=f"{folder}/variables",
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[variables[n] for n in names],
+    )
+    files = {}
+    for name in (_INDEX, _DATA):
+        with tf.io.gfile.GFile(f"{folder}/{name}", "rb") as file:
+            files[name] = file.read()
+        tf.io.gfile.remove(f"{folder}/{name}")
+    return files
+
+
+def load(path: Path, named: Named = NOTHING) -> Checkpoint:
+    """Reads a checkpoint, which may be anybody's: every size is checked before anything of that size is made.
+
+    Raises:
+        UserError: if there is none, or the file is cut off, damaged, or something else, or plays what only a user may name.
     """
     check_exists(path)
     try:
-        with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
-            data = json.loads(archive.read(_JSON))
-            parts = [name for name in archive.namelist() if name.startswith("variables.") and "/" not in name]
-            for part in parts:
-                archive.extract(part, folder)
-            reader = tf.train.load_checkpoint(os.path.join(folder, "variables"))
-            variables = {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
+        with zipfile.ZipFile(path) as archive:
+            record = record_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)), str(path), named)
+            found = entries(_member(archive, _INDEX, MAX_INDEX))
+            needed = least_parameters(record.scenario)
+            numbers = sum(entry.size for entry in found.values()) // 4
+            if not needed <= numbers <= MAX_NUMBERS:
+                raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} or more")
+            variables = tensors(found, _member(archive, _DATA, 4 * numbers))
     except _UNREADABLE as error:
         raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({_first_line(error)})") from None
-    return Checkpoint(variables, record_from_plain(data, str(path)))
+    return Checkpoint(variables, record)
+
+
+def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Returns a file of the archive: it is stored as it is, so what it takes in memory it takes on disk."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > limit:
+        raise ValueError(f"{name} is compressed, or too large")
+    return archive.read(info)
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 class CheckpointFolder:
@@ -90,7 +133,10 @@ class CheckpointFolder:
     def __init__(self, folder: Path) -> None:
         self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
         for unfinished in folder.glob(f"{_SAVING}*"):  # of a run that was killed while it saved
-            shutil.rmtree(unfinished, ignore_errors=True)
+            if unfinished.is_dir():  # as earlier versions left them
+                shutil.rmtree(unfinished, ignore_errors=True)
+            else:
+                unfinished.unlink(missing_ok=True)
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
         """Saves as the newest checkpoint and removes the sixth newest."""

@@ -9,17 +9,20 @@ from doom_a3c.record.progress import Counters, from_plain, to_plain
 from doom_a3c.run.evaluation import Best, PolicyName
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.fields import UserError, about, finite, plain, whole
+from doom_a3c.settings.trust import NOTHING, Named, admitted
 
-FORMAT = 3
-_READABLE = (2, FORMAT)
+FORMAT = 4
+_READABLE = (2, 3, FORMAT)
+_KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "best_evaluation", "policy"}
 
 
 class RunRecord(NamedTuple):
     """What a run is and how far it has come, at one moment.
 
-    The plain form says its format. This version writes format 3, and reads 2 as well, which had `frame_skip` among the
-    settings and not in the game, and `max_staleness` for `max_policy_lag`.
+    The plain form says its format. This version writes format 4, and reads two more: format 3 named a Doom game's cfg where
+    4 has what it says, and 2 had `frame_skip` among the settings and not in the game, and `max_staleness` for
+    `max_policy_lag`.
     """
 
     name: str  # of the run, and of its folders
@@ -44,28 +47,38 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def record_from_plain(data: Any, source: str) -> RunRecord:
-    """Returns the record that `record_to_plain` made plain.
+def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunRecord:
+    """Returns the record that `record_to_plain` made plain, after checking every value in it; `data` may be anybody's.
 
     Raises:
-        UserError: naming `source`, if it is of another format, or no record.
+        UserError: naming `source`, if it is of another format, no whole record, or plays what only a user may name.
     """
     if not isinstance(data, Mapping) or data.get("format") not in _READABLE:
-        readable = " and ".join(map(str, _READABLE))
-        raise UserError(f"{source} was written in another format; this version reads formats {readable}")
+        readable = ", ".join(map(str, _READABLE))
+        raise UserError(f"{source} was written in another format; this version reads the formats {readable}")
     try:
-        scenario = scenarios.from_plain(data["scenario"], f"the scenario in {source}")
-        scenario, config = scenarios.resolved(scenario, data["config"], f"the settings in {source}")
+        if unknown := data.keys() - _KEYS:
+            raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
+        tables = {**data["scenario"], "game": admitted(data["scenario"]["game"], source, named)}
+        with about(source):
+            scenario = scenarios.from_plain(tables, "its scenario")
+            scenarios.check_files(scenario.game)
+            scenario, config = scenarios.resolved(scenario, data["config"], "its settings")
         return RunRecord(
-            str(data["run"]),
-            int(data["restarts"]),
+            scenarios.checked_name(data["run"]),
+            whole(data["restarts"], "restarts"),
             scenario,
             config,
             from_plain(data["progress"]),
-            Best(data["best_evaluation"], _policy(data)),
+            Best(_score(data["best_evaluation"]), _policy(data)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({type(error).__name__}: {error})") from None
+
+
+def _score(value: Any) -> float | None:
+    """Returns the best score; NaN, which earlier versions may have written, is none."""
+    return None if value is None or value != value else finite(value, "best_evaluation")  # noqa: PLR0124  # NaN
 
 
 def _policy(data: Mapping[str, Any]) -> PolicyName:

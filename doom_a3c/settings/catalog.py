@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.fields import UserError, nearest
-from doom_a3c.settings.games import ATARI, shipped_folder
-from doom_a3c.settings.scenarios import Scenario, from_plain, with_frame_skip_in_game
+from doom_a3c.settings.cfg import game_table
+from doom_a3c.settings.fields import UserError, about, nearest
+from doom_a3c.settings.games import ATARI, located, shipped_folder
+from doom_a3c.settings.scenarios import Scenario, check_files, from_plain, with_frame_skip_in_game
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,7 +68,7 @@ def find(name: str) -> Scenario:
 def _load(path: Path) -> Scenario:
     path = path.resolve()
     if path.suffix == ".toml":
-        return from_plain(_table_of(path), str(path))
+        return _scenario(_table_of(path), str(path))
     config = path.with_suffix(".cfg")
     if not config.is_file():
         raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
@@ -80,14 +81,39 @@ def _gymnasium(name: str) -> Scenario:
         if path.suffix == ".toml" and path.parent.name != "reference":
             table = _table_of(path)
             if table["game"].get("id") == name:
-                return from_plain(table, str(path))
+                return _scenario(table, str(path))
     base = "base/atari" if name.startswith(ATARI) else "base/gymnasium"
     return _untuned(base, re.split(r"[/:]", name)[-1].replace("-", "_"), name, {"id": name})
 
 
 def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
     own = {"name": name, "description": f"{title}, untuned", "game": game}
-    return from_plain(_merged(_table_of(_own_files()[base]), own), title)
+    return _scenario(_merged(_table_of(_own_files()[base]), own), title)
+
+
+def _scenario(table: dict[str, Any], source: str) -> Scenario:
+    """Builds the scenario that a user's files describe, once what they name is known to be there."""
+    scenario = from_plain(with_config_read(table, source), source)
+    with about(f"scenario {scenario.name}"):
+        check_files(scenario.game)
+    return scenario
+
+
+def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a scenario's tables with what the cfg that [game] names says, under what they say themselves.
+
+    Raises:
+        UserError: if there is no such cfg, or it is not understood.
+    """
+    game = table.get("game")
+    if not isinstance(game, Mapping) or "id" in game or not (name := game.get("config")):
+        return dict(table)
+    if not isinstance(name, str) or not located(name).is_file():
+        raise UserError(
+            f"{source}: {name!r} does not exist; [game] config names a cfg file beside this one, or of ViZDoom's"
+        )
+    own = {key: value for key, value in game.items() if key != "config" and value not in ("", [])}
+    return {**table, "game": _merged(game_table(located(name)), own)}
 
 
 def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:

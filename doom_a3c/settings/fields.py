@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+MAX_TEXT = 1000  # characters of any text
 Record = TypeVar("Record", bound="DataclassInstance")
 
 
@@ -121,7 +122,9 @@ class Setting:
     def _in_range(self, value: Any) -> bool:
         if self.choices:
             return value in self.choices
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, str):
+            return value.isprintable() and len(value) <= MAX_TEXT
+        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) >= 2**63:
             return False
         above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)
         return above_low and (self.high is None or value <= self.high)
@@ -252,6 +255,20 @@ def plain(record: DataclassInstance) -> dict[str, Any]:
         else:
             flat[field.name] = value
     return flat
+
+
+def whole(value: Any, name: str, low: int = 0, high: int = 2**62) -> int:
+    """Returns `value` if it is a whole number in that range; raises ValueError that has the `name` if not."""
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name} is {str(value)[:40]}")
+    return value
+
+
+def finite(value: Any, name: str) -> float:
+    """Returns `value` as a float if it is a finite number; raises ValueError that has the `name` if not."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {str(value)[:40]}")
+    return float(value)
 
 
 def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:

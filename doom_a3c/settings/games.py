@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from doom_a3c.settings.fields import setting
 
 ATARI = "ALE/"  # begins the ids of Atari games
+FREEDOOM = "freedoom2.wad"  # what ViZDoom plays unless it is told otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,21 +35,23 @@ class _Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DoomSpec(_Spec):
-    """A ViZDoom game: its files, buttons and engine settings."""
+    """A ViZDoom game: its files, buttons and engine settings. A `config`, a cfg file, stands for most of them."""
 
     frames_per_second: ClassVar[int] = 35  # in real time
-    config: str = ""  # .cfg file, may be ''
-    wad: str = ""  # .wad file, '' where the cfg names it
-    map: str = ""  # '' is what the cfg says, or map01
+    wad: str = ""  # the scenario's file: absolute, or a bare name of one that ViZDoom ships; '' plays the game itself
+    iwad: str = ""  # the game's file, which that is played on, likewise; '' is Freedoom: Phase 2
+    map: str = ""  # '' is map01
+    available_buttons: tuple[str, ...] = ()  # those there are
     buttons: Any = "single"  # 'single', 'combinations', or a list of actions, each a button or a list of buttons
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # factor on each of them
-    settings: Mapping[str, Any] = field(default_factory=dict)  # DoomGame.set_KEY(VALUE), after the cfg
+    settings: Mapping[str, Any] = field(default_factory=dict)  # `EngineSettings` that differ from ViZDoom's own
+    rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
 
     @property
     def title(self) -> str:
         """What the game is called in a list."""
-        return Path(self.config or self.wad).name
+        return Path(self.wad or self.iwad or FREEDOOM).name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,5 +121,9 @@ def shipped_folder() -> Path:
 
 
 def located(file: str) -> Path:
-    """Returns the path of a scenario's cfg or wad: as written where it is absolute, else in ViZDoom's folder."""
-    return Path(file) if Path(file).is_absolute() else shipped_folder() / file
+    """Returns the path of a wad or a cfg: as written where it is absolute, else among those that ViZDoom ships."""
+    if Path(file).is_absolute():
+        return Path(file)
+    folder = shipped_folder()
+    games = folder.parent / Path(file).name  # Freedoom lies there
+    return games if not (folder / file).is_file() and games.is_file() else folder / file

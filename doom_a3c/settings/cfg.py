@@ -1,0 +1,118 @@
+"""ViZDoom's cfg files, read into the [game] table of a scenario.
+
+ViZDoom could read them itself, but then a scenario would be a file and not data, and a checkpoint would name a file that
+may say anything: which program the engine is, for one.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.settings.engine import EngineSettings
+from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
+from doom_a3c.settings.games import shipped_folder
+
+# What the agent decides itself: how it is played, and what is drawn of it.
+_IGNORED = re.compile(
+    r"mode|seed|screen(resolution|format)|windowvisible|consoleenabled|available\w*variables|sound\w*|audio\w*|automap\w*"
+    r"|(depth|labels|notifications)buffer\w*|(objects|sectors)infoenabled"
+)
+_REFUSED = re.compile(r"vizdoompath|doomconfigpath")
+_FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
+_LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+MAX_BYTES = 2**20  # of a cfg
+
+
+def game_table(path: Path) -> dict[str, Any]:
+    """Returns the [game] table that a cfg file stands for: `wad`, `iwad`, `map`, `available_buttons`, `rules` and
+    `settings`, those that it has.
+
+    Raises:
+        UserError: naming the file, and the line where there is one, if it is not understood.
+    """
+    table: dict[str, Any] = {"settings": {}}
+    for number, key, more, value in _assignments(path):
+        where = f"{path}, line {number}"
+        plain_key = key.lower().replace("_", "")
+        if plain_key == "availablebuttons":
+            table["available_buttons"] = [*(table.get("available_buttons", ()) if more else ()), *_names(value, where)]
+        elif plain_key == "doommap":
+            table["map"] = value
+        elif plain_key in _FILES:
+            table[_FILES[plain_key]] = _file(path, value)
+        elif plain_key == "gameargs":
+            table["rules"] = {**(table.get("rules", {}) if more else {}), **_rules(value, where)}
+        elif _REFUSED.fullmatch(plain_key):
+            raise UserError(f"{where}: {key} is not taken, as it could start any program; leave it out")
+        elif not _IGNORED.fullmatch(plain_key):
+            name, known = _known(key, where)
+            table["settings"][name] = _value(known, value, where)
+    return table
+
+
+def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
+    """Returns line number, key, whether it adds, and value of each assignment; lists in braces may span lines."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        lines = text.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a readable cfg file: {error}") from None
+    if len(text) > MAX_BYTES:
+        raise UserError(f"{path}: a cfg file has {MAX_BYTES:,} bytes at most")
+    found: list[tuple[int, str, bool, str]] = []
+    unfinished, first = "", 0
+    for number, line in enumerate(lines, 1):
+        first = first if unfinished else number
+        unfinished = f"{unfinished} {line.partition('#')[0]}".strip()
+        if not unfinished or unfinished.endswith("=") or ("{" in unfinished and "}" not in unfinished):
+            continue
+        match = _LINE.fullmatch(unfinished)
+        if not match:
+            raise UserError(f"{path}, line {first}: {unfinished[:60]!r} is not a setting, such as living_reward = -1")
+        found.append((first, match[1], bool(match[2]), match[3].strip()))
+        unfinished = ""
+    if unfinished:
+        raise UserError(f"{path}, line {first}: {unfinished[:60]!r} does not end")
+    return found
+
+
+def _names(value: str, where: str) -> list[str]:
+    if not re.fullmatch(r"\{[\w\s]*\}", value):
+        raise UserError(f"{where}: a list looks like {{ MOVE_LEFT ATTACK }}")
+    return [name.upper() for name in value[1:-1].split()]
+
+
+def _file(path: Path, value: str) -> str:
+    """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name."""
+    beside = path.parent / value
+    return value if path.parent == shipped_folder() or not beside.is_file() else str(beside)
+
+
+def _rules(arguments: str, where: str) -> dict[str, int]:
+    """Returns the rules among the engine's arguments, which is all that a game needs of those."""
+    words = arguments.split()
+    pairs = dict(zip(words[::2], words[1::2], strict=False))
+    if len(words) % 2 or not all(re.fullmatch(r"\+sv_\w+", name) and number.isdigit() for name, number in pairs.items()):
+        raise UserError(
+            f"{where}: of game_args rules are taken, such as +sv_noautoaim 1, and no others: they could do anything"
+        )
+    return {name[1:]: int(number) for name, number in pairs.items()}
+
+
+def _known(key: str, where: str) -> tuple[str, Setting]:
+    for name, known in settings_of(EngineSettings).items():
+        if name.replace("_", "") == key.lower().replace("_", ""):
+            return name, known
+    raise UserError(f"{where}: unknown setting {key!r}{nearest(key, settings_of(EngineSettings))}")
+
+
+def _value(known: Setting, value: str, where: str) -> Any:
+    try:
+        return known.checked(_WORDS[value.lower()] if known.kind is bool else known.kind(value))
+    except (KeyError, ValueError):
+        takes = "true or false" if known.kind is bool else " ".join(("a number,", known.allowed)).strip(" ,")
+        raise UserError(f"{where}: {known.name} = {value[:60]!r}; it takes {takes}") from None

@@ -1,0 +1,80 @@
+"""What a checkpoint may say of its game: it may be a stranger's, so nothing in it names a program, a file or a module.
+
+docs/security.md states what is safe and what is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from doom_a3c.settings.catalog import find, with_config_read
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import located
+from doom_a3c.settings.scenarios import to_plain
+
+_BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
+_ID = re.compile(r"(?!GymV2)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}")  # GymV2... make others, by any name
+_WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
+
+
+class Named(NamedTuple):
+    """What a user names in place of what a checkpoint says of its game."""
+
+    scenario: str | None = None  # whose game is played
+    wad: str | None = None  # the file that the game is played with
+
+
+NOTHING = Named()
+
+
+def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> dict[str, Any]:
+    """Returns the [game] table of a checkpoint, or what the user has named in its place.
+
+    Args:
+        game: the table, whose values may be anything.
+        source: the checkpoint, for messages.
+        named: what the user has named.
+
+    Raises:
+        UserError: if it names more than what comes with ViZDoom or Gymnasium: saying what, and how a user who trusts that
+            names it.
+    """
+    if named.scenario:  # but for the frame skip, with which the agent has learned
+        own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
+        return {key: value for key, value in to_plain(find(named.scenario))["game"].items() if key != "frame_skip"} | own
+    if "id" in game:
+        return _gymnasium(game, source)
+    wad = named.wad and str(Path(named.wad).expanduser().resolve())
+    table = {**game, "wad": wad} if wad else dict(game)
+    if (file := table.get("config")) and not _shipped(file):  # of the formats 2 and 3; later ones hold what it says
+        raise UserError(f"{source} plays by {str(file)[:200]!r}: if you trust that file, name it with --scenario")
+    if (file := table.get("wad")) and file != wad and not _shipped(file):
+        name = str(file).rpartition("/")[2][:100]
+        raise UserError(f"{source} plays {name!r}, which ViZDoom does not ship: if you trust that file, name it with --wad")
+    if (file := table.get("iwad")) and not _shipped(file):
+        raise UserError(
+            f"{source} plays on {str(file)[:200]!r}, which ViZDoom does not ship: name its scenario with --scenario"
+        )
+    return dict(with_config_read({"game": table}, source)["game"])
+
+
+def _shipped(file: object) -> bool:
+    """Tells whether a wad or cfg is one that ViZDoom ships, by its bare name."""
+    return isinstance(file, str) and bool(_BARE.fullmatch(file)) and located(file).is_file()
+
+
+def _gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
+    if not isinstance(game["id"], str) or not _ID.fullmatch(game["id"]):
+        raise UserError(
+            f"{source} plays {str(game['id'])[:100]!r}: a game of a module's is played only if you name it, with --scenario"
+        )
+    for key, value in game.get("settings", {}).items() if isinstance(game.get("settings", {}), Mapping) else ():
+        if not (isinstance(value, bool | int | float | None) or (isinstance(value, str) and _WORD.fullmatch(value))):
+            raise UserError(
+                f"{source}: [game.settings] {str(key)[:100]!r} is {str(value)[:100]!r}, no number or word: if you trust "
+                "that, name the scenario with --scenario"
+            )
+    return dict(game)

@@ -1,0 +1,231 @@
+"""A stranger's checkpoint starts nothing, reads nothing and writes nothing that its user has not named."""
+
+import json
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from commands import call
+from fakes import changed, complaint
+from run_fakes import run_record, tiny_record
+
+from doom_a3c.run.bundle import entries
+from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.run_record import record_from_plain, record_to_plain
+from doom_a3c.settings import catalog
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.trust import Named
+
+
+def plain_record(scenario="basic", **game):
+    """Returns a record as plain data, with some of its game's table changed."""
+    data = json.loads(json.dumps(record_to_plain(run_record(scenario))))
+    data["scenario"]["game"].update(game)
+    return data
+
+
+@pytest.fixture
+def wad(tmp_path):
+    """A file of a user's own with a map, as far as a directory shows."""
+    lumps = b"".join(struct.pack("<II8s", 12, 0, name) for name in (b"MAP01", b"THINGS"))
+    path = tmp_path / "mine.wad"
+    path.write_bytes(struct.pack("<4sII", b"PWAD", 2, 12) + lumps)
+    return path
+
+
+@pytest.mark.parametrize(
+    "key", ["vizdoom_path", "game_args", "doom_config_path", "doom_game_path", "doom_scenario_path", "config"]
+)
+def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
+    data = plain_record()
+    data["scenario"]["game"]["settings"][key] = "/bin/true"
+    assert f"unknown setting '{key}'" in complaint(record_from_plain, data, "x.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("game", "remedy"),
+    [
+        ({"wad": "/tmp/evil.wad"}, "--wad"),
+        ({"wad": "../../evil.wad"}, "--wad"),
+        ({"wad": "no_such.wad"}, "--wad"),
+        ({"wad": ["basic.wad"]}, "--wad"),
+        ({"wad": "/dev/zero"}, "--wad"),
+        ({"iwad": "/tmp/doom2.wad"}, "--scenario"),
+        ({"config": "/tmp/evil.cfg"}, "--scenario"),
+        ({"config": "../../../etc/passwd"}, "--scenario"),
+        ({"id": "evil:Game-v0"}, "--scenario"),
+        ({"id": "os.path:Game-v0"}, "--scenario"),
+        ({"id": "GymV26Environment-v0"}, "--scenario"),
+        ({"id": "../x-v0"}, "--scenario"),
+        ({"id": 3}, "--scenario"),
+    ],
+)
+def test_a_game_of_foreign_files_or_modules_is_named_by_its_user_or_not_played(game, remedy):
+    message = complaint(record_from_plain, plain_record(**game), "x.ckpt")
+    assert message.startswith("x.ckpt plays ")
+    assert remedy in message
+
+
+@pytest.mark.parametrize("value", ["/etc/passwd", "evil.xml", "~/x", ["a"], {"a": 1}])
+def test_a_setting_of_an_environment_from_a_checkpoint_is_a_number_or_a_word(value):
+    data = plain_record("cartpole")
+    data["scenario"]["game"]["settings"] = {"xml_file": value}
+    assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
+
+
+@pytest.mark.parametrize("rules", [{"exec": 1}, {"sv_x;exec": 1}, {"sv_x": "1 +exec evil"}, {"sv_x": True}, {"logfile": 3}])
+def test_rules_are_numbers_for_variables_of_the_games_server(rules):
+    assert "[game.rules]" in complaint(record_from_plain, plain_record(rules=rules), "x.ckpt")
+
+
+def test_a_wad_that_the_user_names_is_played(wad):
+    data = plain_record(wad="/home/stranger/mine.wad")
+    record = record_from_plain(data, "x.ckpt", Named(wad=str(wad)))
+    assert record.scenario.game.wad == str(wad)
+    assert "does not exist" in complaint(record_from_plain, data, "x.ckpt", Named(wad=str(wad.with_name("no.wad"))))
+
+
+def test_a_scenario_that_the_user_names_is_played_with_the_runs_frame_skip():
+    data = plain_record(id="evil:Game-v0", frame_skip=3)
+    game = record_from_plain(data, "x.ckpt", Named(scenario="simpler_basic")).scenario.game
+    assert game.wad == catalog.find("simpler_basic").game.wad
+    assert game.frame_skip == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/x", "..", ".x", "-x", "~x", "a/b", "a\\b", "", "x\n", "\x1b[2J", "x" * 300, 3, None]
+)
+def test_a_name_is_no_path(name):
+    data = plain_record()
+    data["run"] = name
+    assert "not a complete checkpoint" in complaint(record_from_plain, data, "x.ckpt")
+    data = plain_record()
+    data["scenario"]["name"] = name
+    assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("table", "changes"),
+    [
+        ("network", {"hidden": [10**9]}),
+        ("network", {"hidden": [30_000, 30_000]}),
+        ("network", {"core_size": 10**6}),
+        ("network", {"convolutions": [[10**6, 8, 4]]}),
+        ("network", {"convolutions": [[16, 0, 4]]}),
+        ("network", {"pixel_scale": 0}),
+        ("observation", {"size": [8000, 8000]}),
+        ("observation", {"size": [84]}),
+        ("observation", {"resolution": "99999999999999999999999999999x1"}),
+        ("observation", {"crop": [0, 0, 0, 10**9]}),
+        ("game", {"buttons": [[[[[[[[[[]]]]]]]]]]}),
+        ("game", {"available_buttons": ["A"] * 10_000}),
+        ("game", {"variable_scales": [10**400]}),
+    ],
+)
+def test_sizes_beyond_reason_are_refused_before_anything_of_that_size_is_made(table, changes):
+    data = plain_record()
+    data["scenario"][table].update(changes)
+    assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
+
+
+# The archive
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.ckpt"
+    save(path, {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.float32(1)}, tiny_record())
+    return path
+
+
+def rewrite(path, compression=zipfile.ZIP_STORED, **members):
+    """Writes an archive anew with some of its members changed."""
+    with zipfile.ZipFile(path) as archive:
+        old = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in old.items():
+            archive.writestr(name, members.get(name.partition(".")[2].partition("-")[0], content))
+
+
+@pytest.mark.parametrize("member", ["json", "index", "data"])
+def test_a_compressed_member_is_refused_unread(saved, member):
+    rewrite(saved, zipfile.ZIP_DEFLATED, **{member: bytes(10**7)})
+    assert saved.stat().st_size < 10**5
+    assert "compressed" in complaint(load, saved)
+
+
+@pytest.mark.parametrize("member", ["json", "index"])
+def test_a_member_larger_than_any_is_refused(saved, member):
+    rewrite(saved, **{member: bytes(5 * 2**20)})
+    assert "too large" in complaint(load, saved)
+
+
+def test_data_that_is_short_or_long_is_refused(saved):
+    for size in (0, 27, 29, 1000):
+        rewrite(saved, data=bytes(size))
+        assert "not a complete checkpoint" in complaint(load, saved)
+
+
+def test_a_network_larger_than_the_weights_there_are_is_refused(saved):
+    data = record_to_plain(tiny_record())
+    data["scenario"]["network"]["hidden"] = [1000]
+    rewrite(saved, json=json.dumps(data).encode())
+    assert "it has 7 numbers, and its network 7,056,000 or more" in complaint(load, saved)
+
+
+def test_json_nested_without_end_is_refused(saved):
+    rewrite(saved, json=b"[" * 10**6)
+    assert "not a complete checkpoint" in complaint(load, saved)
+
+
+def test_an_index_with_any_byte_changed_never_ends_in_a_traceback(saved):
+    with zipfile.ZipFile(saved) as archive:
+        index = archive.read("variables.index")
+    known = entries(index)
+    for place in range(len(index)):
+        for value in (0, 1, 127, 128, 255):
+            try:
+                found = entries(index[:place] + bytes([value]) + index[place + 1 :])
+            except ValueError:
+                continue
+            assert all(4 * np.prod(entry.shape, dtype=object) == entry.size for entry in found.values())
+    assert {name: entry.shape for name, entry in known.items()} == {"a": (2, 3), "b": ()}
+
+
+# The commands
+
+
+@pytest.mark.parametrize("program", [("play", "--model", "models/last.ckpt"), ("train", "--resume")])
+def test_a_checkpoint_that_starts_a_program_is_one_line_and_starts_nothing(tmp_path, program):
+    (tmp_path / "models").mkdir()
+    save(tmp_path / "models" / "last.ckpt", {"a": np.zeros(1, np.float32)}, tiny_record())
+    data = plain_record()
+    launcher = tmp_path / "launcher"
+    launcher.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    launcher.chmod(0o700)
+    data["scenario"]["game"]["settings"]["vizdoom_path"] = str(launcher)
+    rewrite(tmp_path / "models" / "last.ckpt", json=json.dumps(data).encode())
+    result = call(*program, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "vizdoom_path" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["launcher", "models"]
+
+
+def test_weights_that_are_not_finite_are_not_played(tmp_path):
+    save(tmp_path / "bad.ckpt", {"a": np.float32([1, np.nan])}, tiny_record())
+    with pytest.raises(UserError, match="not finite"):
+        load(tmp_path / "bad.ckpt").check_finite(tmp_path / "bad.ckpt")
+
+
+@pytest.mark.parametrize("folder", ["/", "~", "..", "logs/../.."])
+def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_path, folder):
+    (tmp_path / "models").mkdir()
+    record = tiny_record()
+    record = record._replace(name="home", config=changed(record.config, logs_dir=folder))
+    save(tmp_path / "models" / "last.ckpt", {"a": np.zeros(1, np.float32)}, record)
+    (tmp_path / "home").mkdir()  # a name that could be any folder's
+    result = call("train", "--resume", cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "name a folder with --logs-dir" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "models"]
