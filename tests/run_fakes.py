@@ -7,8 +7,8 @@ from fakes import model, network
 
 from doom_a3c.agent.model import captured
 from doom_a3c.record.progress import Progress
-from doom_a3c.run.evaluation import Best, Evaluation, scores
-from doom_a3c.run.run_record import RunRecord
+from doom_a3c.run.evaluation import Evaluation, scores
+from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings import catalog
 from doom_a3c.settings.scenarios import Network, resolved
 

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from run_fakes import tiny_record
 
-from doom_a3c.run.checkpoint import CheckpointFolder, load, save
+from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.settings.fields import UserError, plain
 
 RECORD = tiny_record(frames=12)
@@ -277,7 +278,7 @@ SAVER = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from doom_a3c.run.checkpoint import CheckpointFolder
+from doom_a3c.run.folder import CheckpointFolder
 sys.path.append(sys.argv[2])
 from run_fakes import tiny_record
 folder = CheckpointFolder(Path(sys.argv[1]))

@@ -1,11 +1,15 @@
 """Evaluations of a run: which weights are evaluated, and which are the best."""
 
+import math
+
 import numpy as np
 import pytest
-from run_fakes import ScriptedEngine, ScriptedEvaluator, run_record
+from run_fakes import ScriptedEngine, ScriptedEvaluator, tiny_record
 
-from doom_a3c.run.checkpoint import CheckpointFolder, load
-from doom_a3c.run.evaluation import Best, Evaluations
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
 
 
@@ -20,7 +24,7 @@ def evaluations_of(engine, means, report=lambda *evaluation: None, best=Best()):
 
 
 def test_only_a_better_evaluation_replaces_the_best_checkpoint(engine, tmp_path):
-    saver = Saver(CheckpointFolder(tmp_path), run_record(), 60.0)
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
 
     def report(evaluation, state, best, is_best):
         if is_best:
@@ -62,3 +66,12 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
     ]
     assert [state.counters.updates for _, state, _, _ in reports] == [1, 2]
     assert not np.array_equal(*(state.variables["policy/kernel"] for _, state, _, _ in reports))
+
+
+def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):
+    evaluations, bests = evaluations_of(engine, [math.nan, 10.0, math.nan]), []
+    for _ in range(3):
+        engine.update(0.1)
+        evaluations.evaluate()
+        bests.append(evaluations.best.score)
+    assert bests == [None, 11.0, 11.0]

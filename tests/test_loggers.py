@@ -18,12 +18,15 @@ from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.updates import EpisodeMetrics
 from doom_a3c.envs.games import games_of
+from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
 from doom_a3c.record.loggers import Loggers, named
 from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
 from doom_a3c.record.tensorboard import TAGS, tag
 from doom_a3c.run.evaluation import Evaluation, Scores
+from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import EpisodeCurve, RunMetrics
+from doom_a3c.run.run_record import begun
 from doom_a3c.run.session import session_of
 
 # What each log is told; `host` is that of every host.
@@ -92,14 +95,15 @@ class Until:
 def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
     scenario, config = settings("cartpole")
-    folders = {name: str(tmp_path / name) for name in ("models_dir", "frames_dir", "logs_dir")}
+    folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 2.0}
     config = changed(config, engine=engine, workers=2, games=4, **often, **folders)
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
     games = games_of(scenario.game, scenario.observation, config.game_processes)
-    with session_of(scenario, config, games, None, view, partial(JsonLinesLogger, names=names)) as session:
+    make_logger = partial(JsonLinesLogger, names=names)
+    with session_of(begun(scenario, config), games, CheckpointFolder(tmp_path), None, view, make_logger) as session:
         view.stopping = session.stopping
         assert session.training.run().stopped_by == "SIGTERM", f"logged after two minutes: {dict(names)}"
     assert {log: {name for name in known if not name.startswith("faults.")} for log, known in names.items()} == wanted
@@ -134,17 +138,48 @@ def test_all_logs_are_closed_though_one_of_them_raises():
         def __init__(self, folder):
             self.name = folder.name
 
+        def text(self, name, markdown):
+            pass
+
         def close(self):
             closed.append(self.name)
             if self.name == "global":
                 raise OSError("the disk is full")
 
-    closed, loggers = [], Loggers(Log, Path("logs"))
+    closed, lines = [], []
+    loggers = Loggers(Log, Path("logs"), lines.append)
     for name in ("global", "train_0"):
-        loggers(name)
-    with pytest.raises(OSError, match="full"):
-        loggers.close()
-    assert sorted(closed) == ["global", "train_0"]
+        loggers(name).text("config", "...")
+    loggers.close()
+    assert sorted(set(closed)) == ["global", "train_0"]
+    assert lines == ["warning: logs not written: the disk is full; training continues, and tries again"]
+
+
+def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
+    clock, made, lines, full = [100.0], [], [], [False]
+    monkeypatch.setattr(loggers_module.time, "monotonic", lambda: clock[0])
+
+    class Log:
+        def __init__(self, folder):
+            made.append(self)
+            self.points = []
+
+        def metrics(self, metrics, count):
+            if full[0]:
+                raise OSError(28, "No space left on device")
+            self.points.append(count)
+
+        def close(self):
+            pass
+
+    logger = Loggers(Log, Path("logs"), lines.append)("global")
+    for clock[0], full[0] in ((100.0, False), (101.0, True), (102.0, True), (103.0, False), (112.0, True), (130.0, False)):
+        logger.metrics({}, int(clock[0]))
+    assert [log.points for log in made] == [[100], [], [130]]
+    assert lines == [
+        "warning: logs not written: No space left on device; training continues, and tries again",
+        "logs written again",
+    ]
 
 
 def test_records_within_records_have_the_outer_name_before_theirs():

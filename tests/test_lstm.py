@@ -55,3 +55,12 @@ def test_the_outputs_and_gradients_are_those_of_the_equations(make_resets):
     for ours, expected in zip(*found, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
         assert np.abs(expected).max() > 0.1
+
+
+def test_a_state_that_is_not_finite_does_not_outlive_its_episode():
+    gates_in, resets, kernel, *_ = arguments(resets_inside())
+    spoiled = tf.fill((B, S), np.float32(np.nan))
+    hiddens, *_ = lstm(gates_in, resets, kernel, spoiled, spoiled)
+    finite = np.isfinite(hiddens.numpy().reshape(T, B, S)).all(axis=2)
+    assert finite[:, 0].all()
+    assert finite[:, 1].tolist() == [False, False, True, True, True, True]

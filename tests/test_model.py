@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.model import GlobalModel, captured
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
+from doom_a3c.record.progress import Progress
 
 
 def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):
@@ -122,3 +123,25 @@ def test_updates_of_many_threads_all_count_and_are_never_torn(make_network):
     assert torn == []
     power = model.snapshot()["adam_beta_2_power"]
     assert power == pytest.approx(0.999 ** (threads * each + 1), rel=1e-4)
+
+
+def test_weights_and_counters_are_of_one_moment(make_network):
+    (model, gradients), progress, stop = model_and_gradients(make_network), Progress(), threading.Event()
+
+    def learn():
+        while not stop.is_set():
+            progress.add_steps(10, 40, [], [])
+            model.apply(gradients, 1e-3)
+            progress.add_update(0.0, 0)
+
+    threads = [threading.Thread(target=learn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    states = [captured(model, progress) for _ in range(50)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for state in states:  # Adam counts its updates, too
+        power = float(state.variables["adam_beta_2_power"])
+        assert power == pytest.approx(0.999 ** (state.counters.updates + 1), rel=3e-4)
+        assert state.counters.steps >= 10 * state.counters.updates

@@ -1,6 +1,7 @@
 """The score curve: which points it has, what they say, and the picture of it."""
 
 import json
+import math
 import os
 
 import imageio.v3 as imageio
@@ -117,7 +118,18 @@ def test_counters_are_the_same_after_a_way_through_json():
 
 @pytest.mark.parametrize(
     ("changes", "error"),
-    [({"frames": "many"}, ValueError), ({"steps": None}, TypeError), ({"curve": [[1, 2, 3]]}, TypeError), ({}, KeyError)],
+    [
+        ({"frames": "many"}, ValueError),
+        ({"steps": None}, ValueError),
+        ({"stride": 0}, ValueError),
+        ({"frames": -1}, ValueError),
+        ({"scores": [math.nan]}, ValueError),
+        ({"scores": "many"}, ValueError),
+        ({"faults": {"died": -1}}, ValueError),
+        ({"updates": True}, ValueError),
+        ({"curve": [[1, 2, 3]]}, TypeError),
+        ({}, KeyError),
+    ],
 )
 def test_plain_data_that_are_no_counters_are_refused(changes, error):
     data = {**to_plain(Progress().counters()), **changes}
@@ -212,3 +224,11 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
 )
 def test_small_scores_are_shown_with_more_digits(score, text):
     assert shown(score) == text
+
+
+def test_a_score_that_is_not_finite_is_counted_as_a_fault_and_spoils_nothing():
+    progress = Progress()
+    progress.add_steps(3, 12, [1.0, math.nan, math.inf, 3.0], [])
+    assert (progress.episodes, progress.newest_scores()) == (4, [1.0, 3.0])
+    assert progress.faults == {"score_not_finite": 2}
+    assert [point.mean for point in progress.curve] == [1.0, 2.0]

@@ -7,8 +7,7 @@ from fakes import changed
 from run_fakes import run_record
 
 from doom_a3c.record.progress import Counters, Point, Progress
-from doom_a3c.run.evaluation import Best
-from doom_a3c.run.run_record import FORMAT, record_from_plain, record_to_plain
+from doom_a3c.run.run_record import FORMAT, Best, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 

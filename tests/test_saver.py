@@ -1,14 +1,19 @@
 """Saving: when a checkpoint is due, and what it says."""
 
+from types import SimpleNamespace
+
 import pytest
 from fakes import model
-from run_fakes import run_record
+from run_fakes import tiny_record
 
 from doom_a3c.agent.model import captured
+from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import Progress
+from doom_a3c.run import folder as folder_module
 from doom_a3c.run import saver as module
-from doom_a3c.run.checkpoint import CheckpointFolder, load
-from doom_a3c.run.evaluation import Best
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
 
 
@@ -22,7 +27,7 @@ def state():
 def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkeypatch, state):
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    saver = Saver(CheckpointFolder(tmp_path), run_record(), 60.0)
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     due = []
     for clock[0] in (100.0, 159.0, 160.0):
         due.append(saver.due())
@@ -34,8 +39,8 @@ def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkey
 
 
 def test_a_checkpoint_has_the_run_as_it_began_and_the_counters_of_the_moment(tmp_path, state):
-    record = run_record(restarts=2)
-    saver, best = Saver(CheckpointFolder(tmp_path), record, 60.0), Best(3.5, "sample")
+    record = tiny_record(restarts=2)
+    saver, best = Saver(CheckpointFolder(tmp_path), record, 60.0, [].append), Best(3.5, "sample")
     saver.save(state, best)
     newest = load(tmp_path / "last.ckpt")
     assert newest.record == record._replace(counters=state.counters, best=best)
@@ -44,7 +49,73 @@ def test_a_checkpoint_has_the_run_as_it_began_and_the_counters_of_the_moment(tmp
 
 
 def test_the_best_is_a_file_of_its_own(tmp_path, state):
-    saver = Saver(CheckpointFolder(tmp_path), run_record(), 60.0)
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save_best(state, Best(3.5, "greedy"))
     assert [path.name for path in tmp_path.iterdir()] == ["best.ckpt"]
     assert load(tmp_path / "best.ckpt").record.best == Best(3.5, "greedy")
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that is full while its only element is true."""
+    full, write = [False], folder_module.save
+
+    def save(path, variables, record):
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        write(path, variables, record)
+
+    monkeypatch.setattr(folder_module, "save", save)
+    return full
+
+
+def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_path, monkeypatch, state, disk):
+    clock, lines = [100.0], []
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
+    saver.begin(state, Best())
+    before = (tmp_path / "last.ckpt").read_bytes()
+    disk[0] = True
+    saver.save_best(state, Best(7.0, "greedy"))
+    saver.save(state, Best(7.0, "greedy"))
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+    with pytest.raises(module.SaveError, match="No space left on device"):
+        saver.check()
+    for clock[0], due in ((109.0, False), (110.0, True)):
+        assert saver.due() == due
+    disk[0] = False
+    saver.save(state, Best(7.0, "greedy"))
+    saver.check()
+    assert [load(tmp_path / f"{name}.ckpt").record.best.score for name in ("best", "last")] == [7.0, 7.0]
+    assert lines == [
+        "warning: checkpoints not written: No space left on device; training continues, and tries again",
+        "checkpoints written again",
+    ]
+
+
+def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):
+    disk[0] = True
+    with pytest.raises(module.SaveError, match="No space left on device"):
+        Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print).begin(state, Best())
+
+
+def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, state):
+    lines = []
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
+    saver.begin(state, Best())
+    assert lines == []
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    saver.begin(state, Best())
+    assert "room for 0 MB" in lines[0]
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
+    saver.save(state, Best())
+    before = (tmp_path / "last.ckpt").read_bytes()
+    state.variables["policy/kernel"][0, 0] = float("nan")
+    for save in (saver.save, saver.save_best):
+        with pytest.raises(DivergedError, match="no longer finite"):
+            save(state, Best())
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+    assert not (tmp_path / "best.ckpt").exists()

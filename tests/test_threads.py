@@ -78,11 +78,11 @@ def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
 def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many():
     run = run_of(1, partial(play, pay=lambda action: float("nan")))
     before = run.model.snapshot()
-    with pytest.raises(DivergedError, match="not finite"):
+    with pytest.raises(DivergedError, match=r"not finite.*: basic has given rewards that are not finite"):
         finish(run)
     after = run.model.snapshot()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert run.progress.faults == {"non_finite_update": MAX_NON_FINITE}
+    assert run.progress.faults["non_finite_update"] == run.progress.faults["reward_not_finite"] == MAX_NON_FINITE
     assert run.progress.updates == run.model.version == 0
 
 

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import changed, network
-from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, run_record
+from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.record.progress import Progress
 from doom_a3c.run import training
-from doom_a3c.run.checkpoint import CheckpointFolder, load
-from doom_a3c.run.evaluation import Best, Evaluations
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter
+from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings.config import Config
@@ -23,7 +25,7 @@ def make_run(tmp_path):
         """Returns a run of a scripted engine, that evaluates every so many seconds, and its parts."""
         engine = engine or ScriptedEngine()
         audience, progress = Audience(), engine.progress
-        saver = Saver(CheckpointFolder(tmp_path), run_record(), config.checkpoint_every)
+        saver = Saver(CheckpointFolder(tmp_path), tiny_record(), config.checkpoint_every, audience.log)
         evaluations = Evaluations(
             evaluator or ScriptedEvaluator(),
             episodes=1,
@@ -154,7 +156,7 @@ def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, t
 
     run = make_run(Config(frames=120, checkpoint_every=0.01), Watched())
     run.run()
-    assert seen[:2] == [False, True]
+    assert seen[:2] == [True, True]
     assert [status.frames for status in run.audience.statuses] == [40, 80, 120]
 
 

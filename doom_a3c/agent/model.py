@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -73,10 +73,18 @@ class GlobalModel(SharedNetwork):
             self.version += 1
             return self.version - 1
 
+    def moment(self, counters: Callable[[], Counters]) -> State:
+        """Returns copies of weights and optimizer slots, with the counters of that moment: no update comes between."""
+        with self._lock:
+            return State(self._copies(), counters()._replace(updates=self.version))
+
     def snapshot(self) -> Snapshot:
         """Returns a consistent copy of weights and optimizer slots by name."""
         with self._lock:
-            return {name: variable.numpy().copy() for name, variable in self._variables.items()}
+            return self._copies()
+
+    def _copies(self) -> Snapshot:
+        return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
     def restore(self, snapshot: Snapshot, version: int) -> None:
         """Takes over a snapshot.
@@ -125,10 +133,5 @@ class State(NamedTuple):
 
 
 def captured(model: GlobalModel, progress: Progress) -> State:
-    """Returns the state of a run.
-
-    The count of updates never runs ahead of the weights, as it is taken first. Rollouts are counted when they have been
-    played: the newest may not have been learned from.
-    """
-    counters = progress.counters()
-    return State(model.snapshot(), counters)
+    """Returns the state of a run. Rollouts are counted once played: the newest may not have been learned from."""
+    return model.moment(progress.counters)

@@ -18,6 +18,13 @@ from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.player import Bools, Episode, Player, Step, draw_seeds
 from doom_a3c.agent.policy import Decider
 
+MAX_OBSERVED = 1e15  # of a number that a game shows: a loss of larger ones overflows
+# Kinds of faults for what a game has given that cannot be learned from, and how they are told.
+UNUSABLE = {
+    "reward_not_finite": "rewards that are not finite",
+    "observation_unusable": f"observations that are not finite, or beyond {MAX_OBSERVED:g}",
+}
+
 
 class Rollout(NamedTuple):
     """T steps of B games, time-major."""
@@ -154,6 +161,7 @@ class Actor:
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )
+        faults += _unusable(rewards, observations)
         stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults)
         return Played(rollout, min(versions), stats)
 
@@ -178,6 +186,13 @@ class Actor:
     def close(self) -> None:
         """Closes the games."""
         self._player.close()
+
+
+def _unusable(rewards: Array, observations: Any) -> list[str]:
+    """Returns the kinds of faults in what games have given."""
+    numbers = [array for array in tf.nest.flatten(observations) if array.dtype == np.float32]
+    good = np.isfinite(rewards).all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)
+    return [kind for kind, is_good in zip(UNUSABLE, good, strict=True) if not is_good]
 
 
 def _truncations(t: int, step: Step) -> list[tuple[int, int, Any, CoreState]]:

@@ -27,9 +27,10 @@ def lstm(
     """
     length = gates_in.shape[0]
     keeps = tf.unstack(1.0 - resets[..., None], num=length)
+    zeros = tf.zeros_like(cell)
     cells_before, hiddens_before, activated, squashed, hiddens = [], [], [], [], []
     for gate_in, keep in zip(tf.unstack(gates_in, num=length), keeps, strict=True):
-        cell, hidden = cell * keep, hidden * keep
+        cell, hidden = (tf.where(keep > 0, state, zeros) for state in (cell, hidden))  # a product would keep NaN for ever
         cells_before.append(cell)
         hiddens_before.append(hidden)
         raw = tf.split(gate_in + product(hidden, recurrent_kernel), 4, axis=1)

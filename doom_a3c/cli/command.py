@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from doom_a3c.cli.streams import make_patient
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
 
@@ -20,6 +21,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     Until the command handles signals itself they end it at once: an exception in the midst of imports would surface as
     anything, and there is nothing to save. Its games end with it.
     """
+    make_patient()
     previous = {
         number: signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
         for number in (signal.SIGINT, signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -27,31 +26,23 @@ class Panel:
         self._next = now + (0.5 if self._live else SECONDS_BETWEEN_LINES)
         line = describe(status)
         if self._live:
-            self._print("\r" + line.ljust(self._width), end="")
+            print("\r" + line.ljust(self._width), end="", flush=True)
             self._width = len(line)
         else:
-            self._print(line)
+            print(line, flush=True)
 
     def log(self, message: str) -> None:
         """Prints a message on a line of its own."""
         if self._quiet:
             return
-        self._print(("\r" + message.ljust(self._width)) if self._live and self._width else message)
+        print(("\r" + message.ljust(self._width)) if self._live and self._width else message, flush=True)
         self._width = 0
 
     def end(self) -> None:
         """Leaves the live line standing."""
         if self._width:
-            self._print("")
+            print(flush=True)
             self._width = 0
-
-    def _print(self, text: str, end: str = "\n") -> None:
-        """Prints for as long as there is somebody to read it: output is never worth a run."""
-        try:
-            print(text, end=end, flush=True)
-        except OSError:  # the terminal is gone, or the pipe closed
-            self._quiet = True
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or its last flush would fail again
 
 
 def describe(status: Status) -> str:

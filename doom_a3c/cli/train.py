@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.record.files import output_folder
+from doom_a3c.record.files import check_exists, output_folder
+from doom_a3c.run.checkpoint import load, record_of
+from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow, importing
+from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain, select, setting, validated
@@ -23,10 +27,9 @@ from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
+    from doom_a3c.agent.model import Snapshot
     from doom_a3c.cli.panel import Panel
     from doom_a3c.envs.games import Games
-    from doom_a3c.run.checkpoint import Checkpoint
-    from doom_a3c.run.run_record import RunRecord
     from doom_a3c.run.session import Session
     from doom_a3c.run.training import Result, StoppingRule
 
@@ -61,25 +64,29 @@ def _train(arguments: list[str] | None) -> int:
     scenarios.resolved(scenarios.Scenario(name=""), overrides, "flags")
     if options.summary:
         output_folder(str(Path(options.summary).parent), "--summary")
-    if options.resume:
-        import_tensorflow(cpu_count(), options.verbose, overrides.get("device", Config.device))
-        from doom_a3c.run.checkpoint import load  # late: it imports TensorFlow, silenced by now
+    return (_resume if options.resume else _begin)(options, overrides)
 
-        newest = _newest(overrides.get("models_dir", Config.models_dir))
-        checkpoint = load(newest, Named(overrides.get("scenario"), options.wad))
-        checkpoint.check_finite(newest)
-        scenario, config = _resumed(overrides, checkpoint.record)
-        with closing(_started(scenario, config)) as games:
-            return _run(options, scenario, config, games, checkpoint)
-    scenario, config = _settings(overrides)
-    newest = _newest(config.models_dir)
-    if newest.exists():
-        raise UserError(f"{newest} holds another run: continue it with --resume, or keep it and name another --models-dir")
-    # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
-    device = "cpu" if config.engine == "cluster" else config.device
-    with closing(_started(scenario, config)) as games:
-        import_tensorflow(cpu_count(), options.verbose, device)
-        return _run(options, scenario, config, games, None)
+
+def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
+    """Trains a new run."""
+    record = begun(*_settings(overrides))
+    with FolderLock(Path(record.config.models_dir).expanduser(), "--models-dir") as lock:
+        lock.note(record.name)
+        checkpoints = CheckpointFolder(lock.folder)
+        checkpoints.check_unused()
+        return _run(options, record, checkpoints, None)
+
+
+def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
+    """Continues a run."""
+    checkpoints = CheckpointFolder(Path(overrides.get("models_dir", Config.models_dir)).expanduser())
+    check_exists(checkpoints.last)
+    named = Named(overrides.get("scenario"), options.wad)
+    with FolderLock(checkpoints.folder, "--models-dir") as lock:
+        old = record_of(checkpoints.last, named)
+        record = continued(old, *_resumed(overrides, old))
+        lock.note(record.name)
+        return _run(options, record, checkpoints, named)
 
 
 def _started(scenario: scenarios.Scenario, config: Config) -> Games:
@@ -92,28 +99,45 @@ def _started(scenario: scenarios.Scenario, config: Config) -> Games:
     return games
 
 
-def _newest(folder: str) -> Path:
-    return Path(folder).expanduser() / "last.ckpt"
+def _run(options: Options, record: RunRecord, checkpoints: CheckpointFolder, named: Named | None) -> int:
+    """Trains, continuing from the newest checkpoint where that has been `named`; returns the exit status.
+
+    That is 0, 1 for a diverged run or one that could not be saved, 128 + n for signal n.
+    """
+    config = record.config
+    # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
+    device = "cpu" if config.engine == "cluster" else config.device
+    with closing(_started(record.scenario, config)) as games:
+        import_tensorflow(cpu_count(), options.verbose, device)
+        variables = None
+        if named is not None:
+            checkpoint = load(checkpoints.last, named)
+            checkpoint.check_finite(checkpoints.last)
+            variables, record = checkpoint.variables, checkpoints.with_best(record)
+        checkpoints.tidy()
+        return _train_on(options, record, games, checkpoints, variables)
 
 
-def _run(
-    options: Options, scenario: scenarios.Scenario, config: Config, games: Games, checkpoint: Checkpoint | None
+def _train_on(
+    options: Options, record: RunRecord, games: Games, checkpoints: CheckpointFolder, variables: Snapshot | None
 ) -> int:
-    """Trains; returns the exit status: 0, 1 for a diverged run, 128 + n for signal n."""
     with importing():  # takes a second; the games start meanwhile
         from doom_a3c.cli.panel import Panel  # late: TensorFlow is imported by now
         from doom_a3c.engines.updates import DivergedError
+        from doom_a3c.run.saver import SaveError
         from doom_a3c.run.session import session_of
 
     panel = Panel(options.quiet)
-    with session_of(scenario, config, games, checkpoint, panel) as session, _Signals(session.stopping) as received:
+    with session_of(record, games, checkpoints, variables, panel) as session, _Signals(session.stopping) as received:
         seconds_to_training = command.seconds_since_start()
         try:
             result = session.training.run()
         except DivergedError as error:
             panel.end()
-            last = session.checkpoints.last
-            raise SystemExit(f"train.py: {error}; the last good checkpoint is {last}") from None
+            raise SystemExit(f"train.py: {error}; the last good checkpoint is {checkpoints.last}") from None
+        except SaveError as error:
+            panel.end()
+            raise SystemExit(f"train.py: {error}") from None
         panel.end()
         _finish(session, result, seconds_to_training, options.summary, panel)
     return 128 + received[0] if received else 0
@@ -187,7 +211,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
         path = Path(folder).expanduser()
         inside = not path.is_absolute() and ".." not in path.parts
         if not inside and not (_STAMPED.fullmatch(name) and (path / name).is_dir()):
-            raise UserError(f"the checkpoint's run wrote to {folder}, and there is nothing of it: name a folder with {flag}")
+            raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
 
 
 class _Signals:

@@ -10,13 +10,14 @@ import numpy as np
 from doom_a3c.agent.learner import Gradients
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.player import Episode
-from doom_a3c.agent.rollouts import RolloutStats
+from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
 from doom_a3c.settings.config import Config
 
 MAX_NON_FINITE = 20  # updates in a row
+NON_FINITE = "non_finite_update"  # the kind of the fault
 
 
 class DivergedError(Exception):
@@ -65,12 +66,18 @@ class Updater:
     def skip(self) -> None:
         """Counts an update that is not finite; raises DivergedError when too many in a row are not."""
         self._non_finite += 1
-        self._progress.add_fault("non_finite_update")
+        self._progress.add_fault(NON_FINITE)
         if self._non_finite >= MAX_NON_FINITE:
-            raise DivergedError(
-                f"the last {MAX_NON_FINITE} losses or gradients were not finite and none was applied; "
-                "a smaller --learning-rate or --reward-scale is the usual cure"
-            )
+            why = cause(self._progress, self._config)
+            raise DivergedError(f"the last {MAX_NON_FINITE} losses or gradients were not finite and none was applied{why}")
+
+
+def cause(progress: Progress, config: Config) -> str:
+    """Returns why updates are not finite, as the end of a sentence: what the game has given, or else what usually helps."""
+    told = [words for kind, words in UNUSABLE.items() if progress.faults[kind]]
+    if told:
+        return f": {config.scenario} has given {' and '.join(told)}"
+    return "; a smaller --learning-rate or --reward-scale is the usual cure"
 
 
 def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:

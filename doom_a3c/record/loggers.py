@@ -6,10 +6,16 @@ Metrics travel as records (named tuples); only a logger knows what its own kind 
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from doom_a3c.record.outage import Outage
+
+SECONDS_BETWEEN_TRIES = 10.0  # to write to a log that has failed
 Metrics = Any  # a named tuple or mapping of numbers, of None where there is no number, and of such records in turn
 
 
@@ -38,17 +44,69 @@ class Logger(Protocol):
 MakeLogger = Callable[[Path], Logger]  # of the log in that folder
 
 
+class PatientLogger:
+    """A log that may fail, as a disk is full: then it says so once, does without, and is made anew after a while."""
+
+    def __init__(self, make: Callable[[], Logger], outage: Outage) -> None:
+        self._make, self._outage = make, outage
+        self._lock = threading.Lock()
+        self._next = 0.0  # when it is worth a try again
+        self._logger: Logger | None = None
+
+    def _try(self, call: Callable[[Logger], None]) -> None:
+        with self._lock:
+            if time.monotonic() < self._next:
+                return
+            try:
+                self._logger = self._logger or self._make()
+                call(self._logger)
+                self._outage.ended()
+            except Exception as error:  # of any kind of log
+                self._outage.began(error)
+                self._next, old, self._logger = time.monotonic() + SECONDS_BETWEEN_TRIES, self._logger, None
+                with contextlib.suppress(Exception):
+                    if old is not None:
+                        old.close()
+
+    def metrics(self, metrics: Metrics, count: int) -> None:
+        """As `Logger` says."""
+        self._try(lambda logger: logger.metrics(metrics, count))
+
+    def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
+        """As `Logger` says."""
+        self._try(lambda logger: logger.histogram(name, values, frames))
+
+    def text(self, name: str, markdown: str) -> None:
+        """As `Logger` says."""
+        self._try(lambda logger: logger.text(name, markdown))
+
+    def graph(self, graph: Any) -> None:
+        """As `Logger` says."""
+        self._try(lambda logger: logger.graph(graph))
+
+    def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
+        """As `Logger` says."""
+        self._try(lambda logger: logger.gif(name, gif, height, width, frames))
+
+    def close(self) -> None:
+        """As `Logger` says; nothing is made for it."""
+        if self._logger is not None:
+            self._try(lambda logger: logger.close())
+
+
 class Loggers:
     """The logs of one run, each in a folder of its own. Owns them; makes one when it is first asked for."""
 
-    def __init__(self, make: MakeLogger, folder: Path) -> None:
+    def __init__(self, make: MakeLogger, folder: Path, log: Callable[[str], None] = lambda message: None) -> None:
+        """`log` is told when logs fail, and when they work again."""
         self._make, self._folder = make, folder
+        self._outage = Outage("logs", log)
         self._loggers: dict[str, Logger] = {}
 
     def __call__(self, name: str) -> Logger:
         """Returns the log of that name."""
         if name not in self._loggers:
-            self._loggers[name] = self._make(self._folder / name)
+            self._loggers[name] = PatientLogger(partial(self._make, self._folder / name), self._outage)
         return self._loggers[name]
 
     def close(self) -> None:

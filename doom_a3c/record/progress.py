@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from doom_a3c.settings.fields import finite, whole
 
 WINDOW = 100  # episodes in the running mean
+NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
 
 
@@ -93,6 +95,9 @@ class Progress:
             self.frames += frames
             for score in scores:
                 self.episodes += 1
+                if not math.isfinite(score):  # one such would make every mean after it useless
+                    self.faults[NO_SCORE] += 1
+                    continue
                 self.scores.append(score)
                 if self.episodes % self._stride == 0:
                     mean = sum(self.scores) / len(self.scores)

@@ -17,6 +17,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from doom_a3c.record.files import write_whole
+from doom_a3c.record.outage import Outage
 from doom_a3c.record.rate_limiter import RateLimiter
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
@@ -163,7 +164,7 @@ class GifFolder:
     """Keeps the newest 50 gifs of a run."""
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
-        self._folder, self._log = folder, log
+        self._folder, self._outage = folder, Outage("gifs", log)
 
     def add(self, gif: Gif) -> None:
         """Writes a gif."""
@@ -174,5 +175,6 @@ class GifFolder:
             write_whole(self._folder / name, gif.data)
             for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
                 old.unlink()
+            self._outage.ended()
         except OSError as error:  # a full disk must not end the training
-            self._log(f"warning: no gif written: {error}")
+            self._outage.began(error)

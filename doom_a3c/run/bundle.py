@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
-from tensorflow.core.protobuf.tensor_bundle_pb2 import BundleEntryProto
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER = 48  # bytes: two handles, padding, the magic number
@@ -74,6 +73,8 @@ def tensors(found: dict[str, Entry], data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _entry(value: bytes) -> Entry:
+    from tensorflow.core.protobuf.tensor_bundle_pb2 import BundleEntryProto  # late: it imports all of TensorFlow
+
     try:
         entry = BundleEntryProto.FromString(value)
     except DecodeError as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import struct
 import uuid
 import zipfile
@@ -19,21 +18,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.record.files import check_exists
 from doom_a3c.run.bundle import entries, tensors
-from doom_a3c.run.run_record import RunRecord, record_from_plain, record_to_plain
+from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.scenarios import MAX_PARAMETERS, least_parameters
 from doom_a3c.settings.trust import NOTHING, Named
 
-KEPT = 5
 MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes
 MAX_NUMBERS = 5 * MAX_PARAMETERS  # of weights and optimizer
 _JSON, _INDEX, _DATA = "checkpoint.json", "variables.index", "variables.data-00000-of-00001"
-_SAVING = ".saving-"
+SAVING = ".saving-"  # begins the name of a file that is being written
 # Everything that zipfile and json raise for damaged bytes: an unknown compression is a RuntimeError, say.
 _UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, struct.error, OverflowError)
 
@@ -62,7 +59,7 @@ def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -
         OSError: if there is no room, or another reason not to write; the old one stays.
     """
     members = {_JSON: json.dumps(record_to_plain(record), indent=1, allow_nan=False).encode(), **_bundle(variables)}
-    part = path.with_name(f"{_SAVING}{path.stem}")
+    part = path.with_name(f"{SAVING}{path.stem}")
     try:
         with part.open("wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -79,6 +76,8 @@ def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -
 
 def _bundle(variables: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
     """Returns the files of a TensorFlow checkpoint by name; they are written to memory."""
+    import tensorflow as tf  # late: records are read without
+
     names, folder = sorted(variables), f"ram://{uuid.uuid4()}"
     tf.raw_ops.SaveV2(
         prefix=f"{folder}/variables",
@@ -103,7 +102,7 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
     check_exists(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            record = record_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)), str(path), named)
+            record = _record(archive, path, named)
             found = entries(_member(archive, _INDEX, MAX_INDEX))
             needed = least_parameters(record.scenario)
             numbers = sum(entry.size for entry in found.values()) // 4
@@ -111,8 +110,31 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
                 raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} or more")
             variables = tensors(found, _member(archive, _DATA, 4 * numbers))
     except _UNREADABLE as error:
-        raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({_first_line(error)})") from None
+        raise _incomplete(path, error) from None
     return Checkpoint(variables, record)
+
+
+def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
+    """Reads what a checkpoint says of its run, and nothing else; raises UserError as `load` does."""
+    check_exists(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _record(archive, path, named)
+    except _UNREADABLE as error:
+        raise _incomplete(path, error) from None
+
+
+def label_of(path: Path) -> Label:
+    """Reads which run a checkpoint is of; raises UserError if it does not tell."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
+    except (*_UNREADABLE, TypeError) as error:
+        raise _incomplete(path, error) from None
+
+
+def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:
+    return record_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)), str(path), named)
 
 
 def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
@@ -123,36 +145,6 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return archive.read(info)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
-class CheckpointFolder:
-    """The models folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
-        for unfinished in folder.glob(f"{_SAVING}*"):  # of a run that was killed while it saved
-            if unfinished.is_dir():  # as earlier versions left them
-                shutil.rmtree(unfinished, ignore_errors=True)
-            else:
-                unfinished.unlink(missing_ok=True)
-
-    def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the newest checkpoint and removes the sixth newest."""
-        path = self.folder / f"frames-{record.counters.frames:012d}.ckpt"
-        save(path, variables, record)
-        link = self.folder / ".last.ckpt"
-        link.unlink(missing_ok=True)
-        try:
-            os.link(path, link)  # the same file under a second name: nothing is written twice
-        except OSError:  # a file system without hard links
-            save(link, variables, record)
-        os.replace(link, self.last)
-        for old in sorted(self.folder.glob("frames-*.ckpt"))[:-KEPT]:
-            with contextlib.suppress(OSError):
-                old.unlink()
-
-    def save_best(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the best evaluated one."""
-        save(self.best, variables, record)
+def _incomplete(path: Path, error: BaseException) -> UserError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return UserError(f"{path} is not a complete checkpoint of doom_a3c ({reason})")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -14,10 +15,10 @@ from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player, draw_seeds
 from doom_a3c.agent.policy import Policy
+from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.fields import UserError
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
-PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
 
 
 class Scores(NamedTuple):
@@ -123,13 +124,6 @@ class Evaluator:
         self._env.close()
 
 
-class Best(NamedTuple):
-    """The best evaluation of a run, and which policy was the better one in its newest."""
-
-    score: float | None = None  # None before there is any
-    policy: PolicyName = "greedy"
-
-
 class Evaluations:
     """Evaluates the newest weights again and again on a thread of its own. Owns what the best is so far."""
 
@@ -180,7 +174,8 @@ class Evaluations:
         if evaluation is None:
             return
         self._evaluated_updates = state.counters.updates
-        is_best = self.best.score is None or evaluation.score >= self.best.score
+        finite = math.isfinite(evaluation.greedy.mean) and math.isfinite(evaluation.sampled.mean)
+        is_best = finite and (self.best.score is None or evaluation.score >= self.best.score)
         self.best = Best(evaluation.score if is_best else self.best.score, evaluation.better)
         self._report(evaluation, state, self.best, is_best)
 

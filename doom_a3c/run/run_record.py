@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from doom_a3c.record.progress import Counters, from_plain, to_plain
-from doom_a3c.run.evaluation import Best, PolicyName
+from doom_a3c.record.progress import Counters, Progress, from_plain, to_plain
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, plain, whole
@@ -15,6 +15,16 @@ from doom_a3c.settings.trust import NOTHING, Named, admitted
 FORMAT = 4
 _READABLE = (2, 3, FORMAT)
 _KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "best_evaluation", "policy"}
+
+
+PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
+
+
+class Best(NamedTuple):
+    """The best evaluation of a run, and which policy was the better one in its newest."""
+
+    score: float | None = None  # None before there is any
+    policy: PolicyName = "greedy"
 
 
 class RunRecord(NamedTuple):
@@ -31,6 +41,14 @@ class RunRecord(NamedTuple):
     config: Config
     counters: Counters
     best: Best
+
+
+class Label(NamedTuple):
+    """What tells runs apart, and how good one is."""
+
+    run: str
+    scenario: str
+    score: float | None  # of the best evaluation
 
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
@@ -74,6 +92,26 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({type(error).__name__}: {error})") from None
+
+
+def label_from_plain(data: Any) -> Label:
+    """Returns the label of a record, whatever game it is of; raises KeyError, TypeError or ValueError else."""
+    names = scenarios.checked_name(data["run"]), scenarios.checked_name(data["scenario"]["name"])
+    return Label(*names, _score(data["best_evaluation"]))
+
+
+def begun(scenario: scenarios.Scenario, config: Config) -> RunRecord:
+    """Returns the record of a run that begins now."""
+    name = f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunRecord(name, 0, scenario, config, Progress().counters(), Best())
+
+
+def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
+    """Returns the record of a run that is resumed with such settings."""
+    counters, best = old.counters, old.best
+    if old.scenario.name != scenario.name:  # scores of another game are no measure
+        counters, best = counters._replace(scores=()), best._replace(score=None)
+    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
 
 
 def _score(value: Any) -> float | None:

@@ -1,35 +1,95 @@
-"""Saving a run: when, and as what."""
+"""Saving a run: when, as what, and what happens where that fails."""
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
 
 from doom_a3c.agent.model import State
-from doom_a3c.run.checkpoint import CheckpointFolder
-from doom_a3c.run.evaluation import Best
-from doom_a3c.run.run_record import RunRecord
+from doom_a3c.engines.updates import DivergedError
+from doom_a3c.record.outage import Outage
+from doom_a3c.run.checkpoint import finite
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.run_record import Best, RunRecord
+
+SECONDS_BETWEEN_TRIES = 10.0  # at most, to save what could not be saved
+ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
+
+
+class SaveError(Exception):
+    """A run could not be saved at its beginning, or at its end."""
 
 
 class Saver:
-    """Writes checkpoints of a run into its folder. Owns the time of the last one."""
+    """Writes checkpoints of a run into its folder. Owns the time of the last one, and what is still to be written."""
 
-    def __init__(self, folder: CheckpointFolder, record: RunRecord, every: float) -> None:
+    def __init__(self, folder: CheckpointFolder, record: RunRecord, every: float, log: Callable[[str], None]) -> None:
         """`record` is that of the session's start; a checkpoint is due `every` so many seconds."""
-        self._folder, self._record, self._every = folder, record, every
-        self._saved = time.monotonic()
+        self._folder, self._record, self._every, self._log = folder, record, every, log
+        self._next = time.monotonic() + every
+        self._outage = Outage("checkpoints", log)
+        self._best: tuple[State, Best] | None = None  # that could not be written yet
 
     def due(self) -> bool:
         """Tells whether it is time for a checkpoint."""
-        return time.monotonic() - self._saved >= self._every
+        return time.monotonic() >= self._next
+
+    def begin(self, state: State, best: Best) -> None:
+        """Writes the first checkpoint of the session; says so if there is hardly room for more.
+
+        Raises:
+            SaveError: if there is no room for it.
+        """
+        self.save(state, best)
+        self.check()
+        size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
+        if free < ROOM * size:
+            room = f"room for {free / 1e6:,.0f} MB, and a save may need {ROOM * size / 1e6:,.0f}"
+            self._log(f"warning: {self._folder.folder} has {room}")
 
     def save(self, state: State, best: Best) -> None:
-        """Writes the newest checkpoint."""
-        self._folder.save(state.variables, self._of(state, best))
-        self._saved = time.monotonic()
+        """Writes the newest checkpoint; where that fails it is tried again soon.
+
+        Raises:
+            DivergedError: if a weight is not finite; then nothing is written.
+        """
+        self._next = time.monotonic() + self._every
+        _check_finite(state)
+        try:
+            if self._best is not None:
+                self._folder.save_best(self._best[0].variables, self._of(*self._best))
+                self._best = None
+            self._folder.save(state.variables, self._of(state, best))
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._outage.ended()
 
     def save_best(self, state: State, best: Best) -> None:
-        """Writes what has been evaluated best."""
-        self._folder.save_best(state.variables, self._of(state, best))
+        """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
+        _check_finite(state)
+        try:
+            self._folder.save_best(state.variables, self._of(state, best))
+            self._best = None
+        except OSError as error:
+            self._best = state, best
+            self._failed(error)
+
+    def check(self) -> None:
+        """Raises SaveError if the newest save has failed."""
+        if self._outage.reason:
+            reason = self._outage.reason
+            raise SaveError(f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}")
+
+    def _failed(self, error: OSError) -> None:
+        self._outage.began(error)
+        self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 
     def _of(self, state: State, best: Best) -> RunRecord:
         return self._record._replace(counters=state.counters, best=best)
+
+
+def _check_finite(state: State) -> None:
+    if not finite(state.variables):
+        raise DivergedError("a weight of the network is no longer finite")

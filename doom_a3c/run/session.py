@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from doom_a3c.agent.model import GlobalModel, State, captured
+from doom_a3c.agent.model import GlobalModel, Snapshot, State, captured
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine
@@ -29,14 +28,14 @@ from doom_a3c.record.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import Checkpoint, CheckpointFolder
-from doom_a3c.run.evaluation import Best, Evaluation, Evaluations, Evaluator, games_for
+from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
+from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import RunRecord
+from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.config import Config, spent, worker_count
+from doom_a3c.settings.config import spent, worker_count
 from doom_a3c.settings.fields import UserError, plain
 
 
@@ -54,40 +53,39 @@ class Session(NamedTuple):
 
 @contextlib.contextmanager
 def session_of(
-    scenario: scenarios.Scenario,
-    config: Config,
+    record: RunRecord,
     games: Games,
-    checkpoint: Checkpoint | None,
+    checkpoints: CheckpointFolder,
+    variables: Snapshot | None,
     view: View,
     make_logger: MakeLogger = TensorBoardLogger,
 ) -> Iterator[Session]:
-    """Puts a session together, and closes afterwards all that it runs. It starts anew, or continues from a checkpoint.
+    """Puts a session together, and closes afterwards all that it runs. A resumed run continues from the `variables`.
 
-    Whatever can fail by a user's mistake is made before any folder or file.
+    Whatever can fail by a user's mistake is made before any folder or file but that of the checkpoints.
 
     Raises:
         UserError: if the scenario cannot be played, a folder not be written to, a cluster not be reached, or the checkpoint
             is one of another game or network, or of a run that has used its budget.
     """
-    record = _start_of(scenario, config, checkpoint)
+    config = record.config
     if config.engine == "cluster":
         access.check(config.address)
-    builder = Builder(scenario, config, games)
+    builder = Builder(record.scenario, config, games)
     model, progress = builder.model(config), Progress()
-    if checkpoint is not None:
-        _restore(model, progress, record, checkpoint, builder)
+    if variables is not None:
+        _restore(model, progress, record, variables, builder)
     games.check()
-    checkpoints = CheckpointFolder(output_folder(config.models_dir, "--models-dir"))
     gifs = output_folder(config.frames_dir, "--frames-dir") / record.name
     logs = output_folder(config.logs_dir, "--logs-dir") / record.name
-    view.log(f"{'resuming' if checkpoint else 'training'} {_described(record)}; logs in {logs}")
+    view.log(f"{'training' if variables is None else 'resuming'} {_described(record)}; logs in {logs}")
     with contextlib.ExitStack() as stack:
         if config.engine == "cluster":
             from doom_a3c.engines.cluster.ray import connected  # late, as the driver: hardly any run needs them
 
             namespace = f"{record.name}-{os.getpid()}"
             stack.enter_context(connected(config.address, namespace, gpu=config.device == "gpu"))
-        loggers = stack.enter_context(closing(Loggers(make_logger, logs)))
+        loggers = stack.enter_context(closing(Loggers(make_logger, logs, view.log)))
         _log_start(loggers, record, builder, model)
         gif_folder = GifFolder(gifs, view.log)
 
@@ -103,7 +101,7 @@ def session_of(
             engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
-        saver = Saver(checkpoints, record, config.checkpoint_every)
+        saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
         reporter = Reporter(config, progress, engine, loggers("global"), view)
         evaluations = _evaluations(record, evaluator, engine, saver, reporter)
         training = Training(
@@ -112,29 +110,17 @@ def session_of(
         yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
 
 
-def _start_of(scenario: scenarios.Scenario, config: Config, checkpoint: Checkpoint | None) -> RunRecord:
-    """Returns the record that a session starts from."""
-    if checkpoint is None:
-        name = f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        return RunRecord(name, 0, scenario, config, Progress().counters(), Best())
-    old = checkpoint.record
-    counters, best = old.counters, old.best
-    if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters, best = counters._replace(scores=()), best._replace(score=None)
-    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
-
-
-def _restore(model: GlobalModel, progress: Progress, record: RunRecord, checkpoint: Checkpoint, builder: Builder) -> None:
+def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
     """Gives model and progress what the checkpoint holds."""
     config, name = record.config, record.scenario.name
-    known, actions = checkpoint.variables["policy/kernel"].shape[1], builder.distribution.size
-    if known != actions:
+    (*_, known), actions = variables.get("policy/kernel", np.zeros(1)).shape, builder.distribution.size
+    if known != actions and "policy/kernel" in variables:
         raise UserError(
             f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
             f"{actions}: resume it with its own buttons, or train in another --models-dir"
         )
     try:
-        model.restore(checkpoint.variables, record.counters.updates)
+        model.restore(variables, record.counters.updates)
     except ValueError as error:
         raise UserError(
             f"{config.models_dir}/last.ckpt holds another network than scenario {name} with "

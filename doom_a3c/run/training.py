@@ -11,6 +11,7 @@ import time
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.reporter import Reporter
@@ -34,7 +35,7 @@ class StoppingRule:
     """Knows when a session ends. Owns the fact of an interrupt."""
 
     def __init__(self, config: Config, progress: Progress) -> None:
-        self._config, self._progress = config, progress
+        self.config, self._progress = config, progress
         self.interrupted_by: str | None = None
         self.interrupted = threading.Event()
 
@@ -45,7 +46,7 @@ class StoppingRule:
 
     def reason(self, seconds: float) -> str | None:
         """Returns why a session that has lasted so long ends now, None while it does not."""
-        config, mean = self._config, self._progress.mean_score
+        config, mean = self.config, self._progress.mean_score
         if self.interrupted_by:
             return self.interrupted_by
         if config.target_score is not None and mean is not None and mean >= config.target_score:
@@ -72,10 +73,17 @@ class Training:
         self._saver, self._reporter, self._stopping = saver, reporter, stopping
 
     def run(self) -> Result:
-        """Trains until a limit is reached; saves on the way, at the end, and when an error ends it."""
+        """Trains until a limit is reached; saves at the start, on the way, at the end, and when an error ends it.
+
+        Raises:
+            DivergedError: if the network has diverged, or no update was finite.
+            SaveError: if the first checkpoint or the last one could not be written.
+        """
         start, frames = time.monotonic(), self._progress.frames
+        updates = self._progress.updates
         try:
             self._engine.start()
+            self._saver.begin(self._engine.capture(), self._evaluations.best)
             self._evaluations.start()
             stopped_by = self._loop(start)
         finally:
@@ -85,9 +93,12 @@ class Training:
                 seconds = time.monotonic() - start
                 self._save()
         self._engine.check()
+        if self._progress.updates == updates and self._progress.faults[NON_FINITE]:
+            raise DivergedError(f"no update of this session was finite{cause(self._progress, self._stopping.config)}")
         if not self._stopping.interrupted_by:
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
+        self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
         return Result(stopped_by, seconds, rate, self._evaluations.best.score)
 

@@ -1,0 +1,61 @@
+"""Standard streams that never fail: output is not worth a run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+
+def make_patient() -> None:
+    """Lets what is printed be lost where the disk is full, the pipe closed, the terminal gone or the stream never open.
+
+    A closed descriptor is opened on nothing: the next file that is opened, a checkpoint say, would else be standard output.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+    if sys.stdout is sys.__stdout__:  # else somebody else looks after it
+        sys.stdout = _patient(sys.stdout, 1)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _patient(sys.stderr, 2)
+
+
+def _patient(stream: io.TextIOWrapper | Any | None, descriptor: int) -> io.TextIOWrapper:
+    with contextlib.suppress(OSError, AttributeError):
+        stream.flush()  # type: ignore[union-attr]  # None has no flush, either
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    raw = io.BufferedWriter(_Patient(descriptor))
+    return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=os.isatty(descriptor) or descriptor == 2)
+
+
+class _Patient(io.RawIOBase):
+    """Writes to a descriptor what can be written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        """Tells that it can be written to."""
+        return True
+
+    def fileno(self) -> int:
+        """Returns the descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Tells whether it is a terminal."""
+        return os.isatty(self._descriptor)
+
+    def write(self, data: Any) -> int:
+        """Writes, or does not; all counts as written."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        return size

@@ -1,0 +1,118 @@
+"""The models folder: one run at a time, none of another's overwritten, and the best ever is never lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import ROOT
+from fakes import complaint
+from run_fakes import tiny_record
+
+from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.run_record import Best
+from doom_a3c.settings.fields import UserError
+
+VARIABLES = {"a": np.float32([1, 2])}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return CheckpointFolder(tmp_path)
+
+
+def best(score, name="run-1", scenario="basic"):
+    record = tiny_record(name=name, best=Best(score))
+    return record._replace(scenario=replace(record.scenario, name=scenario))
+
+
+@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt", "frames-000000000100.ckpt", "best-basic.ckpt"])
+def test_a_new_run_is_refused_where_any_checkpoint_of_another_is(folder, name):
+    folder.check_unused()
+    save(folder.folder / name, VARIABLES, tiny_record(name="mine-1"))
+    assert f"{name} holds another run, mine-1: continue it with --resume" in complaint(folder.check_unused)
+    (folder.folder / name).write_bytes(b"damaged")
+    assert f"{name} holds another run: continue" in complaint(folder.check_unused)
+
+
+def test_a_resumed_run_knows_the_best_that_was_saved_after_its_last_checkpoint(folder):
+    save(folder.best, VARIABLES, best(305.2))
+    assert folder.with_best(best(252.4)).best.score == 305.2
+    save(folder.best, VARIABLES, best(100.0))  # the file is what counts: the best itself could not be written
+    assert folder.with_best(best(252.4)).best.score == 100.0
+    folder.best.unlink()
+    assert folder.with_best(best(252.4)).best.score == 252.4
+
+
+@pytest.mark.parametrize(("name", "scenario"), [("run-1", "other"), ("run-2", "basic")])
+def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
+    for _ in range(2):
+        save(folder.best, VARIABLES, best(100.0))
+        assert folder.with_best(best(20.0, name, scenario)).best.score is None
+        assert not folder.best.exists()
+    kept = [load(folder.folder / f"{stem}.ckpt").record.best.score for stem in ("best-basic", "best-basic-2")]
+    assert kept == [100.0, 100.0]
+
+
+def test_a_best_that_is_damaged_is_kept_aside(folder):
+    folder.best.write_bytes(b"damaged")
+    assert folder.with_best(best(20.0)).best.score is None
+    assert (folder.folder / "best-unreadable.ckpt").read_bytes() == b"damaged"
+
+
+# The lock
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from doom_a3c.run.lock import FolderLock
+with FolderLock(Path(sys.argv[1]), "--models-dir") as lock:
+    lock.note("basic-1")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "models")], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_lock_is_held_for_a_processs_life_and_no_longer(tmp_path, holder, death):
+    message = complaint(FolderLock, tmp_path / "models", "--models-dir")
+    assert f"models is in use by basic-1 (process {holder.pid} on " in message
+    assert "name another --models-dir" in message
+    holder.send_signal(death)
+    holder.wait()
+    with FolderLock(tmp_path / "models", "--models-dir"), pytest.raises(UserError):
+        FolderLock(tmp_path / "models", "--models-dir")
+    with FolderLock(tmp_path / "models", "--models-dir"):
+        pass
+
+
+def test_a_folder_made_for_a_run_that_did_not_begin_is_gone(tmp_path):
+    (tmp_path / "old").mkdir()
+    for name in ("new", "old", "used"):
+        with FolderLock(tmp_path / name, "--models-dir"):
+            if name == "used":
+                (tmp_path / name / "last.ckpt").touch()
+    assert sorted(os.listdir(tmp_path)) == ["old", "used"]
+    assert os.listdir(tmp_path / "used") == ["last.ckpt"]
+
+
+def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):
+    with FolderLock(tmp_path, "--models-dir"):
+        (tmp_path / ".lock").write_bytes(b"\x1b[2J\xff" * 1000)
+        assert "in use by another run" in complaint(FolderLock, tmp_path, "--models-dir")

@@ -1,0 +1,86 @@
+"""What users do to runs without meaning to: nothing is lost, nothing overwritten, and no output is worth a run."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import ROOT, call
+from fakes import until
+
+from doom_a3c.run.checkpoint import load
+
+QUICK = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluate-every", "0", "--evaluation-episodes", "1")
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A run that has begun to train."""
+    command = [sys.executable, str(ROOT / "train.py"), *QUICK, "--quiet", "--summary", "summary.json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    until((tmp_path / "models" / "last.ckpt").exists, "the first checkpoint", seconds=60)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_second_run_in_a_folder_is_refused_and_the_first_one_named(tmp_path, running, resume):
+    name = load(tmp_path / "models" / "last.ckpt").record.name
+    refused = call("train", *(("--resume",) if resume else QUICK), cwd=tmp_path)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert f"models is in use by {name} (process {running.pid} on " in refused.stderr
+    assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 128 + signal.SIGTERM
+    assert not (tmp_path / "models" / ".lock").exists()
+
+
+def test_a_run_killed_as_it_begins_is_there_to_be_continued(tmp_path, running):
+    running.kill()
+    running.wait()
+    refused = call("train", *QUICK, cwd=tmp_path)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "holds another run, cartpole-" in refused.stderr
+    resumed = call("train", "--resume", "--minutes", "0.01", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert load(tmp_path / "models" / "last.ckpt").record.restarts == 1
+
+
+def piped(folder, line):
+    """Has a shell run one of the programs with its output led elsewhere."""
+    command = ["bash", "-o", "pipefail", "-c", f"{sys.executable} {ROOT}/{line}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>&1", "| head -1"])
+def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redirection):
+    result = piped(tmp_path, f"train.py {' '.join(QUICK)} --frames 3000 {redirection}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 3000
+    result = piped(tmp_path, f"play.py --episodes 3 --record 0 {redirection}")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "result" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", "| head -1", ">&-"])
+def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
+    for arguments in ("--list-scenarios", "--help"):
+        assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("game", "told"),
+    [
+        ("NanRewards-v0", "has given rewards that are not finite"),
+        ("HugeNumbers-v0", "has given observations that are not finite, or beyond 1e+15"),
+    ],
+)
+def test_a_short_run_in_which_no_update_was_finite_has_failed_and_says_what_the_game_did(tmp_path, game, told):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1")
+    command = [sys.executable, str(ROOT / "train.py"), "--scenario", *arguments]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1), result.stderr
+    assert f"unusable_toys:{game} {told}" in result.stderr
