@@ -1,0 +1,157 @@
+"""Gives the program's doors millions of mutated inputs, guided by coverage, and tells what they could not take.
+
+    python benchmarks/fuzz.py --inputs 10000000
+
+The doors are the records of checkpoints, checkpoints as files, scenario files, ViZDoom's cfg files, command lines, and what
+hosts of a cluster push. Each input must be taken in, or refused by a UserError. Everything else is a finding: another
+error, more than five seconds, more than a gigabyte of memory, a write outside the door's folder, a program run, a module
+imported, a connection, a process that dies. Inputs of findings are kept in --folder. The same command goes on with a
+campaign that was interrupted; delete its folder to begin anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# How many of a thousand inputs each door gets: the slow ones get fewer.
+SHARES = {"records": 600, "tomls": 180, "commands": 150, "pushes": 30, "cfgs": 30, "archives": 10}
+BATCH = 200_000  # inputs of a process: memory that libraries lose goes with it
+BATCH_SECONDS = 3600.0
+MAX_DEATHS = 50  # of a door's processes, after which it is left alone
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Returns the flags."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=10_000_000, help="how many in all (default 10000000)")
+    parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="these doors, by their shares")
+    default = Path(tempfile.gettempdir()) / "doom_a3c_fuzz"
+    parser.add_argument("--folder", type=Path, default=default, help=f"corpus, findings and results (default {default})")
+    parser.add_argument("--seed", type=int, default=0, help="0 draws one for each process (default 0)")
+    parser.add_argument("--table-only", action="store_true", help="try nothing, print the table of what has been")
+    return parser.parse_args(arguments)
+
+
+def results(path: Path) -> list[dict[str, Any]]:
+    """Returns what the processes so far have counted."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
+    """Runs a process of the fuzzer; returns what it has counted."""
+    own, temporary = folder / door, folder / door / "inside" / "tmp"
+    shutil.rmtree(own / "inside", ignore_errors=True)
+    for each in (own / "corpus", own / "findings", temporary):
+        each.mkdir(parents=True, exist_ok=True)
+    (own / "counts.json").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "fuzzing.child", door, str(inputs), str(seed), str(own), *(["first"] if first else [])]
+    paths = {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]), "TMPDIR": str(temporary)}
+    env = {**os.environ, **paths, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    with (own / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            status = process.wait(BATCH_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = -9
+        finally:
+            process.kill()
+            process.wait()
+    counts: dict[str, Any] = {"inputs": 0, "seconds": 0, "findings": {}}
+    if (own / "counts.json").exists():
+        counts = json.loads((own / "counts.json").read_text())
+    if status != 0:
+        counts["findings"][f"a process died: {death(status, own)}"] = 1
+    return {"door": door, "died": status != 0, **counts}
+
+
+def death(status: int, own: Path) -> str:
+    """Says how a process has died, and keeps what it was taking in."""
+    reason = {70: "a call that takes a minute", 77: "exit within an input"}.get(status, f"status {status}")
+    current = own / "current"
+    if current.exists():
+        data = current.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        number = len(list((own / "findings").glob("death-*")))
+        (own / "findings" / f"death-{number}").write_bytes(data[8 : 8 + size])
+    return reason
+
+
+def campaign(options: argparse.Namespace) -> None:
+    """Tries what is missing of each door's share, and adds every process to the results."""
+    path = options.folder / "results.jsonl"
+    whole = sum(SHARES[door] for door in options.only)
+    for door in options.only:
+        wanted = options.inputs * SHARES[door] // whole
+        while True:
+            finished = [each for each in results(path) if each["door"] == door]
+            left = wanted - sum(each["inputs"] for each in finished)
+            if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
+                break
+            result = batch(door, min(left, BATCH), options.seed, options.folder, not finished)
+            with path.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            done = wanted - left + result["inputs"]
+            print(f"{door}: {done:,} of {wanted:,}, findings {result['findings']}", file=sys.stderr, flush=True)
+            if result["inputs"] == 0 and len(finished) >= 2 and not any(each["inputs"] for each in finished):
+                print(f"fuzz.py: {door} does not start: see {options.folder / door / 'log'}", file=sys.stderr)
+                break
+
+
+def table(options: argparse.Namespace) -> tuple[str, int]:
+    """Returns a table of all that has been tried, and how many kinds of findings there are."""
+    lines = ["| door | inputs | accepted | refused in one line | findings, kinds | inputs/s |", "|---|---|---|---|---|---|"]
+    total, seconds, kinds = 0, 0, []
+    for door in SHARES:
+        own = [each for each in results(options.folder / "results.jsonl") if each["door"] == door]
+        if not own:
+            continue
+        sums: Counter[str] = Counter()
+        findings: Counter[str] = Counter()
+        for each in own:
+            sums.update({key: value for key, value in each.items() if type(value) in (int, float)})
+            findings.update(each["findings"])
+        rate = sums["inputs"] / max(1, sums["seconds"])
+        found = f"{sum(findings.values()):,}, {len(findings)}"
+        lines.append(
+            f"| {door} | {sums['inputs']:,} | {sums['accepted']:,} | {sums['refused']:,} | {found} | {rate:,.0f} |"
+        )
+        kinds += [f"- {door}, {count:,} times: {kind}" for kind, count in findings.most_common()]
+        total, seconds = total + sums["inputs"], seconds + sums["seconds"]
+    lines += ["", f"{total:,} inputs in {seconds / 60:,.0f} minutes.", *(["", *kinds] if kinds else [])]
+    return "\n".join(lines) + "\n", len(kinds)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fuzzes and prints the table; returns 1 where there is a finding, 2 where the fuzzer is missing."""
+    options = parse(arguments)
+    options.folder = options.folder.absolute()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if not options.table_only:
+        if importlib.util.find_spec("atheris") is None:
+            print("fuzz.py: needs atheris: pip install -r benchmarks/requirements-fuzz.txt", file=sys.stderr)
+            return 2
+        try:
+            campaign(options)
+        except KeyboardInterrupt:
+            print("fuzz.py: interrupted; the same command goes on", file=sys.stderr)
+            return 130
+    text, kinds = table(options)
+    print(text, end="")
+    return 1 if kinds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""The doors that hostile inputs come through: each knows good inputs, how to mutate them, and what takes them in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from doom_a3c.envs import doom_setup
+from doom_a3c.record.progress import Counters, Point
+from doom_a3c.run import checkpoint
+from doom_a3c.run.evaluation import Best
+from doom_a3c.run.run_record import RunRecord, record_from_plain, record_to_plain
+from doom_a3c.settings import catalog, scenarios
+from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.fields import UserError, settings_of
+from doom_a3c.settings.games import DoomSpec, shipped_folder
+from doom_a3c.settings.scenarios import Network, Scenario
+from fuzzing.guards import FindingError
+from fuzzing.mutations import Mutator, mutated_json, toml_of, zipped
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_WEIGHTS = 2**28  # a gigabyte of float32
+
+
+class Door(NamedTuple):
+    """One way in."""
+
+    seeds: list[bytes]  # good inputs
+    take: Callable[[bytes], bool]  # takes an input in; returns whether it is accepted; a refusal is no error
+    mutate: Callable[[Mutator, bytes], bytes]
+    words: tuple[str, ...] = ()  # that its reader knows
+    once: tuple[bytes, ...] = ()  # inputs that are hostile as they are, too slow to be tried again and again
+    named_by_user: bool = False  # the input says where to write
+
+
+def refusing(take: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Returns what tells whether an input is accepted: a UserError refuses it."""
+
+    def taken(data: Any) -> bool:
+        try:
+            take(data)
+        except UserError:
+            return False
+        return True
+
+    return taken
+
+
+def check_harmless(scenario: Scenario, source: str) -> None:
+    """Raises FindingError for what has been accepted, and would run a program or allocate too much later on."""
+    game = scenario.game
+    if isinstance(game, DoomSpec) and "vizdoom_path" in game.settings:
+        raise FindingError(f"{source} may name a program to be run as the engine")
+    if (count := weights(scenario.network, scenario)) > MAX_WEIGHTS:
+        exceeds = "any memory" if count > 2**40 else "a gigabyte"
+        raise FindingError(f"{source} may ask for a network that exceeds {exceeds}")
+
+
+def weights(network: Network, scenario: Scenario) -> int:
+    """Returns about how many weights the hidden layers and the core of a network have, and its convolutions."""
+    seen, rows, columns = scenario.observation, *map(int, scenario.observation.size)
+    channels, count = seen.channels, 0
+    for filters, size, stride in network.convolutions:
+        count += size * size * channels * filters
+        rows, columns, channels = (rows - size) // stride + 1, (columns - size) // stride + 1, filters
+    width = rows * columns * channels
+    for size in network.hidden:
+        count, width = count + width * size, size
+    return count + (0 if network.core == "none" else 4 * network.core_size * (width + network.core_size))
+
+
+def example(name: str = "basic") -> RunRecord:
+    """Returns the record of a run of a scenario, with something in every field."""
+    scenario = catalog.find(name)
+    scenario, config = scenarios.resolved(scenario, scenario.training, "settings")
+    faults = {"engine_died": 2, "server_hung": 1}
+    counters = Counters(800, 200, 20, 3, faults, [1.0, -2.5, 3.0], [Point(1, 200, 1.0, 1.0), Point(2, 500, -2.5, -0.75)], 1)
+    return RunRecord(f"{name}-20260101-000000", 1, scenario, config, counters, Best(12.5, "sample"))
+
+
+def names() -> tuple[str, ...]:
+    """Returns the settings' names."""
+    return (*settings_of(Config), "frame_skip")
+
+
+def _json_mutation(mutator: Mutator, data: bytes) -> bytes:
+    changed = mutated_json(data, mutator.tree) if mutator.chance(0.95) else None
+    return mutator.damaged(data) if changed is None else changed
+
+
+def records(folder: Path) -> Door:
+    """Returns the door for the JSON of checkpoints."""
+
+    def take(data: bytes) -> None:
+        try:
+            tree = json.loads(data)
+        except (ValueError, RecursionError):
+            raise UserError("no JSON") from None
+        record = record_from_plain(tree, "a checkpoint")
+        check_harmless(record.scenario, "a record")
+        json.dumps(record_to_plain(record))  # it can be saved again
+
+    plain = [record_to_plain(example(name)) for name in ("basic", "cartpole", "pong")]
+    return Door([json.dumps(each).encode() for each in plain], refusing(take), _json_mutation, names())
+
+
+def archives(folder: Path) -> Door:
+    """Returns the door for checkpoints as files."""
+    path = folder / "input.ckpt"
+    variables = {"policy/kernel": np.ones((4, 2), np.float32), "policy/kernel/Adam": np.zeros((4, 2), np.float32)}
+    checkpoint.save(path, variables, example("cartpole"))
+    seed = path.read_bytes()
+
+    def take(data: bytes) -> None:
+        path.write_bytes(data)
+        loaded = checkpoint.load(path)
+        if sum(array.nbytes for array in loaded.variables.values()) > 100 * len(data) + 10_000:
+            raise FindingError("an archive holds a hundred times what it weighs")
+
+    bomb = b"\0" * (3 * 2**29)
+    deep = b"[" * 200_000 + b"]" * 200_000
+    once = (
+        zipped([("checkpoint.json", bomb)], 12),  # bzip2: two kilobytes
+        zipped([("variables.data-00000-of-00001", bomb), ("checkpoint.json", b"{}")], 12),
+        zipped([("checkpoint.json", deep)]),
+        zipped([(f"variables.{number}", b"") for number in range(50_000)]),
+    )
+    return Door([seed], refusing(take), lambda mutator, data: mutator.archive(data), names(), once)
+
+
+def _playable(scenario: Scenario) -> None:
+    """Checks what train.py checks before it starts a game."""
+    scenario, config = scenarios.resolved(scenario, scenario.training, "settings")
+    consistent(config)
+    check_harmless(scenario, "a scenario file")
+    if isinstance(scenario.game, DoomSpec):
+        doom_setup.check(scenario.game, scenario.observation)
+
+
+def tomls(folder: Path) -> Door:
+    """Returns the door for scenario files: JSON that is written as TOML, or TOML itself."""
+    path = folder / "input.toml"
+
+    def take(data: bytes) -> None:
+        try:
+            text = toml_of(json.loads(data)).encode() if data.startswith(b"{") else data
+        except (ValueError, RecursionError, AttributeError, TypeError):
+            text = data
+        path.write_bytes(text)
+        _playable(catalog.find(str(path)))
+
+    def mutate(mutator: Mutator, data: bytes) -> bytes:
+        if data.startswith(b"{") and mutator.chance(0.9):
+            return _json_mutation(mutator, data)
+        if mutator.chance(0.2):
+            return mutator.damaged(data)
+        return mutator.line(data.decode("utf-8", "replace")).encode("utf-8", "replace")
+
+    own = [
+        path
+        for name, path in catalog.available().items()
+        if path.suffix == ".toml" and name in ("basic", "cartpole", "pong")
+    ]
+    texts = [path.read_bytes() for path in own]
+    trees = [tomllib.loads(text.decode()) for text in texts]
+    whole = [scenarios.to_plain(catalog.find(name)) for name in ("basic", "cartpole", "pong")]
+    return Door([*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], refusing(take), mutate, names())
+
+
+def cfgs(folder: Path) -> Door:
+    """Returns the door for ViZDoom's own configuration files."""
+    path = folder / "input.cfg"
+    shipped = [shipped_folder() / f"{name}.cfg" for name in ("basic", "deadly_corridor", "health_gathering")]
+    for file in shipped:
+        shutil.copy(file.with_suffix(".wad"), folder)
+
+    def take(data: bytes) -> None:
+        path.write_bytes(data)
+        _playable(catalog.find(str(path)))
+
+    def mutate(mutator: Mutator, data: bytes) -> bytes:
+        if mutator.chance(0.15):
+            return mutator.damaged(data)
+        return mutator.line(data.decode("utf-8", "replace")).encode("utf-8", "replace")
+
+    words = (
+        "doom_scenario_path",
+        "doom_map",
+        "available_buttons",
+        "episode_timeout",
+        "{",
+        "}",
+        "+=",
+        "#",
+        "ATTACK",
+        "TURN_LEFT",
+    )
+    return Door([file.read_bytes() for file in shipped], refusing(take), mutate, words)
+
+
+def doors() -> Mapping[str, Callable[[Path], Door]]:
+    """Returns all doors by name, each made with a folder of its own."""
+    from fuzzing.commands import commands  # late, as the next: they replace parts of the program
+    from fuzzing.pushes import pushes
+
+    return {"records": records, "tomls": tomls, "commands": commands, "pushes": pushes, "cfgs": cfgs, "archives": archives}

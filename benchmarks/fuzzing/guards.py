@@ -1,0 +1,141 @@
+"""Guards around code that is given hostile inputs: what it opens, runs, imports, and how long and how much it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SECONDS = 5.0  # of CPU time that an input may take
+BYTES = 2**30  # of address space that an input may ask for
+# Audit events of Python's: those that an input must not cause, and those whose first arguments are paths to be written to.
+_RUNS = {
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "pty.spawn"),
+    *("pickle.find_class", "ctypes.dlopen", "socket.connect", "socket.bind", "socket.sendto", "webbrowser.open"),
+}
+_CHANGES = {
+    **dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2),
+    **dict.fromkeys(
+        ("os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime", "shutil.rmtree"), 1
+    ),
+}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class HangError(BaseException):
+    """An input takes too long; no program's own handler catches it."""
+
+
+class Guard:
+    """Watches this process while it takes in an input. Owns what has been seen, and the limits."""
+
+    def __init__(self, folders: Sequence[Path], *, named_by_user: bool = False) -> None:
+        """Writing is allowed in `folders` alone; where the input is a command it may ask for others, and is refused."""
+        self._folders = tuple(f"{folder.resolve()}{os.sep}" for folder in folders)
+        self._named_by_user, self._active = named_by_user, False
+        self._modules: frozenset[str] = frozenset()
+        self.seen: list[str] = []
+        sys.addaudithook(self._audit)
+        signal.signal(signal.SIGVTALRM, self._late)
+
+    def limit_memory(self) -> None:
+        """Allows so much more address space than is used now."""
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, resource.RLIM_INFINITY))
+
+    def know_modules(self) -> None:
+        """Takes what is imported by now for what may be imported from now on, and Python's own."""
+        self._modules = frozenset({name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Watches what happens in the block."""
+        self.seen.clear()
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        self._active = True
+        try:
+            yield
+        finally:
+            self._active = False
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    def _late(self, number: int, frame: object) -> None:
+        if self._active:
+            raise HangError(f"more than {SECONDS:g} s")
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._active:
+            return
+        if event == "open":
+            path, mode, flags = arguments
+            if (isinstance(mode, str) and not set(mode).isdisjoint("wax+")) or (mode is None and flags & _WRITING):
+                self._check_write(path)
+        elif event in _CHANGES:
+            for path in arguments[: _CHANGES[event]]:
+                self._check_write(path)
+        elif event in _RUNS:
+            self._refuse(f"{event} {arguments[:1]!r}")
+        elif event == "import" and arguments[0].partition(".")[0] not in self._modules:
+            self._refuse(f"import of {arguments[0]}")
+
+    def _check_write(self, path: Any) -> None:
+        if not isinstance(path, str | bytes | os.PathLike) or path in ("/dev/null", ""):
+            return
+        self._active = False  # to resolve a path is no business of the input's
+        try:
+            inside = os.path.realpath(os.fsdecode(path)).startswith(self._folders)
+        except (ValueError, OSError):
+            inside = True  # no such path can be written to
+        finally:
+            self._active = True
+        if not inside:
+            self._refuse("" if self._named_by_user else f"write to {os.fsdecode(path)!r}")
+
+    def _refuse(self, what: str) -> None:
+        if what:
+            self.seen.append(what)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+class FindingError(Exception):
+    """An input has been accepted that must not be."""
+
+
+class Outcome(NamedTuple):
+    """What came of an input."""
+
+    verdict: str  # 'accepted', 'refused' or 'finding'
+    signature: str = ""  # the same for findings that are likely one
+    detail: str = ""
+
+
+def outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Outcome:
+    """Gives an input to what takes it in: that returns whether it is accepted, and raises nothing."""
+    try:
+        with guard.watch():
+            accepted = take(data)
+    except FindingError as error:
+        return Outcome("finding", str(error))
+    except BaseException as error:
+        if not guard.seen:
+            return Outcome("finding", f"{type(error).__name__} at {place(error)}", str(error)[:500])
+    if guard.seen:
+        return Outcome("finding", guard.seen[0].partition(" ")[0], guard.seen[0])
+    return Outcome("accepted" if accepted else "refused")
+
+
+def place(error: BaseException) -> str:
+    """Returns the last place in the program that an error has come through."""
+    found, trace = "?", error.__traceback__
+    while trace is not None:
+        _, package, name = trace.tb_frame.f_code.co_filename.rpartition("doom_a3c/")
+        if package:
+            found = f"{package}{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
