@@ -1,0 +1,1 @@
+"""The campaigns of benchmarks/faults.py: what is done to runs, and what of them must hold."""

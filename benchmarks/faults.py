@@ -1,0 +1,113 @@
+"""Puts runs through faults, hundreds of times, and prints what they survived.
+
+    python benchmarks/faults.py --results faults.jsonl
+
+Four campaigns: kill -9 of train.py, each followed by --resume; faults of games in one run; a disk that is full and free
+again (as root); an hour of basic, and of pong. Every event is a line in the file of results, so the same command goes on
+with a campaign that was interrupted. All processes, folders and mounts are gone when it ends. docs/reliability.md says what
+is promised, and how long each campaign takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import sys
+from pathlib import Path
+
+from campaigns import disk, games, kills, soak
+from campaigns.runs import Event, Results
+from peers import terminate
+
+CAMPAIGNS = ("kills", "games", "disk", "soak")
+UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Returns the flags."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--only", nargs="+", choices=CAMPAIGNS, default=list(CAMPAIGNS), help="these campaigns (default all)"
+    )
+    parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), help="events (default faults.jsonl)")
+    parser.add_argument("--kills", type=int, default=200, help="of train.py (default 200)")
+    parser.add_argument("--faults", type=int, default=1000, help="of games (default 1000)")
+    parser.add_argument("--full", type=int, default=20, help="how often the disk is full (default 20)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of each soak (default 60)")
+    parser.add_argument(
+        "--episodes", type=int, default=300_000, help="of basic's soak, which goes on for them (default 300000)"
+    )
+    parser.add_argument("--games", nargs="+", choices=soak.GAMES, default=list(soak.GAMES), help="to soak (default all)")
+    parser.add_argument("--seed", type=int, default=0, help="of instants and victims (default 0)")
+    parser.add_argument("--table-only", action="store_true", help="do nothing, print the table of the results")
+    return parser.parse_args(arguments)
+
+
+def table(events: list[Event]) -> str:
+    """Returns a row for each kind of fault."""
+    lines = ["| fault | times | survived | lost, median (most) | s to recover, median (longest) |", "|---|---|---|---|---|"]
+    for campaign, unit in UNITS.items():
+        for fault in sorted({event.fault for event in events if event.campaign == campaign}):
+            own = [event for event in events if (event.campaign, event.fault) == (campaign, fault)]
+            lost = spread([event.lost for event in own if event.lost is not None])
+            seconds = spread([event.seconds for event in own if event.seconds is not None])
+            survived = sum(event.survived for event in own)
+            lines.append(f"| {campaign}: {fault} | {len(own)} | {survived} | {lost} {unit} | {seconds} |")
+    failures = [f"- {event.campaign}, {event.fault}: {event.why}" for event in events if not event.survived]
+    return "\n".join([*lines, *(["", *failures] if failures else [])]) + "\n"
+
+
+def spread(values: list[float]) -> str:
+    """Returns the median and the most of some values."""
+    return f"{statistics.median(values):.1f} ({max(values):.1f})" if values else "-"
+
+
+def soaked(game: str, minutes: float, rows: list[soak.Row]) -> str:
+    """Returns the table of a soak."""
+    title = f"{game}, {minutes:g} minutes"
+    lines = [f"| {title} | first window | last window | change | limit |", "|---|---|---|---|---|"]
+    for row in rows:
+        limit = "-" if row.limit is None else f"{row.limit:.0%}: {'held' if row.held else 'NOT HELD'}"
+        lines.append(f"| {row.what} | {row.first:,.1f} | {row.last:,.1f} | {row.change:+.1%} | {limit} |")
+    return "\n".join(lines) + "\n"
+
+
+def run(options: argparse.Namespace) -> bool:
+    """Runs the campaigns and prints their tables; returns whether all promises held."""
+    results, held = Results(options.results), True
+    if not options.table_only:
+        if "kills" in options.only:
+            kills.campaign(results, options.kills, options.seed)
+        if "games" in options.only:
+            games.campaign(results, options.faults, options.seed)
+        if "disk" in options.only:
+            try:
+                disk.campaign(results, options.full)
+            except disk.NoDiskError as error:
+                print(f"faults.py: the campaign disk is left out: {error}", file=sys.stderr)
+                held = False
+    events = [event for campaign in UNITS for event in results.of(campaign)]
+    print(table(events))
+    for game in options.games if "soak" in options.only and not options.table_only else ():
+        rows = soak.campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
+        print(soaked(game, options.minutes, rows), flush=True)
+        held = held and all(row.held for row in rows)
+    return held and all(event.survived for event in events)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the campaigns; returns 0 where all promises held, else 1, 2 where a run does not even start."""
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        return 0 if run(parse(arguments)) else 1
+    except (RuntimeError, TimeoutError) as error:
+        print(f"faults.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("faults.py: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
