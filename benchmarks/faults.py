@@ -14,6 +14,7 @@ import argparse
 import signal
 import statistics
 import sys
+from collections import Counter
 from pathlib import Path
 
 from campaigns import disk, games, kills, soak
@@ -50,17 +51,18 @@ def table(events: list[Event]) -> str:
     for campaign, unit in UNITS.items():
         for fault in sorted({event.fault for event in events if event.campaign == campaign}):
             own = [event for event in events if (event.campaign, event.fault) == (campaign, fault)]
-            lost = spread([event.lost for event in own if event.lost is not None])
+            lost = spread([event.lost for event in own if event.lost is not None], unit)
             seconds = spread([event.seconds for event in own if event.seconds is not None])
             survived = sum(event.survived for event in own)
-            lines.append(f"| {campaign}: {fault} | {len(own)} | {survived} | {lost} {unit} | {seconds} |")
-    failures = [f"- {event.campaign}, {event.fault}: {event.why}" for event in events if not event.survived]
+            lines.append(f"| {campaign}: {fault} | {len(own)} | {survived} | {lost} | {seconds} |")
+    counts = Counter(f"{event.campaign}: {event.fault}: {event.why}" for event in events if not event.survived)
+    failures = [f"- {count} times {failure}" for failure, count in counts.most_common()]
     return "\n".join([*lines, *(["", *failures] if failures else [])]) + "\n"
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], unit: str = "") -> str:
     """Returns the median and the most of some values."""
-    return f"{statistics.median(values):.1f} ({max(values):.1f})" if values else "-"
+    return f"{statistics.median(values):.1f} ({max(values):.1f}) {unit}".rstrip() if values else "-"
 
 
 def soaked(game: str, minutes: float, rows: list[soak.Row]) -> str:
@@ -87,8 +89,9 @@ def run(options: argparse.Namespace) -> bool:
             except disk.NoDiskError as error:
                 print(f"faults.py: the campaign disk is left out: {error}", file=sys.stderr)
                 held = False
-    events = [event for campaign in UNITS for event in results.of(campaign)]
-    print(table(events))
+    names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
+    events = [event for name in names if name in options.only for event in results.of(names[name])]
+    print(table(events), flush=True)
     for game in options.games if "soak" in options.only and not options.table_only else ():
         rows = soak.campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
         print(soaked(game, options.minutes, rows), flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,27 +13,16 @@ from pathlib import Path
 from campaigns.runs import Event, Results, Run, check_whole, frames_in, own_folder, started
 
 CAMPAIGN = "disk full and free again"
-UNIT = "s without a checkpoint beyond those that the disk was full"
+UNIT = "s without a checkpoint once there was room"
 MEGABYTES = 250  # five checkpoints of basic, the best one and two in the making, and room for logs
 HOLD_SECONDS = 6.0  # at least, that the disk is full: saves, points, gifs fail meanwhile
 SAVE_SECONDS = 1.0
 FLAGS = [
-    *(
-        "--scenario",
-        "basic",
-        "--workers",
-        "1",
-        "--games",
-        "8",
-        "--gif-every",
-        "1",
-        "--frames",
-        str(10**9),
-        "--minutes",
-        "60",
-    ),
-    *("--checkpoint-every", str(SAVE_SECONDS), "--evaluate-every", "3", "--evaluation-episodes", "2"),
+    *("--scenario", "basic", "--workers", "1", "--games", "8", "--gif-every", "1"),
+    *("--frames", str(10**9), "--minutes", "60", "--checkpoint-every", str(SAVE_SECONDS)),
+    *("--evaluate-every", "3", "--evaluation-episodes", "2"),
 ]
+TOLD = re.compile("no space|full", re.IGNORECASE)
 
 
 class NoDiskError(Exception):
@@ -72,7 +62,7 @@ def full_once(run: Run, disk: Path) -> Event:
     """Fills the disk, holds it, frees it; returns what came of it."""
     filler = disk / "filler"
     try:
-        last_saved = saved(run)
+        last_saved, said = saved(run), len(run.said())
         fill(filler)
         end = time.monotonic() + HOLD_SECONDS
         while time.monotonic() < end:
@@ -93,7 +83,8 @@ def full_once(run: Run, disk: Path) -> Event:
     except (TimeoutError, ValueError) as error:
         filler.unlink(missing_ok=True)
         return Event(CAMPAIGN, "disk full", False, None, None, str(error))
-    fault = "disk full, but a save got through" if full_saves else "disk full"
+    fault = "disk full" if TOLD.search(run.said(), said) else "disk full, of which it said nothing"
+    fault += ", though a save got through" if full_saves else ""
     return Event(CAMPAIGN, fault, True, max(0.0, seconds - SAVE_SECONDS), seconds)
 
 

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 
 from deaths import Run, hurt
 from processes import engines, family, kill, parent, servers
@@ -84,8 +83,8 @@ def stop(run: Run, kind: str) -> int:
         kill(parent(known[0]))
         run.wait_for(lambda: not set(known) & family(trainer))
         return 0  # how many servers it takes along is its own affair
-    look: Callable[[int], list[int]] = servers if kind.startswith("server") else lambda pid: list(engines(pid))
-    victim = random.choice(run.wait_for(lambda: look(trainer)))
+    pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
+    victim = random.choice(pairs)[kind.startswith("server")]  # a server without engines is idle, and may stop unnoticed
     kill(victim, signal.SIGSTOP)
     if kind.endswith("hangs"):
         return 1

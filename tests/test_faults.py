@@ -1,0 +1,134 @@
+"""The campaigns of benchmarks/faults.py: what they take for a broken promise, what they compare, and one kill for real."""
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import faults
+from campaigns import disk, kills, soak
+from campaigns.kills import Promised
+from campaigns.runs import Announced, Event, Results, Run, check_whole, frames_in
+
+SAID = """training cartpole: 1 workers x 4 games, 1,000 frames; logs in logs
+evaluation at 4,608 frames: greedy 132.0 +- 19.0, sampled 84.0 +- 2.00, 2 episodes each, the best so far
+frames 10,240/2,000,000 | 6,831 frames/s | episodes 446 | mean of 100 - | best evaluation 132.0 | entropy 0.187 | left 0:01
+evaluation at 12,544 frames: greedy -3.5 +- 0.50, sampled -7.25 +- 9.00, 2 episodes each
+evaluation at 21,056 frames: greedy -72.0 +- 5.00, sampled 140.5 +- 30.5, 2 episodes each, the best so far
+evaluation at 30,000 frames: greedy 500.0 +- 0.00, sampled 50"""
+
+
+def checkpoint(path, frames, score=None):
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        data = {"progress": {"frames": frames, "episodes": 3}, "best_evaluation": score}
+        archive.writestr("checkpoint.json", json.dumps(data))
+        archive.writestr("variables.index", "weights")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that has ended, and said something."""
+    (tmp_path / "log").write_text(SAID)
+    return Run(SimpleNamespace(pid=0, poll=lambda: 1, returncode=1), tmp_path, tmp_path / "log")
+
+
+def test_what_a_run_has_announced_is_read_from_whole_lines(run):
+    assert run.announced() == [Announced(4608, 132.0), Announced(21056, 140.5)]
+    assert run.frames_shown() == 10240
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "complaint"),
+    [
+        ((900, None), (700, 140.5), "last.ckpt has 900 frames, 1,000 had been saved"),
+        ((1000, None), (700, 131.0), "best.ckpt scores 131.0, 140.5 had been announced"),
+        ((1000, None), (600, 140.5), "best.ckpt is of 600 frames, 700 had been announced"),
+        ((1000, None), None, "best.ckpt is gone"),
+        (None, (700, 140.5), "last.ckpt has -1 frames"),
+    ],
+)
+def test_a_checkpoint_behind_what_was_promised_is_a_failure(run, last, best, complaint):
+    for path, content in ((run.last, last), (run.best, best)):
+        if content:
+            checkpoint(path, *content)
+    with pytest.raises(ValueError, match=complaint):
+        kills.check(run, Promised(Announced(700, 140.5), 1000), 140.5)
+
+
+def test_checkpoints_that_keep_their_promises_pass(run):
+    checkpoint(run.last, 1000)
+    checkpoint(run.best, 700, 140.46)  # told with one decimal
+    kills.check(run, Promised(Announced(700, 140.5), 1000), 140.5)
+
+
+def test_a_damaged_checkpoint_is_a_failure(run):
+    checkpoint(run.last, 1000)
+    data = run.last.read_bytes()
+    run.last.write_bytes(data.replace(b"weights", b"wrights"))
+    with pytest.raises(ValueError, match=r"variables\.index is broken"):
+        check_whole(run.last)
+    run.last.write_bytes(data[:100])
+    with pytest.raises(ValueError, match=r"last\.ckpt"):
+        frames_in(run.last)
+
+
+def test_results_survive_and_make_a_table(tmp_path, capsys):
+    results = Results(tmp_path / "results.jsonl")
+    results.add(Event(kills.CAMPAIGN, "cartpole, save", True, 1.0, 8.0))
+    results.add(Event(kills.CAMPAIGN, "cartpole, save", False, 3.0, None, "gone"))
+    results.add(Event(disk.CAMPAIGN, "disk full", True, 0.0, 0.5))
+    assert len(Results(tmp_path / "results.jsonl").of(kills.CAMPAIGN)) == 2
+    text = faults.table(results.of(kills.CAMPAIGN))
+    assert (
+        "| kill -9 of train.py: cartpole, save | 2 | 1 | 2.0 (3.0) s since the last checkpoint, or the start | 8.0 (8.0) |"
+        in text
+    )
+    assert "- 1 times kill -9 of train.py: cartpole, save: gone" in text
+
+
+def samples(**changes):
+    """Returns an hour of samples, one in ten seconds, whose values grow by so much a second."""
+    start = soak.Sample(0.0, 0, 1000.0, 60, 200, 5.0, 1.0)._asdict()
+    growing = {"frames": 100.0, **changes}
+    return [
+        soak.Sample(**{name: value + growing.get(name, 0) * second for name, value in {**start, "seconds": second}.items()})
+        for second in range(0, 3600, 10)
+    ]
+
+
+def test_a_soak_that_stays_flat_holds():
+    rows = {row.what: row for row in soak.compared(samples(), 60)}
+    assert all(row.held for row in rows.values())
+    assert rows["frames/s"].first == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"megabytes": 0.02}, "memory, MB"),
+        ({"descriptors": 0.01}, "file descriptors"),
+        ({"threads": 0.01}, "threads"),
+        ({"shared": 0.001}, "/dev/shm, MB"),
+    ],
+)
+def test_a_soak_that_grows_does_not_hold(changes, what):
+    assert [row.what for row in soak.compared(samples(**changes), 60) if not row.held] == [what]
+
+
+def test_a_log_may_grow_but_no_faster_in_the_end():
+    assert all(row.held for row in soak.compared(samples(log=0.001), 60))
+    faster = [each._replace(log=each.seconds**2 / 1e6) for each in samples()]
+    assert [row.what for row in soak.compared(faster, 60) if not row.held] == ["TensorBoard, MB an hour"]
+
+
+def test_frames_that_slow_down_do_not_hold_and_may_speed_up():
+    slower = [each._replace(frames=each.frames - each.seconds**2 / 200) for each in samples()]
+    assert [row.what for row in soak.compared(slower, 60) if not row.held] == ["frames/s"]
+    faster = [each._replace(frames=each.frames + each.seconds**2 / 200) for each in samples()]
+    assert all(row.held for row in soak.compared(faster, 60))

@@ -1,0 +1,144 @@
+"""The fuzzer of benchmarks/fuzz.py without its guide: mutations are many, the guards see what inputs must not do."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import fuzz
+from fuzzing.mutations import Mutator, toml_of, zipped
+
+TREE = {"a": [1, 2.5, "text"], "b": {"c": None, "d": True}}
+
+GUARDED = """
+import json, os, sys
+from pathlib import Path
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
+from doom_a3c.settings.fields import UserError
+from fuzzing.guards import Guard, outcome
+inside = Path(sys.argv[2])
+guard = Guard([inside])
+guard.know_modules()
+guard.limit_memory()
+deeds = {
+    "good": lambda: None,
+    "inside": lambda: (inside / "new").write_text("x"),
+    "outside": lambda: (inside.parent / "new").write_text("x"),
+    "dotted": lambda: open(f"{inside}/../new", "ab"),
+    "suppressed": lambda: [open(f"{inside}/../new", "w") for _ in ()] or quiet(),
+    "folder": lambda: os.mkdir(inside.parent / "new"),
+    "renamed": lambda: os.rename(inside / "new", inside.parent / "new"),
+    "shell": lambda: os.system("true"),
+    "program": lambda: __import__("subprocess").run(["true"]),
+    "connection": lambda: __import__("socket").create_connection(("127.0.0.1", 9)),
+    "module": lambda: __import__("matplotlib"),
+    "memory": lambda: bytearray(3 * 2**29),
+    "hang": lambda: hang(),
+    "error": lambda: {}["missing"],
+}
+def quiet():
+    try:
+        (inside.parent / "new").write_text("x")
+    except OSError:
+        pass
+def hang():
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            pass
+def take(data):
+    deeds[data.decode()]()
+    return True
+import fuzzing.guards
+fuzzing.guards.SECONDS = 0.2
+print(json.dumps({name: outcome(guard, take, name.encode()) for name in deeds}))
+"""
+
+
+def test_mutations_differ_and_leave_their_input_alone():
+    before = json.dumps(TREE)
+    results = {repr(Mutator(seed).tree(TREE)) for seed in range(300)}
+    assert json.dumps(TREE) == before
+    assert len(results) > 250
+
+
+def test_the_same_seed_makes_the_same_mutation():
+    assert repr(Mutator(7, ("word",)).tree(TREE)) == repr(Mutator(7, ("word",)).tree(TREE))
+
+
+def test_many_mutated_archives_are_still_archives():
+    data = zipped([("checkpoint.json", json.dumps(TREE).encode()), ("variables.index", b"weights")])
+    whole = 0
+    for seed in range(100):
+        try:
+            with zipfile.ZipFile(BytesIO(Mutator(seed).archive(data))) as archive:
+                whole += archive.testzip() is None
+        except Exception:  # that is what they are for
+            continue
+    assert 50 < whole < 100
+
+
+def test_trees_are_written_as_toml():
+    tomllib = pytest.importorskip("tomllib")
+    tree = {"name": "x", "game": {"id": "CartPole-v1", "settings": {"sides": [1, 2.5], "on": True}, "odd key": "\x01"}}
+    assert tomllib.loads(toml_of(tree)) == tree
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """What a process with guards says of all kinds of deeds."""
+    folder = tmp_path_factory.mktemp("guards") / "inside"
+    folder.mkdir()
+    command = [sys.executable, "-c", GUARDED, str(Path(fuzz.__file__).parent), str(folder)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert [path.name for path in folder.parent.iterdir()] == ["inside"]
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize("deed", ["good", "inside"])
+def test_guards_let_good_inputs_be(seen, deed):
+    assert seen[deed] == ["accepted", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("deed", "signature"),
+    [
+        *((deed, "write") for deed in ("outside", "dotted", "suppressed", "folder", "renamed")),
+        ("shell", "os.system"),
+        ("program", "subprocess.Popen"),
+        ("connection", "socket.connect"),
+        ("module", "import"),
+        ("memory", "MemoryError"),
+        ("hang", "HangError"),
+        ("error", "KeyError"),
+    ],
+)
+def test_guards_see_what_inputs_must_not_do(seen, deed, signature):
+    verdict, said, _ = seen[deed]
+    assert (verdict, said.split()[0]) == ("finding", signature)
+
+
+def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def batch(door, inputs, seed, folder, first):
+        asked.append((door, inputs, first))
+        return {"door": door, "died": False, "inputs": inputs, "accepted": inputs, "seconds": 2.0, "findings": {}}
+
+    monkeypatch.setattr(fuzz, "batch", batch)
+    options = fuzz.parse(["--inputs", "500000", "--only", "records", "--folder", str(tmp_path)])
+    fuzz.campaign(options)
+    assert asked == [("records", 200_000, True), ("records", 200_000, False), ("records", 100_000, False)]
+    fuzz.campaign(options)
+    assert len(asked) == 3
+    text, kinds = fuzz.table(options)
+    assert "| records | 500,000 | 500,000 | 0 | 0, 0 | 83,333 |" in text
+    assert kinds == 0
