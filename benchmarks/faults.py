@@ -71,7 +71,8 @@ def soaked(game: str, minutes: float, rows: list[soak.Row]) -> str:
     lines = [f"| {title} | first window | last window | change | limit |", "|---|---|---|---|---|"]
     for row in rows:
         limit = "-" if row.limit is None else f"{row.limit:.0%}: {'held' if row.held else 'NOT HELD'}"
-        lines.append(f"| {row.what} | {row.first:,.1f} | {row.last:,.1f} | {row.change:+.1%} | {limit} |")
+        change = f"{row.change:+.1%}" if row.first else "-"
+        lines.append(f"| {row.what} | {row.first:,.1f} | {row.last:,.1f} | {change} | {limit} |")
     return "\n".join(lines) + "\n"
 
 

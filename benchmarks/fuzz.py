@@ -16,12 +16,15 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from peers import terminate
 
 HERE = Path(__file__).resolve().parent
 # How many of a thousand inputs each door gets: the slow ones get fewer.
@@ -49,7 +52,7 @@ def results(path: Path) -> list[dict[str, Any]]:
 
 
 def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
-    """Runs a process of the fuzzer; returns what it has counted."""
+    """Runs a process of the fuzzer; returns what it has counted, and whether Ctrl-C has ended it."""
     own, temporary = folder / door, folder / door / "inside" / "tmp"
     shutil.rmtree(own / "inside", ignore_errors=True)
     for each in (own / "corpus", own / "findings", temporary):
@@ -58,6 +61,7 @@ def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[
     command = [sys.executable, "-m", "fuzzing.child", door, str(inputs), str(seed), str(own), *(["first"] if first else [])]
     paths = {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]), "TMPDIR": str(temporary)}
     env = {**os.environ, **paths, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    interrupted = False
     with (own / "log").open("wb") as log:
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -66,6 +70,8 @@ def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[
             status = process.wait(BATCH_SECONDS)
         except subprocess.TimeoutExpired:
             status = -9
+        except KeyboardInterrupt:
+            status, interrupted = 0, True
         finally:
             process.kill()
             process.wait()
@@ -74,7 +80,7 @@ def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[
         counts = json.loads((own / "counts.json").read_text())
     if status != 0:
         counts["findings"][f"a process died: {death(status, own)}"] = 1
-    return {"door": door, "died": status != 0, **counts}
+    return {"door": door, "died": status != 0, "interrupted": interrupted, **counts}
 
 
 def death(status: int, own: Path) -> str:
@@ -100,9 +106,13 @@ def campaign(options: argparse.Namespace) -> None:
             left = wanted - sum(each["inputs"] for each in finished)
             if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
                 break
-            result = batch(door, min(left, BATCH), options.seed, options.folder, not finished)
+            result = batch(
+                door, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
+            )
             with path.open("a") as file:
                 file.write(json.dumps(result) + "\n")
+            if result["interrupted"]:
+                raise KeyboardInterrupt
             done = wanted - left + result["inputs"]
             print(f"{door}: {done:,} of {wanted:,}, findings {result['findings']}", file=sys.stderr, flush=True)
             if result["inputs"] == 0 and len(finished) >= 2 and not any(each["inputs"] for each in finished):
@@ -136,6 +146,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzzes and prints the table; returns 1 where there is a finding, 2 where the fuzzer is missing."""
+    signal.signal(signal.SIGTERM, terminate)
     options = parse(arguments)
     options.folder = options.folder.absolute()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -131,7 +131,15 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
 
     def batch(door, inputs, seed, folder, first):
         asked.append((door, inputs, first))
-        return {"door": door, "died": False, "inputs": inputs, "accepted": inputs, "seconds": 2.0, "findings": {}}
+        return {
+            "door": door,
+            "died": False,
+            "interrupted": False,
+            "inputs": inputs,
+            "accepted": inputs,
+            "seconds": 2.0,
+            "findings": {},
+        }
 
     monkeypatch.setattr(fuzz, "batch", batch)
     options = fuzz.parse(["--inputs", "500000", "--only", "records", "--folder", str(tmp_path)])

@@ -19,7 +19,11 @@ EVERY = 1.0  # seconds between two looks at the frames; the rest is looked at ev
 LOOKS = 5
 FLAT, STEADY = 0.02, 0.05  # how much may change between the first and the last window
 WARM_UP, WINDOW = 5.0, 10.0  # minutes; a sixth of a soak that is shorter than half an hour or an hour
-GAMES = {"basic": ["--scenario", "basic"], "pong": ["--scenario", "pong"]}
+# The step size falls to 0 within the scenario's own budget: an agent that goes on learning plays other games in the end.
+GAMES = {
+    "basic": ["--scenario", "basic", "--learning-rate-frames", "4000000"],
+    "pong": ["--scenario", "pong", "--learning-rate-frames", "30000000"],
+}
 
 
 class Sample(NamedTuple):
