@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import faults
 from campaigns import disk, kills, soak
 from campaigns.kills import Promised
-from campaigns.runs import Announced, Event, Results, Run, check_whole, frames_in
+from campaigns.runs import Announced, Count, Event, Results, Run, check_whole, frames_in
 
 SAID = """training cartpole: 1 workers x 4 games, 1,000 frames; logs in logs
 evaluation at 4,608 frames: greedy 132.0 +- 19.0, sampled 84.0 +- 2.00, 2 episodes each, the best so far
@@ -26,7 +26,7 @@ evaluation at 30,000 frames: greedy 500.0 +- 0.00, sampled 50"""
 def checkpoint(path, frames, score=None):
     path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        data = {"progress": {"frames": frames, "episodes": 3}, "best_evaluation": score}
+        data = {"progress": {"frames": frames, "steps": 250, "updates": 10, "episodes": 3}, "best_evaluation": score}
         archive.writestr("checkpoint.json", json.dumps(data))
         archive.writestr("variables.index", "weights")
 
@@ -46,11 +46,11 @@ def test_what_a_run_has_announced_is_read_from_whole_lines(run):
 @pytest.mark.parametrize(
     ("last", "best", "complaint"),
     [
-        ((900, None), (700, 140.5), "last.ckpt has 900 frames, 1,000 had been saved"),
+        ((900, None), (700, 140.5), "last.ckpt went back: 900 frames after 1,000"),
         ((1000, None), (700, 131.0), "best.ckpt scores 131.0, 140.5 had been announced"),
         ((1000, None), (600, 140.5), "best.ckpt is of 600 frames, 700 had been announced"),
         ((1000, None), None, "best.ckpt is gone"),
-        (None, (700, 140.5), "last.ckpt has -1 frames"),
+        (None, (700, 140.5), "last.ckpt went back: -1 frames after 1,000"),
     ],
 )
 def test_a_checkpoint_behind_what_was_promised_is_a_failure(run, last, best, complaint):
@@ -58,13 +58,13 @@ def test_a_checkpoint_behind_what_was_promised_is_a_failure(run, last, best, com
         if content:
             checkpoint(path, *content)
     with pytest.raises(ValueError, match=complaint):
-        kills.check(run, Promised(Announced(700, 140.5), 1000), 140.5)
+        kills.check(run, Promised(Announced(700, 140.5), Count(1000, 250, 10, 3)), 140.5)
 
 
 def test_checkpoints_that_keep_their_promises_pass(run):
     checkpoint(run.last, 1000)
     checkpoint(run.best, 700, 140.46)  # told with one decimal
-    kills.check(run, Promised(Announced(700, 140.5), 1000), 140.5)
+    kills.check(run, Promised(Announced(700, 140.5), Count(1000, 250, 10, 3)), 140.5)
 
 
 def test_a_damaged_checkpoint_is_a_failure(run):

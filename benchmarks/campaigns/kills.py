@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from processes import engines, family, kill, left_over, until
 
-from campaigns.runs import Announced, Event, Results, Run, check_whole, frames_in, own_folder, record, started
+from campaigns.runs import Announced, Count, Event, Results, Run, check_whole, counted, own_folder, record, started
 
 CAMPAIGN = "kill -9 of train.py"
 UNIT = "s since the last checkpoint, or the start"
@@ -27,7 +27,7 @@ class Promised(NamedTuple):
     """What the sessions of a run so far have told, or left for everyone to see."""
 
     best: Announced | None = None
-    last: int = -1  # frames of the newest checkpoint
+    last: Count = Count()  # of the newest checkpoint
 
 
 def campaign(results: Results, kills: int, seed: int) -> None:
@@ -82,10 +82,10 @@ def went_on(run: Run, promised: Promised) -> float:
     """
 
     def newer() -> bool:
-        frames = frames_in(run.last)
-        if frames < promised.last:
-            raise ValueError(f"last.ckpt went back from {promised.last:,} frames to {frames:,}")
-        return frames > max(0, promised.last)
+        now = counted(run.last)
+        if behind := now.behind(promised.last):
+            raise ValueError(f"last.ckpt went back: {behind}")
+        return now.frames > max(0, promised.last.frames)
 
     run.wait_for(newer)
     return time.monotonic() - run.start
@@ -115,7 +115,9 @@ def killed(run: Run, promised: Promised) -> tuple[Promised, float]:
     if run.process.poll() is not None:
         raise ValueError(f"it ended with status {run.process.returncode}: {run.last_words()}")
     started_others, instances = family(run.process.pid), engines(run.process.pid).values()
-    seen = max(promised.last, frames_in(run.last))
+    seen = counted(run.last)
+    if behind := seen.behind(promised.last):
+        raise ValueError(f"last.ckpt went back: {behind}")
     kill(run.process.pid)
     run.process.wait()
     if not until(lambda: not left_over(started_others, instances), 15):
@@ -125,21 +127,21 @@ def killed(run: Run, promised: Promised) -> tuple[Promised, float]:
     check(run, now, max((each.score for each in bests), default=None))
     saved = run.last.stat().st_mtime if run.last.exists() else None
     lost = time.monotonic() - run.start if saved is None else max(0.0, time.time() - saved)
-    return now._replace(last=max(seen, frames_in(run.last))), min(lost, time.monotonic() - run.start)
+    return now._replace(last=counted(run.last)), min(lost, time.monotonic() - run.start)
 
 
 def check(run: Run, promised: Promised, highest: float | None) -> None:
     """Raises ValueError where the checkpoints are worse or older than what was promised."""
     check_whole(run.last)
     check_whole(run.best)
-    last, best = frames_in(run.last), record(run.best)
-    if last < promised.last:
-        raise ValueError(f"last.ckpt has {last:,} frames, {promised.last:,} had been saved")
+    last, best = counted(run.last), record(run.best)
+    if behind := last.behind(promised.last):
+        raise ValueError(f"last.ckpt went back: {behind}")
     if promised.best is None or highest is None:
         return
     if best is None:
         raise ValueError("best.ckpt is gone")
-    if last < 0:
+    if last.frames < 0:
         raise ValueError("a best evaluation was announced, and there is no last.ckpt to resume")
     rounding = ROUNDING if abs(highest) < 10 else 10 * ROUNDING
     if best["best_evaluation"] < highest - rounding:

@@ -153,7 +153,26 @@ def check_whole(path: Path) -> None:
                 raise ValueError(f"{path.name}: {broken} is broken")
 
 
+class Count(NamedTuple):
+    """What a checkpoint has counted; of none there is -1 of each."""
+
+    frames: int = -1
+    steps: int = -1
+    updates: int = -1
+    episodes: int = -1
+
+    def behind(self, other: Count) -> str:
+        """Says which counter is behind another's, '' where none is."""
+        pairs = zip(self._fields, self, other, strict=True)
+        return ", ".join(f"{mine:,} {name} after {its:,}" for name, mine, its in pairs if mine < its)
+
+
+def counted(path: Path) -> Count:
+    """Returns what a checkpoint has counted."""
+    found = record(path)
+    return Count(*(int(found["progress"][name]) for name in Count._fields)) if found else Count()
+
+
 def frames_in(path: Path) -> int:
     """Returns the frames counted in a checkpoint, -1 where there is none."""
-    found = record(path)
-    return int(found["progress"]["frames"]) if found else -1
+    return counted(path).frames

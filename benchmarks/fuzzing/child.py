@@ -96,9 +96,9 @@ def main(arguments: list[str]) -> None:
             tally.write()
             os._exit(0)  # at once: libFuzzer's own end would take this for a crash
 
-    _learn_good_inputs(door, guard, tally)
+    _learn_good_inputs(door, guard)
     if "first" in arguments:
-        for data in door.once:
+        for data in door.once():
             take(data)
 
     def mutate(data: bytes, size: int, seed: int) -> bytes:
@@ -123,15 +123,16 @@ def main(arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
-def _learn_good_inputs(door: Any, guard: Guard, tally: Tally) -> None:
-    """Takes the good inputs in, which imports what is imported late; raises ValueError for one that is no good."""
+def _learn_good_inputs(door: Any, guard: Guard) -> None:
+    """Takes the good inputs in, which imports what is imported late; raises ValueError where they are no good."""
     guard.know_modules()
     for data in door.seeds:
         door.take(data)  # unwatched
-    for data in door.seeds:
-        result = outcome(guard, door.take, data)
-        if result.verdict == "finding":
-            raise ValueError(f"a good input of the door is none: {result}")
+    results = [outcome(guard, door.take, data) for data in door.seeds]
+    if any(result.verdict == "finding" for result in results) or not any(
+        result.verdict == "accepted" for result in results
+    ):
+        raise ValueError(f"the good inputs of the door are none: {results}")
     guard.limit_memory()
 
 

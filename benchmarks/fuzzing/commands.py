@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import tensorflow as tf
 
 from doom_a3c.cli import listing, play, train
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.run import checkpoint
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import settings_of
-from fuzzing.doors import Door, example
+from fuzzing.doors import Door, small_checkpoint
 from fuzzing.guards import FindingError
 from fuzzing.mutations import Mutator, mutated_json
 
@@ -64,8 +62,7 @@ class ReachedError(Exception):
 def commands(folder: Path) -> Door:
     """Returns the door; lists of arguments are JSON, the program's name first."""
     (folder / "models").mkdir()
-    variables = {"policy/kernel": np.ones((4, 2), np.float32)}
-    checkpoint.save(folder / "models" / "last.ckpt", variables, example("cartpole"))
+    small_checkpoint(folder / "models" / "last.ckpt")
     (folder / "own.toml").write_text('base = "base/doom"\n[game]\nconfig = "basic.cfg"\n')
     _stop_before_games()
     flags = tuple(one.flag for record in (Config, train.Options, play.Options) for one in settings_of(record).values())

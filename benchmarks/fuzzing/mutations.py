@@ -186,6 +186,15 @@ def zipped(entries: Sequence[tuple[str, bytes]], method: int = zipfile.ZIP_STORE
     return buffer.getvalue()
 
 
+def bomb(name: str, *others: tuple[str, bytes]) -> bytes:
+    """Returns an archive of two kilobytes with an entry of more than a gigabyte, and other entries before it."""
+    buffer, chunk = io.BytesIO(zipped(others)), bytes(2**24)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_BZIP2) as archive, archive.open(name, "w", force_zip64=True) as entry:
+        for _ in range(72):
+            entry.write(chunk)
+    return buffer.getvalue()
+
+
 def toml_of(table: Any) -> str:
     """Returns a table as TOML, as far as it can be: what TOML has no word for is written all the same, for its reader."""
     if not isinstance(table, dict):
