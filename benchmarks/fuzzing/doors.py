@@ -14,8 +14,7 @@ from doom_a3c.envs import doom_setup
 from doom_a3c.record.progress import Counters, Point
 from doom_a3c.run import checkpoint
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.evaluation import Best
-from doom_a3c.run.run_record import RunRecord, record_from_plain, record_to_plain
+from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent
 from doom_a3c.settings.fields import UserError, settings_of
