@@ -1,5 +1,6 @@
 """train.py and play.py as users call them, in processes of their own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,18 @@ def call(program, *arguments, cwd):
 
 def train(cwd, *arguments):
     return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)
+
+
+def output_of(*arguments, cwd, **environment):
+    """Returns the last line that a Python process prints; it must end well."""
+    result = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split("\n")[-2]

@@ -9,6 +9,7 @@ import tensorflow as tf
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor, Played
 from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
 
 GAMMA = 0.9
 FRAME_SKIP = 4
@@ -53,9 +54,9 @@ class CountingEnv(gymnasium.Env):
         self.time += 1
         self.steps += 1
         ending = self.endings[self.episode % len(self.endings)] if self.time == self.length else ""
-        info = {"cut_short": True, "faults": [self.fault]} if ending and self.fault else {}
+        info = {CUT_SHORT: True, FAULTS: [self.fault]} if ending and self.fault else {}
         if self.time in self.losses:
-            info["life_lost"] = True
+            info[LIFE_LOST] = True
         terminated, truncated = ending in ("terminated", "both"), ending in ("truncated", "both")
         return self.observe(action), float(self.steps), terminated, truncated, info
 

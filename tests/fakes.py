@@ -21,6 +21,7 @@ from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.fields import UserError, plain, validated
+from doom_a3c.settings.infos import FAULTS
 from doom_a3c.settings.scenarios import Network
 
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
@@ -80,7 +81,7 @@ class FaultyGames(LocalVectorEnv):
 
     def step(self, actions):
         *results, infos = super().step(actions)
-        return *results, {**infos, "faults": [["server_died"], None]}
+        return *results, {**infos, FAULTS: [["server_died"], None]}
 
 
 def network(name="network", seed=1):

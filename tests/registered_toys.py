@@ -73,5 +73,57 @@ class Failing(Toy):
         raise ValueError
 
 
-for toy in (Toy, Numbers, Reusing, Unseen, Failing):
+class Plain(gymnasium.Env):
+    """Knows nothing of pictures: its constructor takes no mode of them, and it has no render()."""
+
+    observation_space, action_space = Box(-9, 9, (2,), np.float32), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.full(2, self.time, np.float32), 1.0, self.time >= LENGTH, False, {}
+
+
+class Picky(Plain):
+    """Refuses every mode of pictures."""
+
+    metadata = {"render_modes": [], "render_fps": None}  # noqa: RUF012  # Gymnasium's interface
+
+    def __init__(self, render_mode=None):
+        if render_mode:
+            raise ValueError(f"there is no {render_mode}")
+
+
+class Blind(Toy):
+    """Promises pictures that it cannot draw."""
+
+    def render(self):
+        raise RuntimeError("no display")
+
+
+class Talking(Toy):
+    """Says in its infos, in words that are its own, what means something elsewhere."""
+
+    words = {  # noqa: RUF012  # a constant
+        "life_lost": 7,
+        "cut_short": True,
+        "faults": ["bad_luck"],
+        "seed": "none",
+        "final_obs": "later",
+        "_final_obs": 3,
+        "final_info": {"cut_short": True, "faults": [1]},
+    }
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0], dict(self.words)
+
+    def step(self, action):
+        return *super().step(action)[:4], dict(self.words)
+
+
+for toy in (Toy, Numbers, Reusing, Unseen, Failing, Plain, Picky, Blind, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

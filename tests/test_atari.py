@@ -13,6 +13,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, Observation
+from doom_a3c.settings.infos import LIFE_LOST
 
 
 @pytest.fixture
@@ -67,6 +68,13 @@ def test_observations_are_the_emulators_with_the_frames_as_channels(play, observ
     raw.close()
     assert overs >= 2
     assert seen.std() > 5
+
+
+def test_the_title_names_game_and_actions(play):
+    assert play("Breakout").metadata["title"] == "ALE/Breakout-v5, 4 actions: NOOP FIRE RIGHT LEFT"
+    full = play("Breakout", full_actions=True).metadata["title"]
+    assert full.startswith("ALE/Breakout-v5, 18 actions: NOOP FIRE UP ")
+    assert full.endswith(" ...")
 
 
 def test_the_newest_frame_is_the_last_channel(play):
@@ -163,7 +171,7 @@ def test_a_reset_forgets_the_life_that_was_lost(play):
     env = play(life_loss_terminates=True)
     env.reset(seed=1)
     for _ in range(60):
-        if env.step(np.array([0]))[4]["life_lost"][0]:
+        if env.step(np.array([0]))[4][LIFE_LOST][0]:
             break
     decisions = np.full(10, 3)
     np.testing.assert_array_equal(course(env, 1, decisions)[0], course(play(), 1, decisions)[0])

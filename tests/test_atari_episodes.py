@@ -12,6 +12,7 @@ from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs.atari import AtariVideoRecorder
 from doom_a3c.settings.games import Observation
+from doom_a3c.settings.infos import LIFE_LOST
 
 
 @pytest.fixture
@@ -37,10 +38,10 @@ def test_a_lost_life_counts_as_an_end_for_learning_alone(play):
     for _ in range(500):
         before, (seen, _, terminated, truncated, infos) = seen, env.step(np.array([1, random.integers(4)]))
         over = terminated | truncated
-        np.testing.assert_array_equal(infos["life_lost"], (infos["lives"] < lives) & ~over)
+        np.testing.assert_array_equal(infos[LIFE_LOST], (infos["lives"] < lives) & ~over)
         goes_on = ~over
         np.testing.assert_array_equal(seen[goes_on][..., :-1], before[goes_on][..., 1:])  # nothing is reset
-        lives, lost, ends = infos["lives"].copy(), lost + infos["life_lost"], ends + over
+        lives, lost, ends = infos["lives"].copy(), lost + infos[LIFE_LOST], ends + over
     assert ends.min() >= 1
     assert (lost >= 4 * ends).all()  # five lives, and the last one ends the game
     assert (lost < 4 * (ends + 1) + 1).all()
@@ -51,7 +52,7 @@ def test_without_life_loss_there_is_no_such_key(play):
     env.reset(seed=1)
     infos = [env.step(np.array([1]))[4] for _ in range(130)]
     assert any(info["lives"][0] < 5 for info in infos)
-    assert not any("life_lost" in info for info in infos)
+    assert not any(LIFE_LOST in info for info in infos)
 
 
 class Firing:

@@ -40,6 +40,12 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
     assert {"seconds", "mean_100", "best_evaluation", "frames_per_second", "faults"} <= summary.keys()
 
 
+def test_the_first_line_says_what_is_played(trained):
+    _, result = trained
+    game = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
+    assert result.stdout.startswith(f"training basic: {game}; 2 workers x 2 games, 12,000 frames; logs in ")
+
+
 def test_an_interrupt_is_told_though_stderr_is_caught():
     script = "from doom_a3c.quiet import *\nwith caught_stderr(): os.write(2, b'chatter'); print_at_once('interrupted')"
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

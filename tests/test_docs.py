@@ -206,7 +206,8 @@ def fault_kinds(trees):
             case _:
                 continue
         kinds.update(word for node in given for word in strings(node) if FAULT.fullmatch(word))
-    return kinds
+    named = (node for name in ("UNUSABLE", "NO_SCORE", "NON_FINITE") for node in values.get(name, []))
+    return kinds | {word for node in named for word in strings(node) if FAULT.fullmatch(word)}
 
 
 def logged_tags(trees):

@@ -21,6 +21,7 @@ from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_dead_or_hung_engine_ends_the_episode_and_is_replaced(env, monkeypatch
     with monkeypatch.context() as patch:  # an engine that starts on a busy machine needs longer: it would be killed
         patch.setattr(doom_process, "ANSWER_SECONDS", 1.0)
         *_, terminated, truncated, info = env.step(0)
-    assert (terminated, truncated, info) == (False, True, {"cut_short": True, "faults": [kind]})
+    assert (terminated, truncated, info) == (False, True, {CUT_SHORT: True, FAULTS: [kind]})
     env.reset()
     assert env.step(0)[1] == -4
 
@@ -59,6 +60,7 @@ from functools import partial
 from doom_a3c.settings import catalog
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
 env.reset(seed=1)

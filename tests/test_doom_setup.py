@@ -1,14 +1,20 @@
 """What a scenario says of a Doom game reaches ViZDoom, and mistakes in it are told before anything starts."""
 
+import shutil
 import zipfile
 from dataclasses import replace
 
 import pytest
 import vizdoom
+from fakes import complaint
+from wad_files import MAP, wad
 
-from doom_a3c.envs.doom_setup import button_actions, check
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import button_actions, check, configure, title
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.scenarios import from_plain, to_plain
 
 SCENARIO = catalog.find("basic")
 
@@ -49,18 +55,105 @@ def test_a_broken_cfg_is_named_with_its_line(tmp_path):
 def test_a_wad_that_a_cfg_names_is_looked_at_too(tmp_path):
     (tmp_path / "empty.wad").touch()
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = empty.wad\navailable_buttons = { ATTACK }\n")
-    with pytest.raises(UserError, match=r"empty\.wad is not a complete WAD"):
+    with pytest.raises(UserError, match=r"empty\.wad is no complete WAD"):
         catalog.find(str(tmp_path / "mine.cfg"))
 
 
 def test_the_maps_of_an_archive_are_those_that_can_be_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
-        archive.writestr("maps/map07.wad", b"")
+        archive.writestr("maps/map07.wad", wad("MAP01", *MAP))
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = mine.pk3\ndoom_map = map77\navailable_buttons = { ATTACK }\n")
     with pytest.raises(UserError, match=r"no map 'map77' in mine\.pk3, which has map07"):
         check(catalog.find(str(tmp_path / "mine.cfg")).game, SCENARIO.observation)
 
 
-def test_a_map_that_does_not_exist_is_told_before_anything_starts():
-    with pytest.raises(UserError, match=r"no map 'map77'.*map01"):
-        check(replace(SCENARIO.game, map="map77"), SCENARIO.observation)
+@pytest.fixture
+def own(tmp_path):
+    """Writes a cfg of such lines; returns a game of it, with a copy of basic.wad beside it."""
+    shutil.copy(shipped_folder() / "basic.wad", tmp_path)
+
+    def write(*lines):
+        buttons = "available_buttons = { MOVE_LEFT ATTACK }"
+        (tmp_path / "mine.cfg").write_text("\n".join((buttons, "episode_timeout = 300", *lines)))
+        return catalog.find(str(tmp_path / "mine.cfg")).game
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["map77", "map02", "e1m1", "map01 +quit"])  # Freedoom has a map02
+def test_a_map_that_the_wad_lacks_is_told_before_anything_starts(own, name):
+    wanted = f"there is no map {name!r} in basic.wad, which has map01"
+    assert wanted in complaint(check, replace(SCENARIO.game, map=name), SCENARIO.observation)
+    assert wanted in complaint(check, own("doom_scenario_path = basic.wad", f"doom_map = {name}"), SCENARIO.observation)
+    game = replace(own(), wad=str(shipped_folder() / "basic.wad"), map=name)
+    assert wanted in complaint(check, game, SCENARIO.observation)
+
+
+@pytest.mark.parametrize("name", ["map01", "MAP01", ""])
+def test_the_case_of_a_map_is_no_matter(name):
+    assert len(check(replace(SCENARIO.game, map=name), SCENARIO.observation)) == 3
+
+
+def test_a_game_that_is_not_whole_is_told(tmp_path, own):
+    (tmp_path / "game.wad").write_bytes(b"IWAD")
+    lines = ("doom_scenario_path = basic.wad", "doom_game_path = game.wad")
+    assert "game.wad is no complete WAD" in complaint(own, *lines)
+
+
+def test_a_wad_without_a_map_is_told(tmp_path, own):
+    (tmp_path / "mine.wad").write_bytes(wad("DECORATE", "CREDIT"))
+    assert "mine.wad has no map to play" in complaint(check, own("doom_scenario_path = mine.wad"), SCENARIO.observation)
+
+
+def test_without_a_wad_it_is_the_games_own_maps(own):
+    assert len(check(own("doom_map = map32"), SCENARIO.observation)) == 2
+    said = complaint(check, own("doom_map = map77"), SCENARIO.observation)
+    assert "no map 'map77' in freedoom2.wad, which has map01, map02," in said
+    assert said.endswith("and 24 more")
+    first = own("doom_game_path = freedoom1.wad")
+    assert "no map 'map01' in freedoom1.wad, which has e1m1" in complaint(check, first, SCENARIO.observation)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("doom_scenario_path = none.wad", "none.wad does not exist"),
+        ("doom_scenario_path = folder.wad", "folder.wad is a folder"),
+        ("doom_game_path = doom2.wad", "doom2.wad does not exist"),
+        ("doom_game_path = folder.wad", "folder.wad is a folder"),
+    ],
+)
+def test_the_files_of_a_cfg_are_looked_at(tmp_path, own, line, what):
+    (tmp_path / "folder.wad").mkdir()
+    assert what in complaint(own, line)
+
+
+def test_a_file_that_goes_meanwhile_is_a_mistake_too(own):
+    def later(game):
+        configure(game, own(), SCENARIO.observation)
+        game.set_doom_scenario_path("/nowhere/basic.wad")
+
+    assert "/nowhere/basic.wad" in complaint(DoomProcess, later)
+
+
+def test_no_time_out_at_all_must_be_meant(own):
+    endless = replace(SCENARIO.game, settings={**SCENARIO.game.settings, "episode_timeout": 0})
+    assert "episode_timeout = 0" in complaint(from_plain, to_plain(replace(SCENARIO, game=endless)), "mine")
+    assert "episode_timeout = 0" in complaint(own, "episode_timeout = 0")
+
+
+def test_an_unknown_resolution_is_told_with_those_that_there_are():
+    observation = replace(SCENARIO.observation, resolution="99999x99999")
+    said = complaint(check, SCENARIO.game, observation)
+    assert "no '99999x99999', but 160x120, " in said
+
+
+def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
+    basic = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
+    assert title(SCENARIO.game, SCENARIO.observation) == basic
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doom2.wad").touch()  # left to itself, ViZDoom would play that
+    assert title(own(), SCENARIO.observation) == "freedoom2.wad, map01, 2 actions: MOVE_LEFT ATTACK"
+    (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\ndoom_map = MAP05")
+    game = catalog.find("mine.cfg").game
+    assert title(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 1 action: ATTACK"

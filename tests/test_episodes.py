@@ -5,6 +5,7 @@ import pytest
 from counting import FRAME_SKIP, GAMMA, CountingEnv, codes, session, unroll
 
 from doom_a3c.agent.policy import Policy
+from doom_a3c.settings.infos import FAULTS
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_faults_at_the_start_are_those_of_the_first_rollout(make_network):
     class Troubled(CountingEnv):
         def reset(self, *, seed=None, options=None):
             observation, _ = super().reset(seed=seed)
-            return observation, {"faults": ["engine died"]} if self.episode == 0 else {}
+            return observation, {FAULTS: ["engine died"]} if self.episode == 0 else {}
 
     played = session(make_network(), [Troubled(i) for i in range(2)], rollouts=2)
     played.actor.close()

@@ -163,7 +163,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "basic"\n[training]\ngame = 3', "unknown setting 'game' (did you mean games?)"),
         ('base = "basic"\n[observation]\nstack = 17', "stack must be 1 to 16"),
         ("[game", "not a readable TOML file"),
-        ("\x00", "not a readable TOML file"),
+        ("\x00", "is no text file"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_that_says_what_is_right(write, text, message):

@@ -15,6 +15,7 @@ from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, consistent
 from doom_a3c.settings.fields import validated
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
+from doom_a3c.settings.infos import FAULTS
 from doom_a3c.settings.scenarios import from_plain, resolved, to_plain
 
 NAMES = sorted(catalog.available())
@@ -89,7 +90,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
         seen, rewards, terminated, truncated, infos = env.step(np.array([action]))
         assert rewards.shape == (1,)
         assert np.isfinite(rewards).all()
-        assert "faults" not in {**infos, **infos.get("final_info", {})}
+        assert FAULTS not in {**infos, **infos.get("final_info", {})}
         if terminated[0] or truncated[0]:
             ends.append((decision, bool(terminated[0]), bool(truncated[0])))
             assert env.single_observation_space.contains(infos["final_obs"][0])

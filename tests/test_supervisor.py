@@ -20,6 +20,7 @@ from doom_a3c.envs.process import RemoteError, the_keeper
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_keeper_that_dies_while_it_starts_a_server_is_survived(vector):
 
 
 def kinds_met(infos):
-    return [kind for kinds in infos.get("faults", ()) for kind in kinds or ()]
+    return [kind for kinds in infos.get(FAULTS, ()) for kind in kinds or ()]
 
 
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, "server_died"), (signal.SIGSTOP, "server_hung")])
@@ -72,7 +73,7 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
     seen, rewards, terminated, truncated, infos = one_step(env)
     assert kinds_met(infos) == [kind]
     assert (truncated.tolist(), terminated.any()) == ([False, False, True, True], False)
-    assert infos["final_info"]["cut_short"].tolist() == [False, False, True, True]
+    assert infos["final_info"][CUT_SHORT].tolist() == [False, False, True, True]
     np.testing.assert_array_equal(np.stack(infos["final_obs"][2:]), before[2:])
     assert rewards.tolist() == [2, 2, 0, 0]
     assert seen[:, 2].tolist() == [2, 2, 0, 0]

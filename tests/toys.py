@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.infos import LIFE_LOST
 
 
 class Counter(gymnasium.Env):
@@ -47,6 +48,19 @@ class Nested(Counter):
 
     def observe(self, action):
         return {"pixels": np.full((2, 2, 1), self.time, np.uint8), "variables": np.float32([self.game, self.seed])}
+
+
+class Lively(Counter):
+    """Shows 8 x 8 pixels of the time, and loses a life with its second step; says so too in a word that means nothing."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def observe(self, action):
+        return np.full((8, 8, 1), self.time, np.uint8)
+
+    def step(self, action):
+        *result, info = super().step(action)
+        return *result, {**info, "life_lost": 1, **({LIFE_LOST: True} if self.time == 2 else {})}
 
 
 class Slow(Counter):

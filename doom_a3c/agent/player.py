@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.policy import Decider, Decision
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
 
 Bools = NDArray[np.bool_]
 
@@ -58,12 +59,12 @@ def draw_seeds(seed: np.random.SeedSequence, games: int) -> Any:
 def met_faults(infos: dict[str, Any]) -> list[str]:
     """Returns the kinds of all faults that games have met, of their own or of what runs them."""
     tables = (infos.get("final_info", {}), infos)
-    return [kind for table in tables for kinds in table.get("faults", ()) for kind in kinds or ()]
+    return [kind for table in tables for kinds in table.get(FAULTS, ()) for kind in kinds or ()]
 
 
 def _cut_short(infos: dict[str, Any], games: int) -> Bools:
     """Returns for each game whether a fault has ended its episode: such an episode has no score."""
-    cut: Bools = infos.get("final_info", {}).get("cut_short", np.zeros(games, np.bool_))
+    cut: Bools = infos.get("final_info", {}).get(CUT_SHORT, np.zeros(games, np.bool_))
     return cut
 
 
@@ -108,7 +109,7 @@ class Player:
             rewards,
             terminated,
             truncated,
-            infos.get("life_lost", np.zeros(len(ends), np.bool_)),
+            infos.get(LIFE_LOST, np.zeros(len(ends), np.bool_)),
             infos.get("final_obs"),
             self._count(rewards, decision.values, ends, cut_short),
             cut_short,

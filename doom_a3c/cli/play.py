@@ -78,6 +78,8 @@ def _play(arguments: list[str] | None) -> int:
     usual = record.config.evaluation_epsilon if options.policy == "greedy" else 0.0
     epsilon = usual if options.epsilon is None else options.epsilon
     folder = output_folder(options.out, "--out")
+    if not builder.draws and (options.record or options.window):
+        print(f"warning: {record.scenario.game.title} draws no pictures of itself: there are none to show", file=sys.stderr)
     name = record.scenario.name
 
     def log(line: str) -> None:

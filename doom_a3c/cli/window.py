@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+# Mesa and TensorFlow each bring an LLVM of their own, and a window drawn by OpenGL crashes where both are loaded.
+os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
 import pygame  # comes with ViZDoom and Gymnasium; it greets on import unless told not to
 
 _HEIGHT = 480

@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.pixels import Pixels, rgb
 from doom_a3c.settings.fields import UserError, nearest
-from doom_a3c.settings.games import ATARI, AtariSpec, Observation
+from doom_a3c.settings.games import ATARI, AtariSpec, Observation, in_words
+from doom_a3c.settings.infos import LIFE_LOST
 
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 
@@ -71,7 +72,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     """Games of one kind, stepped together. Owns what is known of the running episodes: lives, ages, the newest frame.
 
     Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. Where a lost
-    life counts as a termination for learning, `infos["life_lost"]` says in which games the step lost one that was not the
+    life counts as a termination for learning, `infos[LIFE_LOST]` says in which games the step lost one that was not the
     last; the episode continues. With `fire_on_reset` the first action of a new life is FIRE, whatever the agent chooses:
     some games wait for it, and an agent that fears to lose a life learns to wait forever.
     """
@@ -83,6 +84,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
         names = actions(game)
+        self.metadata = {**self.env.metadata, "title": f"{game.id}, {in_words(names)}"}
         self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)
@@ -107,7 +109,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         over = terminated | truncated
         self._lost = (infos["lives"] < self._lives) & ~over
         if self._life_loss:
-            infos["life_lost"] = self._lost.copy()
+            infos[LIFE_LOST] = self._lost.copy()
         self._lives = infos["lives"].copy()
         self._ages += 1
         if over.any():

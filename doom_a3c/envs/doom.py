@@ -10,9 +10,10 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
-from doom_a3c.envs.doom_setup import check, configure
+from doom_a3c.envs.doom_setup import check, configure, title
 from doom_a3c.envs.pixels import History, Pixels, rgb
 from doom_a3c.settings.games import DoomSpec, Observation
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 
 class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
@@ -23,8 +24,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` frames old.
 
-    An engine that dies or hangs ends the episode as truncated, with `info["cut_short"]`; the next reset starts a new one.
-    `info["faults"]` lists the kinds of such faults since the info before.
+    An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
+    `info[FAULTS]` lists the kinds of such faults since the info before (`settings/infos.py`).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface
@@ -44,6 +45,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._variables = np.zeros(len(game.variables), np.float32)
         self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
         self._actions = check(game, observation)
+        self.metadata = {**self.metadata, "title": title(game, observation)}
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)
@@ -73,7 +75,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
                 self._new_episode(self._process, info["seed"])
             except DoomProcessError as fault:
                 self._drop_process()
-                info = {"seed": int(self.np_random.integers(2**31)), "faults": [fault.kind]}
+                info = {"seed": int(self.np_random.integers(2**31)), FAULTS: [fault.kind]}
         if self._process is None:
             self.prepare()
             self._new_episode(cast(DoomProcess, self._process), info["seed"])
@@ -95,7 +97,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             ended = game.is_episode_finished()
         except DoomProcessError as fault:
             self._drop_process()
-            return self._observe(), 0.0, False, True, {"cut_short": True, "faults": [fault.kind]}
+            return self._observe(), 0.0, False, True, {CUT_SHORT: True, FAULTS: [fault.kind]}
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
         if not ended:
             self._look()

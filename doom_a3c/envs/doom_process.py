@@ -77,7 +77,9 @@ class DoomProcess:
                 self.ask(self.game.init)
                 return
             except DoomProcessError as fault:
-                failure = fault
+                failure: Exception = fault
+            except vizdoom.FileDoesNotExistException as error:  # any longer: they have been looked at
+                failure = UserError(str(error))
         self.close()
         raise failure
 

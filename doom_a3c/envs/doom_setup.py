@@ -13,18 +13,35 @@ import vizdoom
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import UserError, nearest, plain, validated
-from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, located
+from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
 from doom_a3c.settings.scenarios import check_files
-from doom_a3c.settings.wads import ARCHIVES, maps_in
+from doom_a3c.settings.wads import maps_in
 
+MAX_SHOWN = 8  # maps in a list of those that there are
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 _check_lock = threading.Lock()  # stderr is the process's
 
 
 def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
     """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
+    return _names(_configured(spec, observation), spec)
+
+
+def title(spec: DoomSpec, observation: Observation) -> str:
+    """Returns what is played, such as 'freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK'."""
+    game = _configured(spec, observation)
+    files = [Path(file).name for file in (game.get_doom_game_path(), game.get_doom_scenario_path()) if file]
+    endless = [] if game.get_episode_timeout() else ["no time-out"]
+    return ", ".join([" with ".join(files), game.get_doom_map().lower(), *endless, in_words(_names(game, spec))])
+
+
+def _configured(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
     game = vizdoom.DoomGame()
     configure(game, spec, observation)
+    return game
+
+
+def _names(game: vizdoom.DoomGame, spec: DoomSpec) -> list[str]:
     names = [button.name for button in game.get_available_buttons()]
     actions = button_actions(spec, game.get_available_buttons())
     return ["+".join(name for name, on in zip(names, action, strict=True) if on) or "NOTHING" for action in actions]
@@ -102,7 +119,7 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
     name = f"RES_{resolution.upper()}"
     if not hasattr(vizdoom.ScreenResolution, name):
         known = [key[4:].lower() for key in vizdoom.ScreenResolution.__members__]
-        raise UserError(f"[observation] resolution: ViZDoom has no {resolution!r}; try {nearest(resolution, known)}")
+        raise UserError(f"[observation] resolution: ViZDoom has no {resolution!r}, but {', '.join(known)}")
     game.set_screen_resolution(getattr(vizdoom.ScreenResolution, name))
     game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
 
@@ -131,15 +148,18 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
 
 
 def _check_map(game: vizdoom.DoomGame) -> None:
-    """Raises UserError unless the scenario's wad, or the game's, has the map: the engine would look for it forever."""
-    files = [Path(wad) for wad in (game.get_doom_scenario_path(), game.get_doom_game_path()) if wad]
-    if not all(file.suffix.lower() in (".wad", *ARCHIVES) for file in files):
-        return  # there are more kinds than are looked into here
-    maps = []
-    for file in files:  # the game's own wad is large, and hardly ever asked
-        maps.append(maps_in(file))
-        if game.get_doom_map().upper() in maps[-1]:
-            break
-    else:
-        known = ", ".join(name.lower() for name in next(filter(None, maps), [])[:8])
-        raise UserError(f"there is no map {game.get_doom_map()!r} in {files[0].name}, which has {known or 'none'}")
+    """Raises UserError unless the scenario's wad, or the game's where there is none, has the map.
+
+    The engine would look for it forever, or play the game's own first map instead.
+    """
+    wad = Path(game.get_doom_scenario_path() or game.get_doom_game_path())
+    maps = [name.lower() for name in maps_in(wad)]
+    if not maps:
+        raise UserError(
+            f"{wad} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
+        )
+    if game.get_doom_map().lower() not in maps:
+        more = f" and {len(maps) - MAX_SHOWN} more" if len(maps) > MAX_SHOWN else ""
+        raise UserError(
+            f"there is no map {game.get_doom_map()!r} in {wad.name}, which has {', '.join(maps[:MAX_SHOWN])}{more}"
+        )

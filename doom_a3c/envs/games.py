@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import gymnasium
 from gymnasium.spaces import Space
@@ -44,6 +44,15 @@ class VideoRecorder(Protocol):
         """Ends what it runs."""
 
 
+class Facts(NamedTuple):
+    """What all games of a kind have in common."""
+
+    observations: Space[Any]  # of one game
+    actions: Space[Any]
+    title: str  # what is played and by which actions
+    draws: bool = True  # whether there are pictures to make films of
+
+
 class Games(Protocol):
     """One kind of games."""
 
@@ -57,8 +66,8 @@ class Games(Protocol):
         may then be views of them.
         """
 
-    def spaces(self) -> tuple[Space[Any], Space[Any]]:
-        """Returns the spaces of observations and actions of one game."""
+    def facts(self) -> Facts:
+        """Returns what the agent and people have to know of the games; the first call may start one."""
 
     def recorder(self, env: Any) -> VideoRecorder:
         """Returns what records an `env` of one game."""
@@ -108,10 +117,10 @@ class _Kind:
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         raise NotImplementedError
 
-    def spaces(self) -> tuple[Space[Any], Space[Any]]:
+    def facts(self) -> Facts:
         env = self.vector(1, limited=True)
         env.close()
-        return env.single_observation_space, env.single_action_space
+        return _facts(env)
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         pass
@@ -121,6 +130,10 @@ class _Kind:
 
     def close(self) -> None:
         pass
+
+
+def _facts(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
+    return Facts(env.single_observation_space, env.single_action_space, env.metadata["title"], draws)
 
 
 class _DoomGames(_Kind):
@@ -138,11 +151,8 @@ class _DoomGames(_Kind):
         make = partial(make_doom, self._game, self._observation, limited)
         return _vector(make, games, self._processes, rows)
 
-    def spaces(self) -> tuple[Space[Any], Space[Any]]:
-        if not self._ahead:
-            return super().spaces()
-        env = self._ahead[0].result()
-        return env.single_observation_space, env.single_action_space
+    def facts(self) -> Facts:
+        return _facts(self._ahead[0].result()) if self._ahead else super().facts()
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         if self._processes == 0:
@@ -209,8 +219,13 @@ class _RegisteredGames(_Kind):
     def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
         env = self.vector(1, limited=True)
-        self.steps_per_second = env.metadata.get("render_fps", 30) / game.frame_skip
+        self.steps_per_second = (env.metadata.get("render_fps") or 30) / game.frame_skip
+        env.reset(seed=0)
+        self._known = _facts(env, draws=env.picture() is not None)  # type: ignore[attr-defined]  # of this package's vectors
         env.close()
+
+    def facts(self) -> Facts:
+        return self._known
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +32,7 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     Raises:
         UserError: if there is no such environment, it cannot be made, or an agent cannot see what it shows.
     """
-    try:
-        env: gymnasium.Env[Any, Any] = gymnasium.make(
-            game.id, render_mode="rgb_array", disable_env_checker=True, **dict(game.settings)
-        )
-    except Exception as error:  # whatever the constructor of somebody's environment raises
-        raise UserError(f"{game.id}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
+    env = _made(game)
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
         raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
     if env.spec is None or env.spec.max_episode_steps is None:
@@ -44,8 +40,21 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     return Seen(Pictured(env), observation, game.frame_skip)
 
 
+def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
+    """Returns an environment, which draws pictures if it can."""
+    with contextlib.suppress(Exception):  # whatever the constructor of somebody's environment raises
+        return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
+    try:  # without pictures, which some know nothing of
+        return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
+    except Exception as error:
+        raise UserError(f"{game.id}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
+
+
 class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the picture of an episode's end, which the reset in the same step would wipe, while pictures are taken."""
+    """Keeps the picture of an episode's end, which the reset in the same step would wipe, while pictures are taken.
+
+    An environment that cannot draw, for whatever reason, has no pictures, and plays on.
+    """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -56,18 +65,23 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Steps the game."""
         result = self.env.step(action)
         if self._shown and (result[2] or result[3]):
-            self.final, self._shown = self.render(), False
+            self.final, self._shown = self._drawn(), False
         return result
 
-    def render(self) -> Any:
-        """Returns a picture, [height, width, 3]."""
-        self._shown = True
-        return self.env.render()
+    def _drawn(self) -> Pixels | None:
+        try:
+            picture: Any = self.env.render()
+        except Exception:  # it has no render(), or that needs what is not installed or no display
+            return None
+        fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)
+        return _small(picture) if fits else None
 
     def picture(self, final: bool) -> Pixels | None:
-        """Returns the newest picture, or that of the end of the last episode; None where there is none."""
-        picture: Any = self.final if final else self.render()
-        return _small(picture) if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
+        """Returns the newest picture, [height, width, 3], or that of the last episode's end; None where there is none."""
+        if final:
+            return self.final
+        self._shown = True
+        return self._drawn()
 
 
 class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -94,6 +108,8 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                 "2 or 3 dimensions) or numbers (a Box of 1 dimension)"
             )
         self.action_space = actions = env.action_space
+        count = f"{actions.n} actions" if isinstance(actions, Discrete) else str(actions)
+        self.metadata = {**env.metadata, "title": f"{env.spec.id if env.spec else env}, {count}"}
         self._taken: Callable[[Any], Any] = lambda action: action
         if isinstance(actions, Discrete):  # they may start at another number than 0
             self.action_space = Discrete(int(actions.n))

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from doom_a3c.envs.seeds import fresh_seeds, game_seeds
 from doom_a3c.envs.shared import SharedArrays, map_nested, write
 from doom_a3c.envs.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -58,7 +59,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     Owns the servers, and the arrays that it shares with them. A server that dies, or does not answer in time, is replaced
     with all of its games. Their episodes end as truncated, with the observation before as the final one, no reward, and
-    `infos["final_info"]["cut_short"]`; `infos["faults"]` lists the kinds at the first of its games. All other infos are
+    `infos["final_info"][CUT_SHORT]`; `infos[FAULTS]` lists the kinds at the first of its games. All other infos are
     those of Gymnasium's own vector environments. An exception in a game is raised here and closes the vector. Pickling
     gives a vector of new games.
     """
@@ -187,7 +188,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 lose(index)
                 seeds, options = arguments(index)[:2] if method == "reset" else (self._fresh_seeds(index), None)
                 found = self._supervisor.replace(index, error, "reset", seeds, options, [True] * len(seeds), self._row)
-                infos |= {game: {**info, "final_info": {"cut_short": True}} for game, info in found.items()}
+                infos |= {game: {**info, "final_info": {CUT_SHORT: True}} for game, info in found.items()}
         except GamesError:
             raise
         except Exception:  # answers that nobody has waited for are under way
@@ -203,7 +204,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         """Returns the infos of single games as those of a vector, with the faults that have been met."""
         for game, kind in self._supervisor.take_faults():
             info = infos.setdefault(game, {})
-            info["faults"] = [*info.get("faults", ()), kind]
+            info[FAULTS] = [*info.get(FAULTS, ()), kind]
         merged: dict[str, Any] = {}
         for game, info in infos.items():
             merged = self._add_info(merged, info, game)

@@ -128,7 +128,7 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
                 self._finished(Recording(pictures, self._score, self._episode, self._worker))
             self._episode += 1
             self._begin()
-        elif self._pictures is not None and len(self._pictures) < MAX_PICTURES:
+        elif self._pictures and len(self._pictures) < MAX_PICTURES:  # without a first one there are none
             self._pictures += self._picture()
         return result
 

@@ -33,7 +33,7 @@ class Builder:
         self.steps_per_second = self._games.steps_per_second
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
-        self._observations, actions = self._games.spaces()
+        self._observations, actions, self.title, self.draws = self._games.facts()
         self.inputs: Inputs = observation_inputs(self._observations)
         with about(scenario.game.title):
             self.distribution = distribution_over(actions)

@@ -78,7 +78,9 @@ def session_of(
     games.check()
     gifs = output_folder(config.frames_dir, "--frames-dir") / record.name
     logs = output_folder(config.logs_dir, "--logs-dir") / record.name
-    view.log(f"{'training' if variables is None else 'resuming'} {_described(record)}; logs in {logs}")
+    view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")
+    if not builder.draws:
+        view.log(f"warning: {record.scenario.game.title} draws no pictures of itself: there will be no films")
     with contextlib.ExitStack() as stack:
         if config.engine == "cluster":
             from doom_a3c.engines.cluster.ray import connected  # late, as the driver: hardly any run needs them
@@ -135,12 +137,12 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
         )
 
 
-def _described(record: RunRecord) -> str:
+def _described(record: RunRecord, builder: Builder) -> str:
     config = record.config
     players = f"{worker_count(config)} workers x {config.games} games"
     if config.engine == "cluster":  # how many workers a host has is settled where it runs
         players = f"{config.hosts} hosts a machine, {config.games} games a worker"
-    return f"{record.scenario.name}: {players}, {config.frames:,} frames"
+    return f"{record.scenario.name}: {builder.title}; {players}, {config.frames:,} frames"
 
 
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Any
 from doom_a3c.settings.cfg import game_table
 from doom_a3c.settings.fields import UserError, about, nearest
 from doom_a3c.settings.games import ATARI, located, shipped_folder
-from doom_a3c.settings.scenarios import Scenario, check_files, from_plain, with_frame_skip_in_game
+from doom_a3c.settings.inputs import check_file, exists, text_bytes
+from doom_a3c.settings.scenarios import Scenario, check_files, check_there, from_plain, with_frame_skip_in_game
+from doom_a3c.settings.wads import GAME_FILES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -50,9 +53,9 @@ def find(name: str) -> Scenario:
     Raises:
         UserError: if there is no such scenario, or its files are missing or broken.
     """
-    path = Path(name).expanduser()
-    is_file = path.suffix in (".toml", ".cfg", ".wad")
-    if is_file and path.is_file():
+    path = Path(os.path.expanduser(name))  # Path's own raises where there is no such user
+    is_file = path.suffix.lower() in (".toml", ".cfg", *GAME_FILES)
+    if is_file and exists(path):
         return _load(path)
     known = available()
     bare = name.removesuffix(path.suffix) if is_file else name
@@ -62,18 +65,22 @@ def find(name: str) -> Scenario:
         raise UserError(f"scenario file {name} does not exist")
     if _GYMNASIUM_ID.fullmatch(name):
         return _gymnasium(name)
+    if exists(path):
+        raise UserError(f"{name} is no scenario: that is a file, whose name ends in .toml, .cfg, .wad or .pk3")
     raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
 
 def _load(path: Path) -> Scenario:
-    path = path.resolve()
-    if path.suffix == ".toml":
+    check_file(path)
+    kind, path = path.suffix.lower(), path.resolve()  # a link may lead to a file of another name
+    if kind == ".toml":
         return _scenario(_table_of(path), str(path))
-    config = path.with_suffix(".cfg")
-    if not config.is_file():
+    if kind == ".cfg":
+        return _untuned("base/doom", path.stem, path.name, {"config": str(path)})
+    config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
+    if not exists(config):
         raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
-    game = {"config": str(config), "wad": str(path) if path.suffix == ".wad" else ""}
-    return _untuned("base/doom", path.stem, path.name, game)
+    return _untuned("base/doom", path.stem, path.name, {"config": str(config), "wad": str(path)})
 
 
 def _gymnasium(name: str) -> Scenario:
@@ -108,10 +115,10 @@ def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     game = table.get("game")
     if not isinstance(game, Mapping) or "id" in game or not (name := game.get("config")):
         return dict(table)
-    if not isinstance(name, str) or not located(name).is_file():
-        raise UserError(
-            f"{source}: {name!r} does not exist; [game] config names a cfg file beside this one, or of ViZDoom's"
-        )
+    if not isinstance(name, str):
+        raise UserError(f"{source}: [game] config must be a str, the name of a cfg file")
+    with about(source):
+        check_there(name)
     own = {key: value for key, value in game.items() if key != "config" and value not in ("", [])}
     return {**table, "game": _merged(game_table(located(name)), own)}
 
@@ -119,15 +126,17 @@ def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
     try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = tomllib.loads(text_bytes(path).decode())
+    except ValueError as error:  # of TOML, of UTF-8, or an endless number
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
     data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
     game = data.get("game", {})
     if isinstance(game, dict):
         for key in ("config", "wad"):
             own = path.parent / str(game.get(key, ""))
-            if game.get(key) and own.is_file():
+            if game.get(key) and exists(own):
                 game[key] = str(own)
     if "base" not in data:
         return {**data, "name": path.stem}

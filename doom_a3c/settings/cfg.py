@@ -13,6 +13,7 @@ from typing import Any
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
 from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.inputs import exists, text_bytes
 
 # What the agent decides itself: how it is played, and what is drawn of it.
 _IGNORED = re.compile(
@@ -23,7 +24,6 @@ _REFUSED = re.compile(r"vizdoompath|doomconfigpath")
 _FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
 _LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
-MAX_BYTES = 2**20  # of a cfg
 
 
 def game_table(path: Path) -> dict[str, Any]:
@@ -55,14 +55,7 @@ def game_table(path: Path) -> dict[str, Any]:
 
 def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
     """Returns line number, key, whether it adds, and value of each assignment; lists in braces may span lines."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        lines = text.decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a readable cfg file: {error}") from None
-    if len(text) > MAX_BYTES:
-        raise UserError(f"{path}: a cfg file has {MAX_BYTES:,} bytes at most")
+    lines = text_bytes(path).decode("utf-8", "replace").splitlines()
     found: list[tuple[int, str, bool, str]] = []
     unfinished, first = "", 0
     for number, line in enumerate(lines, 1):
@@ -89,7 +82,7 @@ def _names(value: str, where: str) -> list[str]:
 def _file(path: Path, value: str) -> str:
     """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name."""
     beside = path.parent / value
-    return value if path.parent == shipped_folder() or not beside.is_file() else str(beside)
+    return value if path.parent == shipped_folder() or not exists(beside) else str(beside)
 
 
 def _rules(arguments: str, where: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -111,6 +111,12 @@ def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
     if "id" not in table:
         return DoomSpec
     return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec
+
+
+def in_words(actions: Sequence[str]) -> str:
+    """Returns how many actions there are and the first ten, such as '2 actions: LEFT RIGHT'."""
+    more = " ..." if len(actions) > 10 else ""
+    return f"{len(actions)} action{'s' * (len(actions) != 1)}: {' '.join(actions[:10])}{more}"
 
 
 def shipped_folder() -> Path:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.config import Config
@@ -25,8 +26,10 @@ from doom_a3c.settings.games import (
     Observation,
     game_kind,
     located,
+    shipped_folder,
 )
-from doom_a3c.settings.wads import lumps_in
+from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.wads import maps_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +110,20 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
 
 def check_files(game: GameSpec) -> None:
     """Raises UserError where a wad that a game needs is not there, or damaged."""
-    if isinstance(game, DoomSpec):
-        for file in filter(None, (game.wad, game.iwad)):
-            _require(located(file).is_file(), f"{file} does not exist")
-            if located(file).suffix.lower() == ".wad":
-                lumps_in(located(file))  # raises where the file is not whole
+    if not isinstance(game, DoomSpec):
+        return
+    for file in filter(None, (game.wad, game.iwad)):
+        check_there(file)
+        path = located(file)
+        if path.parent not in (shipped_folder(), shipped_folder().parent):  # those are whole
+            maps_in(path)
+
+
+def check_there(file: str) -> None:
+    """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
+    there = Path(file).is_absolute() or exists(located(file))
+    _require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
+    check_file(located(file))
 
 
 def _check_values(value: Any, depth: int = 0) -> None:
@@ -212,6 +224,11 @@ def _check_doom(game: DoomSpec, observation: Observation) -> None:
     )
     _require(all(isinstance(name, str) for name in game.available_buttons), "[game] available_buttons takes names")
     validated(EngineSettings, game.settings, "[game.settings]")
+    _require(
+        game.settings.get("episode_timeout") != 0,
+        "episode_timeout = 0 gives episodes no time-out at all: name the frames that one may last, such as 2100, or leave "
+        "it out if every episode ends by itself",
+    )
     rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
     _require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
     _require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
@@ -220,13 +237,13 @@ def _check_doom(game: DoomSpec, observation: Observation) -> None:
         numbers and len(game.variable_scales) in (0, len(game.variables)),
         "[game] variable_scales needs one number a variable",
     )
-    sides = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", observation.resolution)
-    _require(sides is not None, "[observation] resolution must look like '160x120'")
-    width, height = sides.groups() if sides else ("", "")
+    if not (sides := re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", observation.resolution)):
+        raise UserError(f"[observation] resolution must look like '160x120', not {observation.resolution!r}")
+    width, height = map(int, sides.groups())
     crop = observation.crop
     _require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
-    _require(all(isinstance(side, int) and side >= 0 for side in crop), "[observation] crop takes whole numbers")
-    _require(crop[0] + crop[1] < int(height) and crop[2] + crop[3] < int(width), "[observation] crop leaves nothing")
+    _require(all(type(side) is int and side >= 0 for side in crop), "[observation] crop takes whole numbers")
+    _require(crop[0] + crop[1] < height and crop[2] + crop[3] < width, "[observation] crop leaves nothing")
 
 
 def _check_atari(game: AtariSpec) -> None:
@@ -237,10 +254,9 @@ def _check_atari(game: AtariSpec) -> None:
 
 def _check_observation(observation: Observation) -> None:
     size = observation.size
-    _require(all(isinstance(side, int) for side in size), "[observation] size takes whole numbers")
-    _require(
-        len(size) == 2 and min(size) > 0 and max(size) <= 1024, "[observation] size must be [height, width], each 1 to 1024"
-    )
+    _require(all(type(side) is int for side in size), "[observation] size takes whole numbers")
+    fits = len(size) == 2 and min(size) > 0 and max(size) <= 1024
+    _require(fits, f"[observation] size must be [height, width], each 1 to 1024, not {list(size)}")
     _require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
 
 

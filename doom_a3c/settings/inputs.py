@@ -1,0 +1,63 @@
+"""The files that users name: whether they can be read, and what is in those of text."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from pathlib import Path
+
+from doom_a3c.settings.fields import UserError
+
+MAX_TEXT_BYTES = 256 * 1024  # a hundred times as much as the longest scenario file
+_MARKS = {
+    codecs.BOM_UTF8: "begins with a byte order mark",
+    codecs.BOM_UTF16_LE: "is UTF-16",
+    codecs.BOM_UTF16_BE: "is UTF-16",
+}
+
+
+def exists(path: Path) -> bool:
+    """Returns whether there is anything of that name, be it a folder or a link to nothing; no name is too long to ask."""
+    return os.path.lexists(path)
+
+
+def check_file(path: Path) -> None:
+    """Raises UserError, which says what the path is instead, unless it is a file that can be read."""
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        link = f" is a link to {os.readlink(path)}, which" if path.is_symlink() else ""
+        raise UserError(f"{path}{link} does not exist") from None
+    except OSError as error:  # links in a circle, a name too long, a folder that may not be entered
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # a null character
+        raise UserError(f"{str(path)!r} is no name of a file: {error}") from None
+    if stat.S_ISDIR(kind):
+        raise UserError(f"{path} is a folder, where a file is needed")
+    if not stat.S_ISREG(kind):  # whoever reads from a pipe or a device may wait, or read, forever
+        raise UserError(f"{path} is a pipe or a device, where a file is needed")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path} may not be read: give yourself the permission to")
+
+
+def text_bytes(path: Path) -> bytes:
+    """Returns what is in a text file, in whatever encoding that agrees with ASCII.
+
+    Raises:
+        UserError: if it cannot be read, is larger than 256 KiB, has a byte order mark, or is no text.
+    """
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    for mark, what in _MARKS.items():
+        if data.startswith(mark):
+            raise UserError(f"{path} {what}: save it as UTF-8 without a byte order mark")
+    if b"\0" in data:
+        raise UserError(f"{path} is no text file")
+    if len(data) > MAX_TEXT_BYTES:
+        raise UserError(f"{path} is larger than {MAX_TEXT_BYTES // 1024} KiB: it is no file of settings")
+    return data

@@ -1,0 +1,97 @@
+"""Environments as their users write them: what theirs say, and what they lack, does not end a training."""
+
+import json
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+from commands import SMALL, call
+from registered_toys import LENGTH, Talking
+from toys import Lively
+
+from doom_a3c.agent.player import Player
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.envs import registered
+from doom_a3c.envs.games import games_of
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.settings.games import GymnasiumSpec, Observation
+
+KINDS = pytest.mark.parametrize("kind", [LocalVectorEnv, ProcessVectorEnv])
+SEEN = Observation(size=(8, 8))
+
+
+def game(name):
+    return GymnasiumSpec(id=f"registered_toys:tests/{name}-v0", frame_skip=1)
+
+
+def played(env, network, steps):
+    """Returns an actor's first rollout of an environment."""
+    random = np.random.SeedSequence(0)
+    actor = Actor(env, Policy(network), rollout_length=steps, frame_skip=1, discount=0.9, reward_scale=1.0, seed=random)
+    return actor.rollout()
+
+
+@KINDS
+def test_the_infos_of_an_environment_mean_nothing(closing, make_network, kind):
+    env = closing(kind([partial(registered.make, game("Talking"), SEEN)] * 2))
+    assert env.reset(seed=1)[1] == {}
+    rollout, _, stats = played(env, make_network(), LENGTH + 2)
+    assert np.flatnonzero(rollout.ends[:, 0]).tolist() == [LENGTH - 1]
+    np.testing.assert_array_equal(rollout.discounts == 0, rollout.ends)
+    assert stats.faults == []
+    assert [episode.length for episode in stats.episodes] == [LENGTH, LENGTH]
+
+
+@KINDS
+def test_they_mean_nothing_either_where_they_are_not_left_out(closing, make_network, kind):
+    env = closing(kind([partial(Talking, shape=(8, 8, 1))]))
+    player = Player(env, Policy(make_network()), np.random.default_rng(0))
+    assert (player.faults, player.cut_short.tolist()) == ([], [False])
+    for time in range(1, LENGTH + 1):
+        step = player.step(np.zeros(1, np.float32))
+        assert step.life_lost.tolist() == [False]
+        assert (list(step.faults), step.cut_short.tolist(), len(step.episodes)) == ([], [False], time == LENGTH)
+
+
+@KINDS
+def test_a_lost_life_is_told_wherever_a_game_lives(closing, make_network, kind):
+    env = closing(kind([partial(Lively, 0, 4), partial(Lively, 1, 3)]))
+    player = Player(env, Policy(make_network()), np.random.default_rng(0), [1, 2])
+    lost = [player.step(np.zeros(2, np.float32)).life_lost.tolist() for _ in range(5)]
+    assert lost == [[False, False], [True, True], [False, False], [False, False], [False, True]]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "rate", "draws"),
+    [("Plain", 30, False), ("Picky", 30, False), ("Blind", 20, False), ("Unseen", 20, False), ("Numbers", 20, True)],
+)
+def test_what_draws_no_pictures_is_known_before_it_trains(closing, name, rate, draws, processes):
+    games = games_of(game(name), SEEN, processes)
+    facts = games.facts()
+    assert (facts.draws, games.steps_per_second) == (draws, rate)
+    assert facts.title.startswith(f"tests/{name}-v0, ")
+    env = closing(games.vector(1, limited=True))
+    env.reset(seed=1)
+    for _ in range(LENGTH):
+        assert (env.picture() is not None) == draws
+        env.step(np.array([0]))
+    assert (env.picture(final=True) is not None) == draws
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_an_environment_without_pictures_trains_and_says_so_once(root, tmp_path, monkeypatch, processes):
+    monkeypatch.setenv("PYTHONPATH", str(root / "tests"), prepend=os.pathsep)
+    scenario = ("--scenario", "registered_toys:tests/Plain-v0", "--game-processes", processes)
+    result = call("train", *scenario, *SMALL, "--frames", 2000, "--summary", "summary.json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "training Plain_v0: tests/Plain-v0, 2 actions; 2 workers x 2 games" in result.stdout
+    assert result.stdout.count("draws no pictures") == 1
+    assert not list(tmp_path.rglob("*.gif"))
+    assert json.loads((tmp_path / "summary.json").read_text())["mean_100"] == LENGTH
+    result = call("play", "--episodes", 1, "--out", "result", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("draws no pictures") == 1
+    assert not list(tmp_path.rglob("*.mp4"))

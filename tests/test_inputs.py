@@ -1,0 +1,121 @@
+"""Whatever stands where a file should, what it is is told at once, before anything starts."""
+
+import os
+import shutil
+
+import pytest
+from fakes import complaint
+
+from doom_a3c.settings import catalog
+from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.inputs import check_file, text_bytes
+
+CFG = "available_buttons = { ATTACK }\n"
+THINGS = {
+    "is a folder": lambda path: path.mkdir(),
+    "Too many levels of symbolic links": lambda path: path.symlink_to(path.name),
+    "is a link to nowhere, which does not exist": lambda path: path.symlink_to("nowhere"),
+    "is a pipe or a device": os.mkfifo,
+    "a device, where": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", THINGS)
+@pytest.mark.parametrize("name", ["mine.toml", "mine.cfg", "mine.wad", "mine.pk3"])
+def test_what_is_no_file_is_told_wherever_it_is_named(here, what, name):
+    THINGS[what](here / name)
+    (here / "named.toml").write_text(f'[game]\nwad = "{name}"\nconfig = "basic.cfg"\n')
+    for scenario in (name, f"./{name}", "named.toml"):
+        assert what in complaint(catalog.find, scenario)
+
+
+@pytest.mark.parametrize("what", THINGS)
+def test_the_cfg_beside_a_wad_is_looked_at_too(here, what):
+    shutil.copy(shipped_folder() / "basic.wad", here / "mine.wad")
+    THINGS[what](here / "mine.cfg")
+    said = complaint(catalog.find, "mine.wad")
+    assert "mine.cfg" in said
+    assert what in said
+
+
+@pytest.mark.parametrize("name", ["c" * 300 + ".toml", "a/" * 3000 + "x.cfg", "~nobody/mine.toml", "./"])
+def test_odd_names_are_mistakes_like_others(here, name):
+    assert name in complaint(catalog.find, name)
+    (here / "named.toml").write_text(f'[game]\nconfig = "{name}"\n')
+    assert "named" in complaint(catalog.find, "named.toml")
+
+
+def test_a_null_character_in_a_name_is_told(here):
+    (here / "named.toml").write_text('[game]\nconfig = "mine\\u0000.cfg"\n')
+    assert "does not exist" in complaint(catalog.find, "named.toml")
+    assert "is no name of a file" in complaint(check_file, here / "mine\0.cfg")
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\xef\xbb\xbf" + CFG.encode(), "begins with a byte order mark: save it as UTF-8 without"),
+        (CFG.encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        (CFG.encode("utf-16-le"), "is no text file"),
+        (os.urandom(1000) + b"\0", "is no text file"),
+        (b"# much\n" * 10**5, "is larger than 256 KiB"),
+    ],
+    ids=["mark", "UTF-16", "UTF-16 without mark", "binary", "large"],
+)
+@pytest.mark.parametrize("name", ["mine.cfg", "mine.toml"])
+def test_what_is_no_text_of_settings_is_told(here, data, what, name):
+    (here / name).write_bytes(data)
+    said = complaint(catalog.find, name)
+    assert name in said
+    assert what in said
+
+
+def test_a_vast_file_is_not_read_to_its_end(here):
+    with (here / "mine.cfg").open("wb") as file:
+        file.write(b"#" * 10**6)
+        file.truncate(2**40)
+    assert "is larger" in complaint(text_bytes, here / "mine.cfg")
+
+
+@pytest.mark.parametrize(
+    "text", ["x = " + "[" * 10**5, "x = " + "9" * 10**4, "[game", "\x80".encode("latin1").decode("latin1")]
+)
+def test_a_toml_that_cannot_be_read_is_told(here, text):
+    (here / "mine.toml").write_text(text, encoding="latin1")
+    assert "mine.toml: not a readable TOML file" in complaint(catalog.find, "mine.toml")
+
+
+@pytest.mark.parametrize(("wad", "cfg"), [("mine.wad", "mine.cfg"), ("MINE.WAD", "MINE.cfg"), ("MINE.WAD", "MINE.CFG")])
+def test_a_wad_and_its_cfg_are_found_in_upper_case_too(here, wad, cfg):
+    shutil.copy(shipped_folder() / "basic.wad", here / wad)
+    (here / cfg).write_bytes(CFG.encode() + b"# \xe4\xf6\xfc in Latin 1\n")
+    game = catalog.find(wad).game
+    assert (game.wad, game.config) == (str(here / wad), str(here / cfg))
+
+
+def test_a_link_is_read_as_the_kind_of_file_that_it_is_called(here):
+    (here / "text").write_text('base = "basic"\n')
+    (here / "mine.toml").symlink_to("text")
+    assert catalog.find("mine.toml").game == catalog.find("basic").game
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("resolution = '²x²'", "must look like '160x120', not '²x²'"),
+        ("resolution = 'big'", "must look like"),
+        ("size = [8000, 8000]", "must be [height, width], each 1 to 1024, not [8000, 8000]"),
+        ("size = [84]", "must be [height, width], each 1 to 1024, not [84]"),
+        ("size = [true, true]", "takes whole numbers"),
+        ("crop = [true, 0, 0, 0]", "takes whole numbers"),
+    ],
+)
+def test_sizes_are_told_with_what_they_may_be(here, line, what):
+    (here / "mine.toml").write_text(f'base = "basic"\n[observation]\n{line}\n')
+    assert what in complaint(catalog.find, "mine.toml")

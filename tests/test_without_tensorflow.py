@@ -1,0 +1,19 @@
+"""The environments serve other learners, in processes that never import TensorFlow."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from commands import output_of
+
+SCRIPT = Path(__file__).with_name("without_tensorflow.py")
+
+
+@pytest.mark.parametrize("what", ["imports", "checks"])
+def test_environments_need_no_tensorflow(tmp_path, what):
+    output_of(SCRIPT, what, cwd=tmp_path)
+
+
+@pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs all of requirements-test.txt")
+def test_another_library_learns_from_the_environment(tmp_path):
+    assert output_of(SCRIPT, "learns", cwd=tmp_path) == "(2000, True)"

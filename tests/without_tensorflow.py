@@ -1,0 +1,62 @@
+"""What `doom_a3c.envs` is to others' learners: scripts that run in processes of their own, which never import TensorFlow.
+
+python tests/without_tensorflow.py imports|checks|learns
+"""
+
+import importlib
+import pkgutil
+import sys
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+for name in ("tensorflow", "keras"):
+    sys.modules[name] = None  # an import fails: neither this program's nor, by way of TensorBoard, torch's own brings it
+
+
+def make():
+    """Returns a game of Doom, as anybody would make one."""
+    from doom_a3c.envs.doom import DoomEnv
+    from doom_a3c.settings import catalog
+
+    scenario = catalog.find("basic")
+    return DoomEnv(scenario.game, scenario.observation)
+
+
+def imports():
+    """Imports every module of doom_a3c.envs."""
+    import doom_a3c.envs
+
+    names = [module.name for module in pkgutil.iter_modules(doom_a3c.envs.__path__)]
+    for name in names:
+        importlib.import_module(f"doom_a3c.envs.{name}")
+    return len(names)
+
+
+def checks():
+    """Has Gymnasium check a game of Doom."""
+    from gymnasium.utils.env_checker import check_env
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*not having a spec")  # it is in no registry
+        env = make()
+        check_env(env)
+    env.close()
+    return "passed"
+
+
+def learns():
+    """Trains stable-baselines3's PPO for 2,000 steps."""
+    import torch
+    from stable_baselines3 import PPO
+
+    torch.set_num_threads(1)  # more do not pay for so small a batch
+    model = PPO("CnnPolicy", make(), n_steps=500, batch_size=100, n_epochs=1, device="cpu", seed=0)
+    model.learn(2000)
+    model.get_env().close()
+    return model.num_timesteps, len(model.ep_info_buffer) > 10
+
+
+print({"imports": imports, "checks": checks, "learns": learns}[sys.argv[1]]())
+assert sys.modules["tensorflow"] is None
