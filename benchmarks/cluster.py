@@ -52,11 +52,14 @@ if TYPE_CHECKING:
     from doom_a3c.run.builder import Builder
 
 
+GENERATION = 1  # of every fake host
+
+
 class FakeHost:
     """Pushes as a host would, without playing."""
 
     def __init__(self, name: str, message: Push) -> None:
-        self._name, self._message = name, message
+        self._name, self._message, self._sequence = name, message, 0
 
     def run(self, seconds: float) -> list[float]:
         """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
@@ -64,15 +67,14 @@ class FakeHost:
         from doom_a3c.engines.cluster.server_client import SECONDS_BETWEEN_TRIES
 
         server = RayServer()
-        joined = server.join(self._name)
-        version, sequence, times = joined["version"], 0, []
+        version, times = server.join(self._name, GENERATION)["version"], []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            sequence += 1
+            self._sequence += 1
             start = time.monotonic()
             while True:
                 self._message["version"] = version
-                answer = server.push(self._name, joined["generation"], sequence, self._message, version)
+                answer = server.push(self._name, GENERATION, self._sequence, self._message, version)
                 if answer["verdict"] != "full":
                     version = answer["version"]
                     break
@@ -120,11 +122,12 @@ def load(options: argparse.Namespace) -> None:
                 import ray  # not before: it reads at once whether there is a token
 
                 server = ServerProcess(remote.server, settings, gpu=False)
-                patiently(functools.partial(RayServer().start, state))
+                names = [f"fake_{index}" for index in range(count)]
+                patiently(functools.partial(RayServer().start, state, dict.fromkeys(names, GENERATION)))
                 nodes, here = sorted(living()), ray.get_runtime_context().get_node_id()
                 others = [node for node in nodes if node != here] or nodes
                 places = [placed_on(others[index % len(others)]) for index in range(count)]
-                hosts = [start_actor(FakeHost, place, f"fake_{i}", message) for i, place in enumerate(places)]
+                hosts = [start_actor(FakeHost, place, name, message) for name, place in zip(names, places, strict=True)]
                 ray.get([host.run.remote(2.0) for host in hosts])  # everything is compiled and connected
                 each = ray.get([host.run.remote(options.seconds) for host in hosts])
                 rate, times = sum(len(own) / sum(own) for own in each), np.concatenate(each)

@@ -50,9 +50,9 @@ def audited(log: Path, settings: dict[str, Any]) -> Server:
         entries.write(json.dumps([time.time(), *entry]) + "\n")
         entries.flush()
 
-    def audited_start(state: ServerState) -> None:
+    def audited_start(state: ServerState, hosts: dict[str, int]) -> None:
         write("began", state["counters"]["updates"])
-        begin(state)
+        begin(state, hosts)
 
     def audited_push(host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         answer = take_in(host, generation, sequence, push, known_version)

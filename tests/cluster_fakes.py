@@ -14,6 +14,7 @@ from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.record.progress import Progress, to_plain
+from doom_a3c.record.recording import Gif
 from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="cluster", workers=2, games=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
@@ -25,8 +26,9 @@ METRICS = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm"
 class KnownServer(ParameterServer):
     """A server whose model, progress and queue of rollouts can be looked at."""
 
-    def __init__(self, config, progress=None, gif_limiter=None):
-        self.model, self.progress, self.rollouts = model(), progress or Progress(), Channel(config.queue_size)
+    def __init__(self, config, progress=None, gif_limiter=None, rollouts=None):
+        self.model, self.progress = model(), progress or Progress()
+        self.rollouts = Channel(config.queue_size) if rollouts is None else rollouts
         limits = {"rollouts": self.rollouts, "gif_limiter": gif_limiter}
         super().__init__(config, self.model, self.progress, network("trainer", seed=7), **limits)
 
@@ -50,9 +52,9 @@ class Wire:
     def __init__(self, server, faults=()):
         self.server, self.faults, self.calls, self.pushes = server, iter(faults), [], []
 
-    def join(self, host):
-        self.calls.append(("join",))
-        return self.carry("join", host)
+    def join(self, host, generation):
+        self.calls.append(("join", generation))
+        return self.carry("join", host, generation)
 
     def push(self, host, generation, sequence, push, known_version):
         self.calls.append(("push", generation, sequence))
@@ -74,20 +76,18 @@ class Wire:
 
 
 @contextlib.contextmanager
-def servers(config=SMALL, members=""):
+def servers(config=SMALL, members="a"):
     """Yields a function that builds servers; stops them afterwards.
 
-    Those with a state have started, and `members` have joined them.
+    Those with a state have started, and know `members` by generation 1.
     """
     made = []
 
-    def make(state=None, progress=None, gif_limiter=None, **settings):
-        server = KnownServer(changed(config, **settings), progress, gif_limiter)
+    def make(state=None, progress=None, gif_limiter=None, rollouts=None, **settings):
+        server = KnownServer(changed(config, **settings), progress, gif_limiter, rollouts)
         made.append(server)
         if state:
-            server.start(state)
-            for host in members:
-                server.join(host)
+            server.start(state, dict.fromkeys(members, 1))
         return server
 
     try:
@@ -124,6 +124,16 @@ def gradient_push(version=0, seed=1, **parts):
         "gifs": [],
         **parts,
     }
+
+
+def gif(episode):
+    """Returns a gif of 3 by 2 points, all of it that is looked at, as it travels."""
+    return {**recording(episode)._asdict(), "data": np.frombuffer(recording(episode).data, np.uint8)}
+
+
+def recording(episode):
+    """Returns a gif of 3 by 2 points, all of it that is looked at."""
+    return Gif(b"GIF89a\x03\x00\x02\x00", 2, 3, 2.0, episode, 1)
 
 
 def rollout_pushes(count, version=0, **game):

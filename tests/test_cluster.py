@@ -211,6 +211,15 @@ def test_a_killed_host_takes_its_doom_engines_along(folder):
     until(lambda: processes_of(folder) == {}, "the end of all processes")  # the engines' reapers look once in a while
 
 
+def test_a_run_that_is_interrupted_while_ray_starts_leaves_nothing(folder):
+    run = started(folder)
+    until(lambda: ray_folders(folder), "the folder of Ray")
+    run.send_signal(signal.SIGINT)
+    status, _, errors = finished(folder, run)
+    assert (status, errors) == (130, "train.py: interrupted\n")
+    until(lambda: processes_of(folder) == {} and not ray_folders(folder), "the end of processes and folder")
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

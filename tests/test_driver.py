@@ -115,8 +115,8 @@ def test_the_protocol_over_real_calls():
     ones = np.ones(len(flat(model.network.parameters)), np.float32)
     server = RayServer()
 
-    def push(host, generation, sequence, version=0):
-        message = gradient_push(version, gradients=ones, episodes=[], faults=[])
+    def push(host, generation, sequence, version=0, gradients=ones):
+        message = gradient_push(version, steps=480, frames=480, gradients=gradients, episodes=[], faults=[])
         return server.push(host, generation, sequence, message, -1)["verdict"]
 
     def joined():
@@ -124,7 +124,7 @@ def test_the_protocol_over_real_calls():
 
         def answer():
             with contextlib.suppress(UnreachableError):
-                return server.join("a")
+                return server.join("a", 1)
 
         return until(answer, "an answer")
 
@@ -133,22 +133,23 @@ def test_the_protocol_over_real_calls():
 
         process = ServerProcess(remote.server, remote.settings(config, SCENARIO, 0), gpu=False)
         assert joined() == {"verdict": "wait"}
-        server.start({"variables": variables, "counters": to_plain(counters), "members": {}})
-        assert push("a", 1, 1) == "rejoin"
-        assert server.join("a")["generation"] == 1
+        server.start({"variables": variables, "counters": to_plain(counters), "members": {}}, {})
+        assert push("a", 1, 1) == "wait"
+        server.enroll({"a": 1})
+        assert joined()["verdict"] == "joined"
         assert [push("a", 1, number) for number in (1, 1, 2, 3)] == ["applied", "duplicate", "applied", "stale"]
         state = server.state()
         assert push("a", 1, 4, version=2) == "applied"
+        assert push("a", 1, 5, gradients=ones * np.float32(np.nan)) == "refused"
         ray.kill(ray.get_actor("parameter_server"), no_restart=False)
         until(lambda: joined() == {"verdict": "wait"}, "a new server")  # the old one may answer once more
-        server.start(state)
+        server.start(state, {"a": 1})
         status = server.status()["counters"]
-        assert (status["updates"], status["steps"], status["faults"]) == (2, 24, {"stale_push": 1})
+        assert (status["updates"], status["steps"], status["faults"]) == (2, 3 * 480, {"stale_push": 1})
         assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
-        assert server.join("a")["generation"] == 2
+        server.enroll({"a": 2})
         assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
-        server.retire("a")
-        assert push("a", 2, 2, version=4) == "fenced"
+        assert push("a", 2, 2, gradients=ones[1:]) == "refused"
         server.stop()
         assert push("a", 3, 1) == "done"
         process.kill()

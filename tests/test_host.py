@@ -50,7 +50,7 @@ def host():
             gifs=deque(),
             unblock=run.unblocked.set,
         )
-        run.thread, run.results = caught(run.host.run)
+        run.thread, run.results = caught(run.host.run, 1)
         runs.append(run)
         return run
 
@@ -151,7 +151,7 @@ def test_a_host_that_is_fenced_off_ends(serve, host):
     server = serve()
     run = host(Wire(server))
     until(lambda: counted(server)[2] > 0)
-    server.join("a")
+    server.enroll({"a": 2})
     assert isinstance(ended(run), FencedError)
 
 
@@ -161,7 +161,7 @@ def test_a_host_that_joins_when_the_run_is_over_starts_no_game(serve, host):
     run = host(Wire(server))
     assert ended(run) is None
     assert run.players == set()
-    assert run.wire.calls == [("join",)]
+    assert run.wire.calls == [("join", 1)]
 
 
 @TRANSPORTS

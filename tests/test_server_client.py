@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from cluster_fakes import (
     Wire,
     counted,
     gradient_push,
+    recording,
     rollout_pushes,
     servers,
     state_of,
@@ -21,6 +23,8 @@ from fakes import model, network, prompt
 
 from doom_a3c.agent.model import SharedNetwork, split
 from doom_a3c.engines.channel import ClosedError
+from doom_a3c.engines.cluster.members import MAX_REFUSED
+from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import Gif
@@ -59,7 +63,7 @@ def client_of(wire, *pushes, gifs=()):
 def joined(wire, *pushes, gifs=()):
     """Joins and pushes to the end; returns what the client has had to do with."""
     a = client_of(wire, *pushes, gifs=gifs)
-    a.client.join()
+    a.client.join(1)
     try:
         a.client.run()
     except ClosedError:
@@ -85,22 +89,22 @@ def numbered(*numbers):
 
 
 @pytest.mark.parametrize(
-    ("faults", "generation", "tries"),
+    ("faults", "tries"),
     [
-        ([], 1, 1),
-        ([None, "request lost"], 1, 2),
-        ([None, "answer lost"], 1, 2),
-        ([None, "answer lost", "request lost", "answer lost"], 1, 4),
-        (["request lost"], 1, 1),
-        (["answer lost"], 2, 1),  # the server has taken the host for a second one
+        ([], 1),
+        ([None, "request lost"], 2),
+        ([None, "answer lost"], 2),
+        ([None, "answer lost", "request lost", "answer lost"], 4),
+        (["request lost"], 1),
+        (["answer lost"], 1),
     ],
 )
-def test_a_push_counts_once_whatever_is_lost(serve, faults, generation, tries):
+def test_a_push_counts_once_whatever_is_lost(serve, faults, tries):
     server, pushes = serve(state_of()), [gradient_push(seed=1), gradient_push(seed=2, version=1)]
     wire = Wire(server, faults)
     a = joined(wire, *pushes)
-    calls = [call for call in wire.calls if call != ("join",)]
-    assert calls == [*[("push", generation, 1)] * tries, ("push", generation, 2)]
+    calls = [call for call in wire.calls if call != ("join", 1)]
+    assert calls == [*[("push", 1, 1)] * tries, ("push", 1, 2)]
     assert [known_version for _, known_version in wire.pushes] == [*[0] * tries, 1]
     assert_learned(server, a, *pushes)
 
@@ -111,24 +115,21 @@ def test_a_host_has_the_weights_and_frames_of_a_run_that_it_joins(serve):
     assert_learned(server, joined(Wire(server)), *pushes)
 
 
-def test_a_host_joins_a_restarted_server_that_does_not_know_it(serve):
-    lost, restarted = serve(state_of()), serve(state_of())
-    lost.join("a")  # for the generations to differ
-    pushes = numbered(1, 2, 3, 4)
-    wire = Wire(lost, [None, None, None, lambda: setattr(wire, "server", restarted)])
-    a = joined(wire, *pushes)
-    before = [("join",), ("push", 2, 1), ("push", 2, 2)]
-    assert wire.calls == [*before, ("push", 2, 3), ("join",), ("push", 1, 1), ("push", 1, 2)]
-    assert_learned(restarted, a, *pushes[2:])
-
-
 def test_a_host_waits_for_a_server_that_has_no_state_yet(serve):
     first, second, pushes = serve(), serve(), numbered(1, 2, 3)
-    restart = [lambda: setattr(wire, "server", second), None, lambda: second.start(first.state())]
-    wire = Wire(first, [None, None, lambda: first.start(state_of()), None, *restart])
+    restart = [lambda: setattr(wire, "server", second), None, lambda: second.start(first.state(), {"a": 1})]
+    wire = Wire(first, [None, None, lambda: first.start(state_of(), {"a": 1}), None, *restart])
     a = joined(wire, *pushes)
-    assert wire.calls == [*[("join",)] * 3, ("push", 1, 1), *[("push", 1, 2)] * 3, ("push", 1, 3)]
+    assert wire.calls == [*[("join", 1)] * 3, ("push", 1, 1), *[("push", 1, 2)] * 3, ("push", 1, 3)]
     assert_learned(second, a, *pushes)
+
+
+def test_a_host_that_the_server_has_not_been_told_of_waits(serve):
+    server, push = serve(), gradient_push()
+    server.start(state_of(), {})
+    wire = Wire(server, [None, None, lambda: server.enroll({"a": 1})])
+    assert_learned(server, joined(wire, push), push)
+    assert wire.calls == [*[("join", 1)] * 3, ("push", 1, 1)]
 
 
 def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
@@ -136,15 +137,16 @@ def test_a_rollout_that_the_server_has_no_room_for_is_sent_again(serve):
     first, second, taken = *rollout_pushes(2), []
     wire = Wire(server, [None] * 4 + [lambda: taken.extend(prompt(server.rollouts.take, 1, 1))])
     joined(wire, first, {**second, "version": 1})
-    assert wire.calls == [("join",), ("push", 1, 1), *[("push", 1, 2)] * 3]
+    assert wire.calls == [("join", 1), ("push", 1, 1), *[("push", 1, 2)] * 3]
     assert [one.version for one in (*taken, *prompt(server.rollouts.take, 1, 1))] == [0, 1]
 
 
 def test_every_gif_goes_with_one_push(serve):
     server = serve(state_of(), gif_limiter=RateLimiter(0.0))
-    wire, gifs = Wire(server), [Gif(b"GIF89a", 2, 3, 2.0, episode, 1) for episode in (7, 8)]
-    joined(wire, *numbered(1, 2, 3), gifs=gifs)
-    assert [[gif["episode"] for gif in message["gifs"]] for message, _ in wire.pushes] == [[7], [8], []]
+    wire, gifs = Wire(server), [recording(episode) for episode in (7, 8)]
+    too_large = recording(9)._replace(data=bytes(MAX_GIF_BYTES + 1))
+    joined(wire, *numbered(1, 2, 3, 4), gifs=[gifs[0], too_large, gifs[1]])
+    assert [[gif["episode"] for gif in message["gifs"]] for message, _ in wire.pushes] == [[7], [], [8], []]
     arrived = [Gif(**{**gif, "data": gif["data"].tobytes()}) for gif in server.status()["gifs"]]
     assert arrived == gifs
 
@@ -159,10 +161,23 @@ def test_the_client_ends_everything_when_the_run_is_over(serve, over_at, left):
     assert counted(server) == (0, 0, 0)
 
 
-def test_a_client_that_is_fenced_off_says_whose_name_it_had(serve):
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_client_that_is_fenced_off_says_why(serve, at):
     server = serve(state_of())
-    a = client_of(Wire(server, [None, lambda: server.join("a")]), *numbered(1, 2))
-    a.client.join()
-    with pytest.raises(FencedError, match="another host has joined as a"):
-        a.client.run()
+    a = client_of(Wire(server, [*[None] * at, lambda: server.enroll({"a": 2})]), *numbered(1, 2))
+    with pytest.raises(FencedError, match="a is fenced off: another process plays in its place"):
+        [step() for step in (partial(a.client.join, 1), a.client.run)]
     assert counted(server) == (0, 0, 0)
+
+
+def test_a_client_whose_pushes_are_refused_plays_on_until_it_is_fenced_off(serve):
+    server, bad = serve(state_of()), [gradient_push(steps=-1) for _ in range(MAX_REFUSED)]
+    wire = Wire(server, [None, None, "answer lost"])  # a lost answer to a refusal is no second one
+    a = client_of(wire, gradient_push(), *bad, *numbered(2, 3))
+    a.client.join(1)
+    with pytest.raises(FencedError, match="a is fenced off: its pushes were refused, as its steps are not"):
+        a.client.run()
+    assert counted(server) == (1, 2, 1)
+    assert len(a.buffer.pushes) == 1
+    assert a.model.version == 1
+    assert server.progress.faults == {"crash": 1, "invalid_push": MAX_REFUSED, "fenced_push": 1}

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from cluster_fakes import SMALL, counted, everything, gradient_push, servers, state_of, verdict
+from cluster_fakes import SMALL, counted, everything, gif, gradient_push, servers, state_of, verdict
 from fakes import changed
 
 from doom_a3c.record.rate_limiter import RateLimiter
@@ -12,7 +12,7 @@ from doom_a3c.record.rate_limiter import RateLimiter
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and `a` and `b` have joined them."""
+    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
     with servers(changed(SMALL, max_policy_lag=2), members="ab") as make:
         yield make
 
@@ -22,22 +22,54 @@ def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
     for number in (1, 2):
         weights = lost.push("a", 1, number, gradient_push(number - 1), number - 1)["weights"]
     state, kept = lost.state(), everything(lost)
-    lost.join("c")
     for number in (3, 4):
         verdict(lost, "a", 1, number, gradient_push(number - 1))
     server = build()
-    server.start(state)
-    assert everything(server) == {**kept, "hosts": {}}  # though the lost one has gone on
-    assert verdict(server, "c", 1, 1, gradient_push(5)) == "rejoin"
+    server.start(state, {"a": 1, "b": 1, "c": 7})
+    members = kept.pop("members")
+    assert everything(server) == {
+        **kept,
+        "hosts": {},
+        "members": {**members, "c": (7, 0, 0)},
+    }  # though the lost one went on
     answer = server.push("a", 1, 2, gradient_push(1), 4)
     assert (answer["verdict"], answer["version"]) == ("duplicate", 2)
     assert np.array_equal(answer["weights"], weights)
     assert verdict(server, "a", 1, 5, gradient_push(version=4)) == "applied"  # made with weights of the lost future
-    assert server.join("c")["generation"] == 1
+    assert server.join("c", 7)["verdict"] == "joined"
     assert verdict(server, "b", 1, 1, gradient_push(version=3)) == "applied"
     assert server.status()["lags"] == [0, 0]
     assert counted(server) == (4, 8, 4)
-    assert server.state()["members"] == {"a": (1, 5), "b": (1, 1), "c": (1, 0)}
+    assert server.state()["members"] == {"a": (1, 5, 0), "b": (1, 1, 0), "c": (7, 0, 0)}
+
+
+def test_a_host_that_was_replaced_before_the_restart_is_fenced_and_its_successor_loses_nothing(build):
+    """The state is older than the replacement: it knows the lost process, and its three pushes, but not the next one."""
+    lost = build(state_of(2))
+    for number in (1, 2, 3):
+        verdict(lost, "a", 1, number, gradient_push(number - 1))
+    state = lost.state()
+    lost.enroll({"a": 2})
+    assert verdict(lost, "a", 2, 1, gradient_push(3)) == "applied"
+    for restarted in (build(), build()):  # twice in a row, from the same state
+        restarted.start(state, {"a": 2, "b": 1})
+        assert verdict(restarted, "a", 1, 4, gradient_push(3)) == "fenced"
+        assert restarted.join("a", 1) == {"verdict": "fenced"}
+        assert [verdict(restarted, "a", 2, number, gradient_push(3)) for number in (2, 3, 3)] == [
+            "applied",
+            "applied",
+            "duplicate",
+        ]
+        assert counted(restarted) == (5, 10, 5)
+
+
+def test_a_driver_that_tells_of_hosts_before_the_start_is_remembered(build):
+    lost, server = build(state_of(2)), build()
+    verdict(lost, "a", 1, 1, gradient_push())
+    server.enroll({"a": 2})
+    assert verdict(server, "a", 2, 1, gradient_push()) == "wait"  # it has no state yet
+    server.start(lost.state(), {"a": 1, "b": 1})  # sent before, and overtaken
+    assert [verdict(server, "a", generation, 2, gradient_push()) for generation in (1, 2)] == ["fenced", "applied"]
 
 
 def test_no_update_has_a_negative_lag(build):
@@ -50,7 +82,7 @@ def test_weights_of_a_lost_server_are_replaced_though_their_version_is_the_same(
     lost, server = build(state_of(2)), build()
     state = lost.state()
     known = lost.push("a", 1, 1, gradient_push(seed=1), 0)["version"]
-    server.start(state)
+    server.start(state, {"a": 1})
     answer = server.push("a", 1, 2, gradient_push(seed=2), known)
     assert (answer["version"], known) == (1, 1)
     assert answer["weights"] is not None
@@ -59,11 +91,11 @@ def test_weights_of_a_lost_server_are_replaced_though_their_version_is_the_same(
 def test_lags_gifs_and_faults_reach_the_driver_once(build):
     server = build(state_of(2), gif_limiter=RateLimiter(0.0), max_policy_lag=100)
     for number in (1, 2, 3, 4, 5, 6, 6):
-        verdict(server, "a", 1, number, gradient_push(gifs=[{"episode": number}]))
+        verdict(server, "a", 1, number, gradient_push(gifs=[gif(number)]))
     server.add_fault("host_lost")
     status = server.status()
     assert status["lags"] == [0, 1, 2, 3, 4, 5]
-    assert [gif["episode"] for gif in status["gifs"]] == [3, 4, 5, 6]
+    assert [one["episode"] for one in status["gifs"]] == [3, 4, 5, 6]
     assert status["counters"]["faults"] == {"crash": 6, "host_lost": 1}
     status = server.status()
     assert (status["lags"], status["gifs"]) == ([], [])
@@ -72,15 +104,14 @@ def test_lags_gifs_and_faults_reach_the_driver_once(build):
 def test_one_gif_a_minute_gets_through_from_all_hosts(build):
     server = build(state_of(2))
     for host in "ab":
-        verdict(server, host, 1, 1, gradient_push(gifs=[{"episode": 7}]))
+        verdict(server, host, 1, 1, gradient_push(gifs=[gif(7)]))
     assert len(server.status()["gifs"]) == 1
 
 
 def test_many_at_once_count_once_each(build):
     """Every push comes three times at about the same time, as where calls are given up that arrive nevertheless."""
     server, hosts, pushes, verdicts = build(state_of(2), max_policy_lag=10**6), "abcd", 12, []
-    for host in "cd":
-        server.join(host)
+    server.enroll({"c": 1, "d": 1})
 
     def deliver(host):
         for number in range(1, pushes + 1):
@@ -97,4 +128,4 @@ def test_many_at_once_count_once_each(build):
     status = server.status()
     assert sorted(status["lags"]) == list(range(total))
     assert {name: tally["pushes"] for name, tally in status["hosts"].items()} == dict.fromkeys(hosts, pushes)
-    assert server.state()["members"] == dict.fromkeys(hosts, (1, pushes))
+    assert server.state()["members"] == dict.fromkeys(hosts, (1, pushes, 0))

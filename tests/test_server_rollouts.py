@@ -4,8 +4,9 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from cluster_fakes import SMALL, Gate, assert_diverged, counted, rollout_pushes, servers, state_of, variables, verdict
-from fakes import changed, until
+from fakes import changed, prompt, until
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.engines.cluster import server as server_module
@@ -14,7 +15,7 @@ from doom_a3c.engines.updates import MAX_NON_FINITE
 
 @pytest.fixture
 def build():
-    """Builds servers; those with a state have started, and `a` and `b` have joined them."""
+    """Builds servers; those with a state have started, and know `a` and `b` by generation 1."""
     with servers(changed(SMALL, transport="rollouts"), members="ab") as make:
         yield make
 
@@ -30,7 +31,7 @@ def test_rollouts_are_learned_from_and_sent_again_where_there_is_no_room(build):
     assert verdict(server, "a", 1, 2, messages[1]) == "duplicate"
     status = server.status()
     assert (status["hosts"]["a"]["pushes"], len(status["lags"])) == (2, 2)
-    assert server.state()["members"] == {"a": (1, 2), "b": (1, 0)}
+    assert server.state()["members"] == {"a": (1, 2, 0), "b": (1, 0, 0)}
     gate.opened.set()
     until(lambda: verdict(server, "a", 1, 3, messages[2]) == "applied")
     until(lambda: counted(server)[2] == 3)
@@ -58,7 +59,7 @@ def test_old_rollouts_are_counted_but_not_learned_from(build):
 
 
 def test_rollouts_that_make_no_finite_gradients_end_the_run(build):
-    server, message = build(state_of(2)), rollout_pushes(1, pay=lambda action: float("nan"))[0]
+    server, message = build(state_of(2)), rollout_pushes(1, pay=lambda action: 1e30)[0]
     before = variables(server)
     for number in range(1, MAX_NON_FINITE + 1):
         until(lambda sequence=number: verdict(server, "a", 1, sequence, message) == "applied")
@@ -104,3 +105,14 @@ def test_a_push_waits_for_room_rather_than_be_sent_again(build, monkeypatch):
     gate.opened.set()
     pushing.join(30)
     assert verdicts == ["applied"]
+
+
+def test_rollouts_that_wait_keep_nothing_of_the_message_that_brought_them(build):
+    """It lies in memory of Ray's, which is small: every further push takes seconds where that is full."""
+    server, [message] = build(state_of(2), min_batch=16, max_batch=16, queue_size=2), rollout_pushes(1)
+    assert verdict(server, "a", 1, 1, message) == "applied"
+    [waiting] = prompt(server.rollouts.take, 1, 1)
+    for name, array in message["rollout"].items():
+        for mine, its in zip(tf.nest.flatten(array), tf.nest.flatten(getattr(waiting.rollout, name)), strict=True):
+            np.testing.assert_array_equal(mine, its)
+            assert not np.shares_memory(mine, its)

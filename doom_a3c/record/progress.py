@@ -13,6 +13,7 @@ from doom_a3c.settings.fields import finite, whole
 WINDOW = 100  # episodes in the running mean
 NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
+MAX_KINDS = 100  # of faults; those of further kinds are counted as "other"
 
 
 class Point(NamedTuple):
@@ -105,12 +106,16 @@ class Progress:
             while len(self.curve) > MAX_POINTS:
                 self._stride *= 2
                 self.curve = [point for point in self.curve if point.episode % self._stride == 0]
-            self.faults.update(faults)
+            for kind in faults:
+                self._add_fault(kind)
 
     def add_fault(self, kind: str) -> None:
         """Counts something that the run has survived."""
         with self._lock:
-            self.faults[kind] += 1
+            self._add_fault(kind)
+
+    def _add_fault(self, kind: str) -> None:
+        self.faults[kind if kind in self.faults or len(self.faults) < MAX_KINDS else "other"] += 1
 
     def add_update(self, entropy: float, lag: int) -> None:
         """Counts an applied update."""

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 from doom_a3c.settings.fields import UserError
 
 _FOLDER = "ray_a3c_"  # begins the name of the folder of a cluster that this process starts, its process id follows
+
+# Removes a folder when its input ends, for as long as others still write there, which is no more than some seconds.
+_REMOVE = 'read -r _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1"; sleep 0.$i; [ -e "$1" ] || exit; done'
 
 # Read by every process of Ray when it starts. A node that stops answering is given up after 6 seconds and not after 65.
 ENVIRONMENT = {
@@ -64,13 +68,21 @@ def reach(address: str) -> None:
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[str]:
-    """Makes a folder for a cluster that this process starts; it is gone afterwards, as are those of drivers that died."""
+    """Makes a folder for a cluster that this process starts; it is gone soon after this process, however that ends."""
     _sweep()
     folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}_", dir="/tmp")  # short: it holds sockets
-    try:
+    with _remover(folder):
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remover(folder: str) -> subprocess.Popen[bytes]:
+    """Starts a shell that removes a folder once it is asked to by the end of the block, or this process has ended.
+
+    Ctrl-C while Ray starts ends this process at once, and Ray's processes write on for a moment. The shell's input closes
+    with this process; in a session of its own it gets no signal of the terminal.
+    """
+    command, quiet = ["sh", "-c", _REMOVE, "sh", folder], subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def _sweep() -> None:

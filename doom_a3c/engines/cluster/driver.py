@@ -68,6 +68,9 @@ class ClusterEngine:
         self._server = RayServer()
         self._server_process: ServerProcess | None = None
         self._hosts: dict[str, HostProcess] = {}
+        self._generations: dict[str, int] = {}  # of the process that plays under each name now, or is to
+        self._enrolled: dict[str, int] = {}  # those that the server has been told of
+        self._newest = 0  # generation
         self._failures: dict[str, int] = {}
         self._failure: BaseException | None = None  # of the last host that failed
         self._started = 0
@@ -104,7 +107,8 @@ class ClusterEngine:
         status = self._server.status()
         self._over = status["over"]
         if not status["ready"]:
-            self._server.start(self._state)
+            self._enrolled = {}
+            self._server.start(self._state, dict(self._generations))
             if self._began:
                 age = time.monotonic() - self._copied
                 self._log(f"the parameter server was lost, another continues from its state of {age:.0f} s ago")
@@ -113,7 +117,10 @@ class ClusterEngine:
             return
         if status["error"]:
             raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
+        self._enroll()
         self._tell_faults()
+        for refusal in status["refusals"]:
+            self._log(refusal)
         self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
         for gif in status["gifs"]:
             self._add_gif(Gif(**{**gif, "data": gif["data"].tobytes()}))
@@ -127,14 +134,33 @@ class ClusterEngine:
         for name in [name for name, host in self._hosts.items() if host.ended()]:
             if not self._note_end(name, self._hosts.pop(name)):
                 return  # it has been told that the run is over: the next status says so, too
-        for machine in machines():
-            for slot in range(self._slots):
-                name = f"{machine[:8]}_{slot}"
-                if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES:
-                    self._hosts[name] = HostProcess(self._make_host, self._settings, name, self._started, machine)
-                    self._started += 1
-        if self._failure is not None and not self._hosts:
+        places = {f"{machine[:8]}_{slot}": machine for machine in machines() for slot in range(self._slots)}
+        missing = [name for name in places if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES]
+        if self._failure is not None and not self._hosts and not missing:
             raise self._failure
+        for name in missing:
+            if name not in self._generations:
+                self._generations[name] = self._draw()
+            elif self._enrolled.get(name) != self._generations[name]:
+                continue  # one that was lost may still push, until the server has been told
+            self._start_host(name, places[name])
+
+    def _start_host(self, name: str, machine: str) -> None:
+        numbers = {"number": self._started, "generation": self._generations[name]}
+        self._hosts[name] = HostProcess(self._make_host, self._settings, name, machine=machine, **numbers)
+        self._started += 1
+
+    def _draw(self) -> int:
+        """Returns a generation that no process has had, of this driver or, by the clock, of an earlier one."""
+        self._newest = max(self._newest + 1, time.time_ns() // 1000)
+        return self._newest
+
+    def _enroll(self) -> None:
+        """Tells the server who plays under each name, where it does not know."""
+        if self._enrolled != self._generations:
+            generations = dict(self._generations)
+            self._server.enroll(generations)
+            self._enrolled = generations  # not before it has been told
 
     def _note_end(self, name: str, host: HostProcess) -> bool:
         """Sees to a host that has ended; tells whether it was lost."""
@@ -146,8 +172,7 @@ class ClusterEngine:
         self._rates.lose(name)
         self._failures[name] = self._failures.get(name, 0) + 1
         self.add_fault("host_lost")
-        with contextlib.suppress(UnreachableError):
-            self._server.retire(name)
+        self._generations[name] = self._draw()  # its successor's, and the end of its own
         given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
         reason = str(failure).splitlines()[-1]
         self._log(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")

@@ -89,9 +89,9 @@ class Host:
         self._stop_event.set()
         self._buffer.close()
 
-    def run(self) -> None:
+    def run(self, generation: int) -> None:
         """Joins the run and plays until it is over; raises the first error of any thread."""
-        self._client.join()
+        self._client.join(generation)
         if self._stop_event.is_set():
             return  # the run is over already: no game need start
         try:

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol, TypedDict
 from doom_a3c.agent.model import Snapshot, Vector
 
 Settings = dict[str, Any]  # all that a server or a host is made from
-Verdict = Literal["joined", "applied", "duplicate", "stale", "full", "wait", "rejoin", "fenced", "done"]
+Verdict = Literal["joined", "applied", "duplicate", "stale", "refused", "full", "wait", "fenced", "done"]
+MAX_GIF_BYTES = 32 * 2**20  # of a recording that travels
 
 
 class Push(TypedDict):
@@ -35,7 +36,7 @@ class _Judged(TypedDict):
 class Answer(_Judged, total=False):
     """What the server answers to a join or a push. All but the verdict is there where the host is to take it over."""
 
-    generation: int  # `joined` only
+    reason: str  # why the push was refused, where it was
     weights: Vector | None  # None where the host has them
     version: int  # of the weights
     frames: int  # played by the whole run
@@ -46,7 +47,7 @@ class ServerState(TypedDict):
 
     variables: Snapshot
     counters: dict[str, Any]  # of `Progress`, plain
-    members: dict[str, tuple[int, int]]  # generation and newest sequence number of each host
+    members: dict[str, tuple[int, int, int]]  # of each host: generation, newest sequence number, pushes refused
 
 
 class ServerStatus(TypedDict):
@@ -62,28 +63,29 @@ class ServerStatus(TypedDict):
     hosts: dict[str, dict[str, Any]]  # each one's `Tally`
     lags: list[int]  # policy lags of the pushes since the last status
     gifs: list[dict[str, Any]]  # since the last status
+    refusals: list[str]  # pushes refused since the last status, and why
 
 
 class Server(Protocol):
     """The parameter server as hosts and driver see it. Every method of a distant one may raise UnreachableError."""
 
-    def start(self, state: ServerState) -> None:
-        """Begins with a state; does nothing where the server has begun before."""
+    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
+        """Enrolls hosts, and begins with a state unless the server has begun before."""
 
-    def join(self, host: str) -> Answer:
-        """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
+    def enroll(self, hosts: dict[str, int]) -> None:
+        """Takes the driver's word for the generation of each host; those of older ones are fenced off from now on."""
+
+    def join(self, host: str, generation: int) -> Answer:
+        """Brings a host the weights to begin with."""
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
-
-    def retire(self, host: str) -> None:
-        """Fences off a host that is given up: should it still push, it is refused."""
 
     def add_fault(self, kind: str) -> None:
         """Counts something that the run has survived."""
 
     def status(self) -> ServerStatus:
-        """Returns what the driver shows; lags and gifs are handed over, once."""
+        """Returns what the driver shows; lags, gifs and refusals are handed over, once."""
 
     def state(self) -> ServerState | None:
         """Returns everything that a restarted server resumes from, None before there is any."""

@@ -101,21 +101,21 @@ class ServerActor:
             raise self._failure
         return self._made
 
-    def start(self, state: ServerState) -> None:
+    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
         """As `Server` says."""
-        self._server().start(state)
+        self._server().start(state, hosts)
 
-    def join(self, host: str) -> Answer:
+    def enroll(self, hosts: dict[str, int]) -> None:
         """As `Server` says."""
-        return self._server().join(host)
+        self._server().enroll(hosts)
+
+    def join(self, host: str, generation: int) -> Answer:
+        """As `Server` says."""
+        return self._server().join(host, generation)
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         """As `Server` says."""
         return self._server().push(host, generation, sequence, push, known_version)
-
-    def retire(self, host: str) -> None:
-        """As `Server` says."""
-        self._server().retire(host)
 
     def add_fault(self, kind: str) -> None:
         """As `Server` says."""
@@ -159,23 +159,23 @@ class RayServer:
             self._actor = None
             raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
-    def start(self, state: ServerState) -> None:
+    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
         """As `Server` says."""
-        self._ask(lambda actor: actor.start.remote(state))
+        self._ask(lambda actor: actor.start.remote(state, hosts))
 
-    def join(self, host: str) -> Answer:
+    def enroll(self, hosts: dict[str, int]) -> None:
         """As `Server` says."""
-        answer: Answer = self._ask(lambda actor: actor.join.remote(host))
+        self._ask(lambda actor: actor.enroll.remote(hosts))
+
+    def join(self, host: str, generation: int) -> Answer:
+        """As `Server` says."""
+        answer: Answer = self._ask(lambda actor: actor.join.remote(host, generation))
         return answer
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         """As `Server` says."""
         answer: Answer = self._ask(lambda actor: actor.push.remote(host, generation, sequence, push, known_version))
         return answer
-
-    def retire(self, host: str) -> None:
-        """As `Server` says."""
-        self._ask(lambda actor: actor.retire.remote(host))
 
     def add_fault(self, kind: str) -> None:
         """As `Server` says."""
@@ -199,18 +199,20 @@ class RayServer:
 class HostActor:
     """The actor of a host."""
 
-    def run(self, make: MakeHost, settings: Settings, name: str, number: int) -> None:
+    def run(self, make: MakeHost, settings: Settings, name: str, number: int, generation: int) -> None:
         """Plays until the run is over."""
-        make(settings, name, number, RayServer()).run()
+        make(settings, name, number, RayServer()).run(generation)
 
 
 class HostProcess:
     """A host that plays on some machine. Owns its actor."""
 
-    def __init__(self, make: MakeHost, settings: Settings, name: str, number: int, machine: str) -> None:
-        """Starts it; hosts of different numbers play different games."""
+    def __init__(
+        self, make: MakeHost, settings: Settings, name: str, *, number: int, generation: int, machine: str
+    ) -> None:
+        """Starts it; hosts of different numbers play different games, and no two processes have one generation."""
         self._actor = start_actor(HostActor, placed_on(machine))
-        self._ended = self._actor.run.remote(make, settings, name, number)
+        self._ended = self._actor.run.remote(make, settings, name, number, generation)
 
     def ended(self, seconds: float = 0.0) -> bool:
         """Tells whether it has ended, waiting that long for it."""

@@ -1,22 +1,25 @@
 """The parameter server of the cluster engine: the global model behind a protocol that survives lost messages and restarts.
 
 It knows nothing of how calls reach it. Hosts push what they have played under their name, generation and a sequence
-number; every push is applied once at most, in the order of its host:
+number; every push is applied once at most, in the order of its host. The generation is a number that the driver draws for
+each process of a host and never again; it tells the server which one plays under a name now, also when it restarts it.
 
 | answer    | when                                                               | the host then           |
 |-----------|--------------------------------------------------------------------|-------------------------|
 | applied   | counted, and learned from or queued                                | plays on                |
 | duplicate | its sequence number has been seen: the first answer was lost       | plays on                |
 | stale     | has more policy lag than `max_policy_lag`: not learned from        | plays on                |
+| refused   | it is not what a push must be: nothing of it is counted            | plays on                |
 | full      | the trainer is a second behind (transport `rollouts`)              | sends it again          |
 | wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
-| rejoin    | the server does not know this host or its generation               | joins, sends it again   |
-| fenced    | another host has joined under this name since                      | ends                    |
+|           | or has not been told of this host yet                              |                         |
+| fenced    | another process plays under this name, or 3 pushes were refused    | ends                    |
 | done      | the run is over                                                    | ends                    |
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 import traceback
@@ -31,7 +34,9 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Played, Rollout, RolloutStats
 from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerStatus, Verdict, size
+from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, episode_metrics
@@ -43,16 +48,9 @@ from doom_a3c.settings.config import Config, spent
 
 MAX_GIFS = 4  # that wait for the driver
 MAX_LAGS = 10_000  # that wait for the driver
+MAX_REFUSALS = 20  # that wait for the driver
 ROOM_SECONDS = 1.0  # that a push waits for room in the queue of rollouts: cheaper than to send it again
 TRAINER_SECONDS = 10.0  # for the last update when a run ends; twice, and still less than a call may take
-
-
-@dataclasses.dataclass
-class Member:
-    """A host that has joined."""
-
-    generation: int  # how often a host has joined under this name
-    sequence: int = 0  # of its newest push
 
 
 @dataclasses.dataclass
@@ -81,32 +79,40 @@ class ParameterServer:
         """`rollouts` lies before the trainer, with room for the settings' queue_size where it is not given."""
         self._config, self._model, self._progress = config, model, progress
         self._updater = Updater(config, model, progress, None)
+        self._rules = PushRules(config, model.network)
         self._split = Graph(partial(split, like=model.network.parameters), ())
         self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
         trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
         loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
         self._threads = ThreadGroup(loops, self._end, lambda: None)
         self._lock = threading.Lock()
-        self._members: dict[str, Member] = {}
+        self._members = Members()
         self._answered: set[str] = set()  # by this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
         self._gifs: deque[dict[str, Any]] = deque(maxlen=MAX_GIFS)
+        self._refusals: deque[str] = deque(maxlen=MAX_REFUSALS)
         self._gif_limiter = gif_limiter or RateLimiter(SECONDS_BETWEEN_GIFS)
         self._ready = self._over = False
         self._failure: BaseException | None = None  # to apply a push
 
-    def start(self, state: ServerState) -> None:
-        """Begins with the state that `state` returned; does nothing where the server has begun before."""
+    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
+        """Enrolls hosts, and begins with the state that `state` returned unless the server has begun before."""
         with self._lock:
+            self._members.enroll(hosts)
             if self._ready:
                 return
             counters = from_plain(state["counters"])
             self._model.restore(state["variables"], counters.updates)
             self._progress.restore(counters)
-            self._members = {name: Member(*numbers) for name, numbers in state["members"].items()}
+            self._members.restore(state["members"])
             self._ready = True
         self._threads.start()
+
+    def enroll(self, hosts: dict[str, int]) -> None:
+        """Takes the driver's word for the generation of each host; those of older ones are fenced off from now on."""
+        with self._lock:
+            self._members.enroll(hosts)
 
     def _end(self) -> None:
         self._over = True
@@ -117,54 +123,61 @@ class ParameterServer:
         self._end()
         self._threads.stop(TRAINER_SECONDS)
 
-    def join(self, host: str) -> Answer:
-        """Takes a host in, in place of one that has joined under that name before, which is fenced off."""
+    def join(self, host: str, generation: int) -> Answer:
+        """Brings a host the weights to begin with."""
         with self._lock:
-            if verdict := self._closed():
+            if verdict := self._closed() or self._members.barred(host, generation):
                 return {"verdict": verdict}
-            known = self._members.get(host)
-            member = self._members[host] = Member(known.generation + 1 if known else 1)
             self._answered.add(host)
-            return {**self._news("joined", -1), "generation": member.generation}
+            return self._news("joined", -1)
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
         """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
-        if push["rollout"] is not None:
+        complaint = self._complaint(sequence, push, known_version)
+        if complaint is None and push["rollout"] is not None:
             self._rollouts.wait_for_room(ROOM_SECONDS)
         with self._lock:
-            verdict = self._closed() or self._refused(host, generation, sequence)
-            if verdict is None:
-                verdict = self._accept(host, push)
-            if verdict in ("applied", "stale"):
-                self._members[host].sequence = sequence
-            if verdict not in ("applied", "stale", "duplicate"):
+            verdict = (
+                self._closed() or self._members.barred(host, generation) or self._judge(host, sequence, push, complaint)
+            )
+            if verdict == "fenced":
+                self._progress.add_fault("fenced_push")
+            if verdict not in ("applied", "stale", "duplicate", "refused"):
                 return {"verdict": verdict}
             # Versions count from the state that this server began with: a host may have the same number of another's.
-            known_version = known_version if host in self._answered else -1
+            known_version = known_version if host in self._answered and type(known_version) is int else -1
             self._answered.add(host)
             answer = self._news(verdict, known_version)
             self._tallies.setdefault(host, Tally()).bytes += size(answer)
-            return answer
+            return {**answer, "reason": complaint} if complaint else answer
 
-    def retire(self, host: str) -> None:
-        """Fences off a host that is given up: should it still push, it is refused."""
-        with self._lock:
-            if host in self._members:
-                self._members[host].generation += 1
+    def _complaint(self, sequence: object, push: object, known_version: object) -> str | None:
+        """Returns what is wrong about a push, None where nothing is."""
+        if not (is_count(sequence) and type(known_version) is int):
+            return "its numbers are none"
+        try:
+            self._rules.check(push)
+        except InvalidPushError as error:
+            return str(error)
+        return None
 
     def _closed(self) -> Verdict | None:
         if self._over or spent(self._config, self._progress):
             return "done"
         return None if self._ready else "wait"
 
-    def _refused(self, host: str, generation: int, sequence: int) -> Verdict | None:
-        member = self._members.get(host)
-        if member is None or generation > member.generation:
-            return "rejoin"
-        if generation < member.generation:
-            self._progress.add_fault("fenced_push")
-            return "fenced"
-        return "duplicate" if sequence <= member.sequence else None
+    def _judge(self, host: str, sequence: int, push: Push, complaint: str | None) -> Verdict:
+        member, numbered = self._members[host], is_count(sequence)
+        if numbered and sequence <= member.sequence:
+            return "duplicate"
+        verdict: Verdict = "refused" if complaint else self._accept(host, push)
+        if complaint:
+            member.refused += 1
+            self._progress.add_fault("invalid_push")
+            self._refusals.append(f"a push of host {host} was refused: {complaint}")
+        if numbered and verdict != "full":
+            member.sequence = sequence
+        return verdict
 
     def _accept(self, host: str, push: Push) -> Verdict:
         lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
@@ -172,7 +185,8 @@ class ParameterServer:
         episodes = [Episode(*episode) for episode in push["episodes"]]
         stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"])
         if not stale and push["rollout"] is not None:
-            if not self._rollouts.offer(Played(Rollout(**push["rollout"]), push["version"], stats)):
+            rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
+            if not self._rollouts.offer(Played(rollout, push["version"], stats)):
                 return "full"
         else:
             self._updater.count(stats)
@@ -211,11 +225,11 @@ class ParameterServer:
         self._progress.add_fault(kind)
 
     def status(self) -> ServerStatus:
-        """Returns what the driver shows; lags and gifs are handed over, once."""
+        """Returns what the driver shows; lags, gifs and refusals are handed over, once."""
         with self._lock:
-            lags, gifs = list(self._lags), list(self._gifs)
-            self._lags.clear()
-            self._gifs.clear()
+            lags, gifs, refusals = list(self._lags), list(self._gifs), list(self._refusals)
+            for handed_over in (self._lags, self._gifs, self._refusals):
+                handed_over.clear()
             error = self._failure or self._threads.error
             diverged = isinstance(error, DivergedError)
             return {
@@ -229,6 +243,7 @@ class ParameterServer:
                 "hosts": {name: dataclasses.asdict(tally) for name, tally in self._tallies.items()},
                 "lags": lags,
                 "gifs": gifs,
+                "refusals": refusals,
             }
 
     def state(self) -> ServerState | None:
@@ -236,9 +251,8 @@ class ParameterServer:
         with self._lock:
             if not self._ready:
                 return None
-            members = {name: (member.generation, member.sequence) for name, member in self._members.items()}
             state = captured(self._model, self._progress)
-            return {"variables": state.variables, "counters": to_plain(state.counters), "members": members}
+            return {"variables": state.variables, "counters": to_plain(state.counters), "members": self._members.numbers()}
 
 
 def _of_update(metrics: dict[str, float]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from doom_a3c.agent.model import SharedNetwork
-from doom_a3c.engines.cluster.messages import Answer, Push, Server, UnreachableError
+from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
 from doom_a3c.record.recording import Gif
 
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_TRIES = 0.1
 
 
 class FencedError(Exception):
-    """Another host has joined under this one's name."""
+    """The pushes of this host count no more."""
 
 
 @dataclass
@@ -47,22 +47,31 @@ class ServerClient:
         self._name, self._server, self._buffer = name, server, buffer
         self._model, self._counts, self._gifs, self._stop_event = model, counts, gifs, stop
         self._generation = self._sequence = 0
+        self._reason = ""  # that the server refused a push for
         self._seconds = 0.0  # that the last push took
 
-    def join(self) -> None:
-        """Joins the run: afterwards the host has the server's weights."""
-        answer = self._ask(lambda: self._server.join(self._name))
-        if answer["verdict"] == "joined":
-            self._generation, self._sequence = answer["generation"], 0
-            self._take_over(answer)
+    def join(self, generation: int) -> None:
+        """Joins the run as the process that the driver has given this generation: the host has the server's weights then.
+
+        Raises:
+            FencedError: if another process plays under its name by now.
+        """
+        self._generation = generation
+        self._take_over(self._ask(lambda: self._server.join(self._name, generation)))
 
     def run(self) -> None:
-        """Pushes until the run is over; raises ClosedError when the buffer is closed before."""
+        """Pushes until the run is over.
+
+        Raises:
+            ClosedError: when the buffer is closed before.
+            FencedError: if its pushes count no more.
+        """
         while not self._stop_event.is_set():
             push = self._buffer.next_push()
             if self._gifs:
                 gif = self._gifs.popleft()
-                push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
+                if len(gif.data) <= MAX_GIF_BYTES:
+                    push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
             push["metrics"]["push_seconds"] = self._seconds
             start = time.monotonic()
             self._deliver(push)
@@ -70,16 +79,8 @@ class ServerClient:
 
     def _deliver(self, push: Push) -> None:
         self._sequence += 1
-        while not self._stop_event.is_set():
-            name, version = (self._name, self._generation, self._sequence), self._model.version
-            answer = self._ask(lambda: self._server.push(*name, push, version))  # noqa: B023  # called at once
-            if answer["verdict"] == "fenced":
-                raise FencedError(f"another host has joined as {self._name}")
-            if answer["verdict"] != "rejoin":
-                self._take_over(answer)
-                return
-            self.join()
-            self._sequence += 1
+        name, version = (self._name, self._generation, self._sequence), self._model.version
+        self._take_over(self._ask(lambda: self._server.push(*name, push, version)))
 
     def _ask(self, call: Callable[[], Answer]) -> Answer:
         """Calls the server until an answer comes that is one; at the end of the run it is `done`."""
@@ -98,8 +99,12 @@ class ServerClient:
         return {"verdict": "done"}
 
     def _take_over(self, answer: Answer) -> None:
+        if answer["verdict"] == "fenced":
+            why = f"its pushes were refused, as {self._reason}" if self._reason else "another process plays in its place"
+            raise FencedError(f"{self._name} is fenced off: {why}")
         if answer["verdict"] == "done":
             return
+        self._reason = answer.get("reason", self._reason)
         self._counts.frames = answer["frames"]
         if answer["weights"] is not None:
             self._model.replace(answer["weights"], answer["version"])
