@@ -96,7 +96,7 @@ def test_a_wad_and_its_cfg_are_found_in_upper_case_too(here, wad, cfg):
     shutil.copy(shipped_folder() / "basic.wad", here / wad)
     (here / cfg).write_bytes(CFG.encode() + b"# \xe4\xf6\xfc in Latin 1\n")
     game = catalog.find(wad).game
-    assert (game.wad, game.config) == (str(here / wad), str(here / cfg))
+    assert (game.wad, game.available_buttons) == (str(here / wad), ("ATTACK",))
 
 
 def test_a_link_is_read_as_the_kind_of_file_that_it_is_called(here):

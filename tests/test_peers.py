@@ -85,13 +85,13 @@ def test_nothing_outlives_a_run(tmp_path):
     memory = Path(f"/dev/shm/ViZDoomTest{time.time_ns()}")
     log = tmp_path / "log"
     with peers.running([sys.executable, "-c", TRAINER, ENGINE, str(memory)], tmp_path, log) as process:
-        mark = next(
-            entry for entry in Path(f"/proc/{process.pid}/environ").read_text().split("\0") if entry.startswith(peers.MARK)
-        )
         end = time.monotonic() + 30
         while "mapped" not in log.read_text():
             assert time.monotonic() < end
             time.sleep(0.05)
+        mark = next(
+            entry for entry in Path(f"/proc/{process.pid}/environ").read_text().split("\0") if entry.startswith(peers.MARK)
+        )
         assert len(peers.marked(mark)) == 2
     assert peers.marked(mark) == []
     assert not memory.exists()
@@ -131,12 +131,15 @@ def test_ratios_are_to_this_program(tmp_path):
     assert "| 250 | 0.25 | 300 (300) | 7.50 | 1 of 1 |" in row
 
 
+BARE = str(Path(sys.base_prefix, "bin", "python3"))  # has no packages
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--only", "sb3_ppo"], "--peers-python is missing"),
         (["--only", "sb3_ppo", "--peers-python", "/no/such/python"], "is no Python that runs"),
-        (["--only", "sb3_ppo", "--peers-python", sys.executable], "stable-baselines3, torch: install"),
+        (["--only", "sb3_ppo", "--peers-python", BARE], "install benchmarks/requirements-peers.txt"),
         (["--games", "3"], "--games must be an even number"),
     ],
 )

@@ -129,5 +129,5 @@ def test_rewards_that_are_no_numbers_end_the_run_and_change_nothing(build):
         run.engine.check()
     after = run.model.snapshot()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert run.progress.faults == {"non_finite_update": MAX_NON_FINITE}
+    assert run.progress.faults["non_finite_update"] == MAX_NON_FINITE
     assert run.progress.updates == run.model.version == 0

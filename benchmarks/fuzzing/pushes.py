@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,6 +29,7 @@ GAMES, STEPS = 2, 4
 MAX_NUMBERS = 2**22  # of an array that a mutation asks for: it is this program that would allocate it
 RENEW_AFTER = 2000  # pushes, of which many are counted and leave a member behind
 ARRAY = "array"  # marks an array in JSON: type, shape and the value of all its numbers
+TUPLE = "a tuple"
 SETTINGS = {"engine": "cluster", "workers": 1, "games": GAMES, "rollout_length": STEPS, "frames": 2**60}
 
 
@@ -66,7 +68,7 @@ class Servers:
         core_state = tuple(np.asarray(part) for part in network.initial_state(GAMES))
         self.blank = blank_rollout(observations, STEPS, core_state, network.distribution)
         self._servers: dict[str, tuple[ParameterServer, Progress]] = {}
-        self._pushes = 0
+        self._pushes = self._generation = 0
 
     def of(self, transport: str) -> tuple[ParameterServer, Progress]:
         """Returns a server that runs, and its progress."""
@@ -78,9 +80,15 @@ class Servers:
             progress = Progress()
             server = ParameterServer(config, self._model, progress, self._trainer, rollouts=FittingRollouts(self.blank))
             state = self._start
-            server.start({"variables": state.variables, "counters": to_plain(state.counters), "members": {}})
+            server.start({"variables": state.variables, "counters": to_plain(state.counters), "members": {}}, {})
             self._servers[transport] = server, progress
         return self._servers[transport]
+
+    def enrolled(self, server: ParameterServer) -> int:
+        """Returns the generation of a new process of host a, which may push: those before it may be fenced off by now."""
+        self._generation += 1
+        server.enroll({"a": self._generation})
+        return self._generation
 
     def renew(self) -> None:
         """Ends all servers: the next push finds new ones, and the first weights."""
@@ -118,7 +126,8 @@ def pushes(folder: Path) -> Door:
         transport, host, generation, sequence, push, version = map(_decoded, tree)
         server, progress = servers.of("rollouts" if transport == "rollouts" else "gradients")
         frames = progress.frames
-        generation = generation + server.join("a")["generation"] if type(generation) is int else generation
+        newest = servers.enrolled(server)
+        generation = generation + newest if type(generation) is int else generation
         try:
             answer = server.push(host, generation, sequence, push, version)
             servers.check(server, progress, frames)
@@ -138,7 +147,7 @@ def pushes(folder: Path) -> Door:
 
 def _seeds(servers: Servers) -> list[Any]:
     metrics = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm": 3.0, "var_norm": 4.0}
-    push = {"version": 0, "steps": 8, "frames": 32, "episodes": [[1.5, 12, 0.25, 0]], "faults": ["engine_died"]}
+    push = {"version": 0, "steps": 8, "frames": 32, "episodes": [_tuple([1.5, 12, 0.25, 0])], "faults": ["engine_died"]}
     push |= {"gradients": None, "not_finite": 0, "metrics": {}, "rollout": None}
     gif = {"data": _array("uint8", [20], 7), "height": 4, "width": 4, "score": 1.5, "episode": 1, "worker": 0}
     gradients = {**push, "gradients": _array("float32", [servers.size], 0.001), "metrics": metrics, "gifs": [gif]}
@@ -152,19 +161,31 @@ def _array(kind: str, shape: list[int], value: float) -> dict[str, Any]:
 
 
 def _encoded(value: Any) -> Any:
-    return list(map(_encoded, value)) if isinstance(value, tuple) else _array(str(value.dtype), list(value.shape), 0)
+    return _tuple(map(_encoded, value)) if isinstance(value, tuple) else _array(str(value.dtype), list(value.shape), 0)
+
+
+def _tuple(parts: Iterable[Any]) -> dict[str, Any]:
+    return {TUPLE: list(parts)}
 
 
 def _decoded(tree: Any) -> Any:
-    """Returns plain data with arrays where they are meant; what makes none stays as it is."""
-    if isinstance(tree, list):
-        return list(map(_decoded, tree))
-    if not isinstance(tree, dict):
-        return tree
-    if set(tree) != {ARRAY}:
-        return {key: _decoded(value) for key, value in tree.items()}
+    """Returns plain data with arrays and tuples where they are meant; what makes none stays as it is."""
+    match tree:
+        case list():
+            return list(map(_decoded, tree))
+        case {"a tuple": list(parts), **others} if not others:
+            return tuple(map(_decoded, parts))
+        case {"array": marked, **others} if not others:
+            return _made(marked, tree)
+        case dict():
+            return {key: _decoded(value) for key, value in tree.items()}
+    return tree
+
+
+def _made(marked: Any, tree: Any) -> Any:
+    """Returns the array that is meant, `tree` where there can be none."""
     try:
-        kind, shape, value = tree[ARRAY]
+        kind, shape, value = marked
         if np.prod(np.asarray(shape, np.float64)) > MAX_NUMBERS:
             return tree
         with np.errstate(all="ignore"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from doom_a3c.settings.fields import setting
+from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
 FREEDOOM = "freedoom2.wad"  # what ViZDoom plays unless it is told otherwise
@@ -132,4 +133,4 @@ def located(file: str) -> Path:
         return Path(file)
     folder = shipped_folder()
     games = folder.parent / Path(file).name  # Freedoom lies there
-    return games if not (folder / file).is_file() and games.is_file() else folder / file
+    return games if not exists(folder / file) and exists(games) else folder / file
