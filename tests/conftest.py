@@ -30,7 +30,7 @@ def make_network():
     """Builds a network small enough for brute force: 8x8 grey pixels, one convolution, a core of 5."""
     from doom_a3c.agent.distributions import Categorical
     from doom_a3c.agent.networks import ACNetwork, Inputs
-    from doom_a3c.settings.scenarios import Network
+    from doom_a3c.settings.network import Network
 
     def make(*, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
         spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": (8,), "core_size": 5, **sizes})

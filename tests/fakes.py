@@ -22,7 +22,7 @@ from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.fields import UserError, plain, validated
 from doom_a3c.settings.infos import FAULTS
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)
 INPUTS = Inputs((6, 6, 1), 0)

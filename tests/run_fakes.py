@@ -10,7 +10,8 @@ from doom_a3c.record.progress import Progress
 from doom_a3c.run.evaluation import Evaluation, scores
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings import catalog
-from doom_a3c.settings.scenarios import Network, resolved
+from doom_a3c.settings.network import Network
+from doom_a3c.settings.scenarios import resolved
 
 
 @functools.cache

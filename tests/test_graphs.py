@@ -15,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import blank_rollout
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 
 SPEC, INPUTS, ACTIONS = Network(hidden=(8,), core_size=4), Inputs(None, 3), Categorical(2)
 

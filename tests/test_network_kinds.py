@@ -8,7 +8,7 @@ from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 
 # Vectors of numbers
 

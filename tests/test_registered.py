@@ -17,7 +17,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import GymnasiumSpec, Observation
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 
 GREY = Observation()
 

@@ -19,7 +19,8 @@ from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent
 from doom_a3c.settings.fields import UserError, settings_of
 from doom_a3c.settings.games import DoomSpec, shipped_folder
-from doom_a3c.settings.scenarios import Network, Scenario
+from doom_a3c.settings.network import Network
+from doom_a3c.settings.scenarios import Scenario
 from fuzzing.guards import FindingError
 from fuzzing.mutations import Mutator, bomb, mutated_json, toml_of, zipped
 

@@ -20,7 +20,7 @@ from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 from fuzzing.doors import Door
 from fuzzing.guards import FindingError
 from fuzzing.mutations import Mutator, mutated_json

@@ -19,7 +19,7 @@ from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import matrix_type
-from doom_a3c.settings.scenarios import Network
+from doom_a3c.settings.network import Network
 
 
 class Inputs(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any
 import vizdoom
 
 from doom_a3c.quiet import caught_stderr
+from doom_a3c.settings.checks import check_files
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import UserError, nearest, plain, validated
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
-from doom_a3c.settings.scenarios import check_files
 from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are

@@ -24,7 +24,8 @@ from doom_a3c.record.files import check_exists
 from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.scenarios import MAX_PARAMETERS, least_parameters
+from doom_a3c.settings.network import MAX_PARAMETERS
+from doom_a3c.settings.scenarios import least_parameters
 from doom_a3c.settings.trust import NOTHING, Named
 
 MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes

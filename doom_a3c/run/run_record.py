@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.record.progress import Counters, Progress, from_plain, to_plain
 from doom_a3c.settings import scenarios
+from doom_a3c.settings.checks import check_files, checked_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, plain, whole
 from doom_a3c.settings.trust import NOTHING, Named, admitted
@@ -80,10 +81,10 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         tables = {**data["scenario"], "game": admitted(data["scenario"]["game"], source, named)}
         with about(source):
             scenario = scenarios.from_plain(tables, "its scenario")
-            scenarios.check_files(scenario.game)
+            check_files(scenario.game)
             scenario, config = scenarios.resolved(scenario, data["config"], "its settings")
         return RunRecord(
-            scenarios.checked_name(data["run"]),
+            checked_name(data["run"]),
             whole(data["restarts"], "restarts"),
             scenario,
             config,
@@ -96,7 +97,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
 
 def label_from_plain(data: Any) -> Label:
     """Returns the label of a record, whatever game it is of; raises KeyError, TypeError or ValueError else."""
-    names = scenarios.checked_name(data["run"]), scenarios.checked_name(data["scenario"]["name"])
+    names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
     return Label(*names, _score(data["best_evaluation"]))
 
 

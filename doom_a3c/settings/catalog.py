@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.cfg import game_table
+from doom_a3c.settings.checks import check_files, check_there
 from doom_a3c.settings.fields import UserError, about, nearest
 from doom_a3c.settings.games import ATARI, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, text_bytes
-from doom_a3c.settings.scenarios import Scenario, check_files, check_there, from_plain, with_frame_skip_in_game
+from doom_a3c.settings.scenarios import Scenario, from_plain, with_frame_skip_in_game
 from doom_a3c.settings.wads import GAME_FILES
 
 if sys.version_info >= (3, 11):

@@ -27,6 +27,12 @@ class UserError(Exception):
     """A mistake of the user's: the command line prints it as one line and exits with status 2."""
 
 
+def require(condition: bool, message: str) -> None:
+    """Raises UserError with the message unless the condition holds."""
+    if not condition:
+        raise UserError(message)
+
+
 @contextlib.contextmanager
 def about(what: str) -> Iterator[None]:
     """Puts before a user's mistake what it is about."""

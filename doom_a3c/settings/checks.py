@@ -1,0 +1,104 @@
+"""What every scenario must be, whoever has written it: names, values, sizes and ranges, and files that are there."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.settings.engine import EngineSettings
+from doom_a3c.settings.fields import MAX_TEXT, UserError, require, validated
+from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
+from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.wads import maps_in
+
+NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")  # of a scenario or a run, which is that of folders
+RULE = re.compile(r"sv_[a-z0-9_]{1,40}")
+
+
+def checked_name(value: Any) -> str:
+    """Returns `value` if it is a name of a scenario or a run; raises ValueError if not."""
+    if not isinstance(value, str) or not NAME.fullmatch(value) or not value.isprintable():
+        raise ValueError(f"{str(value)[:40]!r} is no name")
+    return value
+
+
+def check_files(game: GameSpec) -> None:
+    """Raises UserError where a wad that a game needs is not there, or damaged."""
+    if not isinstance(game, DoomSpec):
+        return
+    for file in filter(None, (game.wad, game.iwad)):
+        check_there(file)
+        path = located(file)
+        if path.parent not in (shipped_folder(), shipped_folder().parent):  # those are whole
+            maps_in(path)
+
+
+def check_there(file: str) -> None:
+    """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
+    there = Path(file).is_absolute() or exists(located(file))
+    require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
+    check_file(located(file))
+
+
+def check_values(value: Any, depth: int = 0) -> None:
+    """Raises UserError for a value that no scenario has: it may be anybody's, and reach file names and the terminal."""
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        require(depth < 8 and len(value) < 1000, "a table or list is too large")
+        for part in value:
+            check_values(part, depth + 1)
+    elif isinstance(value, str):
+        require(value.isprintable() and len(value) <= MAX_TEXT, f"{value[:40]!r} must be one line of {MAX_TEXT} characters")
+    elif isinstance(value, float):
+        require(math.isfinite(value), f"{value} is no number that can be used")
+    elif isinstance(value, int):
+        require(abs(value) < 2**31, "a number is above 2,147,483,647")
+
+
+def check_doom(game: DoomSpec, observation: Observation) -> None:
+    """Raises UserError for what is wrong about a Doom game, as far as that can be told without ViZDoom."""
+    require(
+        bool(game.wad or game.available_buttons), "[game] needs a config or a wad, or the id of a Gymnasium environment"
+    )
+    require(all(isinstance(name, str) for name in game.available_buttons), "[game] available_buttons takes names")
+    validated(EngineSettings, game.settings, "[game.settings]")
+    require(
+        game.settings.get("episode_timeout") != 0,
+        "episode_timeout = 0 gives episodes no time-out at all: name the frames that one may last, such as 2100, or leave "
+        "it out if every episode ends by itself",
+    )
+    rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
+    require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
+    require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
+    numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
+    require(
+        numbers and len(game.variable_scales) in (0, len(game.variables)),
+        "[game] variable_scales needs one number a variable",
+    )
+    if not (sides := re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", observation.resolution)):
+        raise UserError(f"[observation] resolution must look like '160x120', not {observation.resolution!r}")
+    width, height = map(int, sides.groups())
+    crop = observation.crop
+    require(len(crop) == 4, "[observation] crop must be [top, bottom, left, right]")
+    require(all(type(side) is int and side >= 0 for side in crop), "[observation] crop takes whole numbers")
+    require(crop[0] + crop[1] < height and crop[2] + crop[3] < width, "[observation] crop leaves nothing")
+
+
+def check_atari(game: AtariSpec) -> None:
+    """Raises UserError for a number of an Atari game that is out of range."""
+    require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
+    require(game.noop_max >= 0, "[game] noop_max must be 0 or more")
+    require(game.max_frames >= 1, "[game] max_frames must be 1 or more")
+
+
+def check_observation(observation: Observation) -> None:
+    """Raises UserError for a size that no observation has."""
+    size = observation.size
+    require(all(type(side) is int for side in size), "[observation] size takes whole numbers")
+    fits = len(size) == 2 and min(size) > 0 and max(size) <= 1024
+    require(fits, f"[observation] size must be [height, width], each 1 to 1024, not {list(size)}")
+    require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")

@@ -1,0 +1,64 @@
+"""The network that a scenario asks for: its layers, and what of them is possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from doom_a3c.settings.fields import require
+from doom_a3c.settings.games import Observation
+
+MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
+ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The ACNetwork; the default sizes are the A3C-Doom agent's. Convolutions are for pixels alone."""
+
+    pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
+    pixel_scale: float = 64.0
+    convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
+    hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
+    activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
+    core: str = "lstm"  # or 'none', feed-forward; agent/cores.py knows all
+    core_size: int = 256
+    shared: bool = True  # actor and critic are two heads of one network, or a network each
+
+
+def check_network(network: Network, observation: Observation) -> None:
+    """Raises UserError for layers that do not fit the observation, or each other, or are too many."""
+    require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
+    require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
+    sizes = (*network.hidden, network.core_size)
+    require(all(isinstance(size, int) and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
+    sides: tuple[int, ...] = observation.size
+    for layer in network.convolutions:
+        require(
+            isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
+            "[network] a convolution is [filters, size, stride], each 1 or more",
+        )
+        sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)
+        require(min(sides) >= 1, "[network] the convolutions are too large for the observation size")
+    parameters = parameters_of(network, observation)
+    require(
+        parameters <= MAX_PARAMETERS,
+        f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, core_size or "
+        "convolutions smaller",
+    )
+
+
+def parameters_of(network: Network, observation: Observation | None) -> int:
+    """Returns how many parameters a network has at least: its layers' on such pixels, or where None on a single number."""
+    count, features = 0, 1
+    if observation is not None:
+        (height, width), channels = observation.size, observation.channels
+        for filters, size, stride in network.convolutions:
+            count += size * size * channels * filters
+            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
+        features = height * width * channels
+    for size in network.hidden:
+        count += features * size
+        features = size
+    if network.core != "none":
+        count += network.core_size**2
+    return count
