@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ from typing import NoReturn
 from doom_a3c.cli.streams import make_patient
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of a disk: no fault of the program
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -32,6 +35,11 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     except UserError as error:
         print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        print(f"{program}: {error.filename or 'a file'} could not be written: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130

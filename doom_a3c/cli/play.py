@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import json
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
@@ -27,9 +26,8 @@ from doom_a3c.settings.trust import NOTHING, Named
 if TYPE_CHECKING:
     from doom_a3c.agent.networks import ACNetwork
     from doom_a3c.agent.player import Episode
-    from doom_a3c.envs.games import VideoRecorder
-    from doom_a3c.record.recording import Picture
     from doom_a3c.run.builder import Builder
+    from doom_a3c.run.episode_player import EpisodePlayer, Screen
     from doom_a3c.run.evaluation import Scores
     from doom_a3c.run.run_record import RunRecord
 
@@ -86,8 +84,12 @@ def _play(arguments: list[str] | None) -> int:
         if not options.quiet:
             print(line, flush=True)
 
-    with EpisodePlayer(name, builder, network, options, epsilon) as player:
-        signal.signal(signal.SIGINT, player.interrupt)
+    from doom_a3c.run.episode_player import EpisodePlayer  # late: TensorFlow is imported by now
+
+    screen = _window(name) if options.window else None
+    greedy, recorded = options.policy == "greedy", options.record > 0
+    with EpisodePlayer(builder, network, greedy=greedy, epsilon=epsilon, record=recorded, screen=screen) as player:
+        signal.signal(signal.SIGINT, _interrupting(player))
         log(f"{options.model}: {name}, {options.policy} policy\nepisode   score      steps")
         episodes = []
         for index in range(options.episodes):
@@ -100,6 +102,12 @@ def _play(arguments: list[str] | None) -> int:
         f"mean {mean}  std {std}  min {least}  max {most}\nrecordings, scores.csv, scores.png, summary.json are in {folder}"
     )
     return 0
+
+
+def _window(title: str) -> Screen:
+    from doom_a3c.cli.window import Window  # late: it opens the door to a display
+
+    return Window(title)
 
 
 def restored(model: str, named: Named = NOTHING) -> tuple[Builder, ACNetwork, RunRecord]:
@@ -123,110 +131,23 @@ def restored(model: str, named: Named = NOTHING) -> tuple[Builder, ACNetwork, Ru
     return builder, network, record
 
 
-class EpisodePlayer:
-    """Plays single episodes, recording them on request. Owns a game and what records it; a context that closes both."""
+def _interrupting(player: EpisodePlayer) -> Callable[[int, object], None]:
+    """Returns what handles Ctrl-C: the episode ends with its next step, its recording is finished; a second ends at once.
 
-    def __init__(self, name: str, builder: Builder, network: ACNetwork, options: Options, epsilon: float) -> None:
-        import numpy as np  # late, as in all methods below: --help and mistakes are told without
+    Nor is a step waited for that does not come, as the game hangs.
+    """
 
-        from doom_a3c.agent.policy import Policy
-
-        self._policy, self._epsilon = Policy(network), np.array([epsilon], np.float32)
-        self._greedy = options.policy == "greedy"
-        self._interrupted = False
-        self._env = builder.evaluation_env(1)
-        self._recorder = builder.recorder(self._env) if options.record or options.window else None
-        self._window = None
-        if options.window:
-            from doom_a3c.cli.window import Window  # late: it opens the door to a display
-
-            self._window = Window(name)
-
-    def __enter__(self) -> EpisodePlayer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._env.close()
-        for view in (self._recorder, self._window):
-            if view:
-                view.close()
-
-    def interrupt(self, number: int, frame: object) -> None:
-        """Handles Ctrl-C: the episode ends with its next step, and its recording is finished; a second one does not wait.
-
-        Nor is a step waited for that does not come, as the game hangs.
-        """
-        if self._interrupted:
+    def interrupt(number: int, frame: object) -> None:
+        if player.interrupted:
             command.end_at_once(number, "play.py: interrupted")
-        self._interrupted = True
-
-        def hurry(number: int, frame: object) -> None:
-            raise KeyboardInterrupt
-
+        player.interrupted = True
         signal.signal(signal.SIGALRM, hurry)
         signal.alarm(PATIENCE_SECONDS)
 
-    def episode(self, seed: int, stem: Path | None) -> Episode:
-        """Plays one episode from its first observation to its end; records it as `stem`.mp4 and .gif where there is one.
+    def hurry(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
 
-        Raises:
-            KeyboardInterrupt: after Ctrl-C, whatever else that has broken.
-            UserError: if the game fails.
-        """
-        try:
-            return self._recorded(seed, stem)
-        except Exception:
-            if self._interrupted:
-                raise KeyboardInterrupt from None
-            raise
-
-    def _recorded(self, seed: int, stem: Path | None) -> Episode:
-        from doom_a3c.envs.process import ProcessError  # late, as above
-        from doom_a3c.record.recording import VideoWriter
-
-        recorder = self._recorder if stem or self._window else None
-        if recorder is None:
-            return self._played(seed, None, lambda picture: None)
-        video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
-
-        def show(picture: Picture) -> None:
-            if self._window:
-                self._window.show(picture, recorder.pictures_per_second)
-            if video:
-                video.add(picture)
-
-        with video or contextlib.nullcontext():
-            try:
-                return self._played(seed, recorder, show)
-            except ProcessError as error:
-                raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
-
-    def _played(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Episode:
-        import numpy as np  # late, as above
-
-        from doom_a3c.agent.player import Player
-
-        random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
-        seeds: Any = np.array([seed])  # the form that all vector environments take
-        player = Player(self._env, self._policy, random, seeds)
-        if player.cut_short[0]:
-            raise UserError(f"the game failed as it began ({', '.join(player.faults)}); run play.py again")
-        for picture in recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed) if recorder else ():
-            show(picture)
-        episode = None
-        while episode is None:
-            if self._interrupted:
-                signal.alarm(0)
-                raise KeyboardInterrupt
-            step = player.step(self._epsilon, self._greedy)
-            if step.cut_short[0]:
-                raise UserError(f"the game failed while it was played ({', '.join(step.faults)}); run play.py again")
-            (episode,) = step.episodes or (None,)
-            for picture in recorder.step(step.actions[0], episode is not None) if recorder else ():
-                show(picture)
-        if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
-            print(f"warning: the recording of seed {seed} shows another course ({recorder.score:.1f})", file=sys.stderr)
-        return episode
+    return interrupt
 
 
 def _write_scores(folder: Path, options: Options, epsilon: float, scenario: str, episodes: Sequence[Episode]) -> Scores:

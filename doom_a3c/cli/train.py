@@ -162,9 +162,6 @@ def _finish(session: Session, result: Result, seconds_to_training: float, summar
         "seed": session.record.config.seed,
         "faults": dict(progress.faults),
     }
-    if summary:
-        Path(summary).write_text(json.dumps(outcome, indent=1) + "\n")
-    write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
     panel.log(
         f"ended by {result.stopped_by} after {outcome['seconds']:.0f} s: {progress.frames:,} frames, "
         f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
@@ -177,6 +174,9 @@ def _finish(session: Session, result: Result, seconds_to_training: float, summar
     panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png)\nlogs   {session.logs}")
     quoted, logs = shlex.quote(str(model)), shlex.quote(str(session.logs))
     panel.log(f"next:\n  python play.py --model {quoted} --out /tmp/result\n  tensorboard --logdir {logs}")
+    if summary:
+        Path(summary).write_text(json.dumps(outcome, indent=1) + "\n")
+    write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
 
 
 _STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
