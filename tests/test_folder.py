@@ -35,9 +35,10 @@ def best(score, name="run-1", scenario="basic"):
 def test_a_new_run_is_refused_where_any_checkpoint_of_another_is(folder, name):
     folder.check_unused()
     save(folder.folder / name, VARIABLES, tiny_record(name="mine-1"))
-    assert f"{name} holds another run, mine-1: continue it with --resume" in complaint(folder.check_unused)
+    advice = "continue it with --resume, or keep it" if name == "last.ckpt" else "keep it"
+    assert f"{name} holds another run, mine-1: {advice} and name" in complaint(folder.check_unused)
     (folder.folder / name).write_bytes(b"damaged")
-    assert f"{name} holds another run: continue" in complaint(folder.check_unused)
+    assert f"{name} holds another run: {advice} and name" in complaint(folder.check_unused)
 
 
 def test_a_resumed_run_knows_the_best_that_was_saved_after_its_last_checkpoint(folder):
@@ -110,6 +111,14 @@ def test_a_folder_made_for_a_run_that_did_not_begin_is_gone(tmp_path):
                 (tmp_path / name / "last.ckpt").touch()
     assert sorted(os.listdir(tmp_path)) == ["old", "used"]
     assert os.listdir(tmp_path / "used") == ["last.ckpt"]
+
+
+def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
+    (tmp_path / ".lock").rmdir()
+    (tmp_path / ".lock").symlink_to("/etc/passwd")
+    assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
 
 
 def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):

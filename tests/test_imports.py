@@ -144,7 +144,7 @@ def tops(targets):
 
 def test_games_know_no_tensorflow_and_no_engine(modules):
     assert not tops(imported_in(modules, "envs")) & set(HEAVY)
-    assert rooms(imported_in(modules, "envs")) == {"quiet", "settings", "envs"}
+    assert rooms(imported_in(modules, "envs")) == {"settings", "envs"}
 
 
 def test_games_and_records_do_not_know_each_other(modules):

@@ -182,6 +182,32 @@ def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
     ]
 
 
+def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
+    clock, lines, full = [100.0], [], {"global"}
+    monkeypatch.setattr(loggers_module.time, "monotonic", lambda: clock[0])
+
+    class Log:
+        def __init__(self, folder):
+            self.name = folder.name
+
+        def metrics(self, metrics, count):
+            if self.name in full:
+                raise ValueError("{{function_node x}} no space on the device\nand more")
+
+        def close(self):
+            pass
+
+    loggers = Loggers(Log, Path("logs"), lines.append)
+    for clock[0] in (100.0, 120.0, 140.0):
+        for name in ("global", "train_0"):
+            loggers(name).metrics({}, 1)
+    assert lines == ["warning: logs not written: no space on the device; training continues, and tries again"]
+    full.clear()
+    clock[0] = 160.0
+    loggers("global").metrics({}, 1)
+    assert lines[1:] == ["logs written again"]
+
+
 def test_records_within_records_have_the_outer_name_before_theirs():
     assert dict(named(Outer(None, Inner(1.5, 3), {"died": 2}))) == {
         "inner.mean": 1.5,

@@ -96,7 +96,7 @@ def test_counters_are_not_changed_by_what_follows():
     counters = progress.counters()
     copy = json.loads(json.dumps(to_plain(counters)))
     play(progress, [3.0])
-    progress.add_fault("engine died")
+    progress.add_fault("engine_died")
     progress.add_update(0.5, 1)
     assert to_plain(counters) == copy
     other = Progress()
@@ -109,11 +109,11 @@ def test_counters_are_not_changed_by_what_follows():
 def test_counters_are_the_same_after_a_way_through_json():
     progress = Progress()
     play(progress, scores(120))
-    progress.add_fault("engine died")
+    progress.add_fault("engine_died")
     progress.add_update(0.5, 3)
     counters = progress.counters()
     assert from_plain(json.loads(json.dumps(to_plain(counters)))) == counters
-    assert counters[:5] == (120 * 120, 120 * 30, 1, 120, {"engine died": 1})
+    assert counters[:5] == (120 * 120, 120 * 30, 1, 120, {"engine_died": 1})
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,8 @@ def test_counters_are_the_same_after_a_way_through_json():
         ({"scores": [math.nan]}, ValueError),
         ({"scores": "many"}, ValueError),
         ({"faults": {"died": -1}}, ValueError),
+        ({"faults": {"\x1b[2J": 1}}, ValueError),
+        ({"faults": {f"a{n}": 1 for n in range(5000)}}, ValueError),
         ({"updates": True}, ValueError),
         ({"curve": [[1, 2, 3]]}, TypeError),
         ({}, KeyError),

@@ -119,3 +119,13 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
             save(state, Best())
     assert (tmp_path / "last.ckpt").read_bytes() == before
     assert not (tmp_path / "best.ckpt").exists()
+
+
+def test_a_best_kept_for_later_never_replaces_a_better_one(tmp_path, state, disk):
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
+    disk[0] = True
+    saver.save_best(state, Best(7.0, "greedy"))
+    disk[0] = False
+    saver.save_best(state, Best(9.0, "greedy"))
+    saver.save(state, Best(9.0, "greedy"))
+    assert load(tmp_path / "best.ckpt").record.best.score == 9.0

@@ -7,6 +7,7 @@ import pytest
 from fakes import changed, network
 from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 
+from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import Progress
 from doom_a3c.run import training
 from doom_a3c.run.checkpoint import load
@@ -158,6 +159,23 @@ def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, t
     run.run()
     assert seen[:2] == [True, True]
     assert [status.frames for status in run.audience.statuses] == [40, 80, 120]
+
+
+def test_a_fault_of_an_earlier_session_does_not_make_this_one_diverge(make_run):
+    run = make_run(Config())
+    run.progress.add_fault("non_finite_update")
+    run.stopping.interrupt("SIGINT")
+    assert run.run().stopped_by == "SIGINT"
+
+
+def test_a_session_in_which_no_update_was_finite_has_diverged(make_run):
+    class Failing(ScriptedEngine):
+        def check(self):
+            super().check()
+            self.progress.add_fault("non_finite_update")
+
+    with pytest.raises(DivergedError, match="no update of this session was finite"):
+        make_run(Config(frames=120), Failing()).run()
 
 
 # The rule alone

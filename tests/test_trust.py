@@ -1,8 +1,10 @@
 """A stranger's checkpoint starts nothing, reads nothing and writes nothing that its user has not named."""
 
 import json
+import shutil
 import struct
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from doom_a3c.run.checkpoint import load, save
 from doom_a3c.run.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import shipped_folder
 from doom_a3c.settings.trust import Named
 
 
@@ -27,11 +30,8 @@ def plain_record(scenario="basic", **game):
 
 @pytest.fixture
 def wad(tmp_path):
-    """A file of a user's own with a map, as far as a directory shows."""
-    lumps = b"".join(struct.pack("<II8s", 12, 0, name) for name in (b"MAP01", b"THINGS"))
-    path = tmp_path / "mine.wad"
-    path.write_bytes(struct.pack("<4sII", b"PWAD", 2, 12) + lumps)
-    return path
+    """A file of a user's own with a map."""
+    return Path(shutil.copy(shipped_folder() / "basic.wad", tmp_path / "mine.wad"))
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,7 @@ def test_a_name_is_no_path(name):
     ("table", "changes"),
     [
         ("network", {"hidden": [10**9]}),
+        ("network", {"hidden": [], "core_size": 3_000}),
         ("network", {"hidden": [30_000, 30_000]}),
         ("network", {"core_size": 10**6}),
         ("network", {"convolutions": [[10**6, 8, 4]]}),
@@ -193,6 +194,37 @@ def test_an_index_with_any_byte_changed_never_ends_in_a_traceback(saved):
     assert {name: entry.shape for name, entry in known.items()} == {"a": (2, 3), "b": ()}
 
 
+def table(blocks, index):
+    """Returns an index file of such blocks, and of an index block with such handles."""
+    body = b"".join(block + bytes(5) for block in blocks)
+    place = len(body)
+    body += index + bytes(5)
+    footer = bytes([0, 0]) + varint(place) + varint(len(index))
+    return body + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+def varint(number):
+    parts = []
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def rows(*pairs):
+    """Returns a block of keys and values."""
+    return b"".join(bytes([0, len(key), len(value)]) + key + value for key, value in pairs) + struct.pack("<II", 0, 1)
+
+
+def test_an_index_that_repeats_itself_is_refused_at_once():
+    block = rows(*[(b"", b"")] * 9_000)
+    handle = varint(0) + varint(len(block))
+    with pytest.raises(ValueError, match="repeats itself"):
+        entries(table([block], rows(*[(b"k", handle)] * 1_000)))
+    with pytest.raises(ValueError, match="too many"):
+        entries(table([rows(*[(b"", b"")] * 200_000)], rows((b"k", varint(0) + varint(600_008)))))
+
+
 # The commands
 
 
@@ -229,3 +261,23 @@ def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_pa
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "name a folder with --logs-dir" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "models"]
+
+
+def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tmp_path, wad):
+    (tmp_path / "mine.cfg").write_text("available_buttons = { MOVE_LEFT ATTACK }\nepisode_timeout = 300\n")
+    small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
+    assert call("train", "--scenario", wad.name, *small, "--frames", "300", cwd=tmp_path).returncode == 0
+    named = ("--wad", str(wad.rename(tmp_path / "renamed.wad")))
+    for program in (("train", "--resume", "--frames", "900"), ("play", "--episodes", "1", "--record", "0")):
+        refused = call(*program, cwd=tmp_path)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert "which ViZDoom does not ship" in refused.stderr
+        taken = call(*program, *named, cwd=tmp_path)
+        assert taken.returncode == 0, taken.stderr
+
+
+def test_a_wad_that_has_no_effect_is_a_mistake(tmp_path):
+    refused = call("train", "--scenario", "cartpole", "--wad", "mine.wad", cwd=tmp_path)
+    assert (refused.returncode, "--wad goes with --resume" in refused.stderr) == (2, True)
+    for named in (Named(scenario="basic", wad="x.wad"), Named(wad="x.wad")):
+        assert "has no effect" in complaint(record_from_plain, plain_record("cartpole"), "x.ckpt", named)

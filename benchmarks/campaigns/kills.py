@@ -94,8 +94,7 @@ def went_on(run: Run, promised: Promised) -> float:
 def wait_for_instant(run: Run, kind: str, chance: random.Random) -> None:
     """Waits for an instant of a kind, which may be a little early or late."""
     if kind == "save":
-        with contextlib.suppress(FileNotFoundError):  # a folder that is gone as one looks
-            run.wait_for(lambda: any(run.last.parent.glob(".*")), 20)
+        run.wait_for(lambda: any(run.last.parent.glob(".saving-*")), 20)
         time.sleep(chance.uniform(0, 0.04))
     elif kind == "evaluation":
         told = len(run.announced())

@@ -149,14 +149,21 @@ def _seeds(servers: Servers) -> list[Any]:
     metrics = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm": 3.0, "var_norm": 4.0}
     push = {"version": 0, "steps": 8, "frames": 32, "episodes": [_tuple([1.5, 12, 0.25, 0])], "faults": ["engine_died"]}
     push |= {"gradients": None, "not_finite": 0, "metrics": {}, "rollout": None}
-    gif = {"data": _array("uint8", [20], 7), "height": 4, "width": 4, "score": 1.5, "episode": 1, "worker": 0}
+    gif = {
+        "data": _array("uint8", [10], list(b"GIF89a\4\0\4\0")),
+        "height": 4,
+        "width": 4,
+        "score": 1.5,
+        "episode": 1,
+        "worker": 0,
+    }
     gradients = {**push, "gradients": _array("float32", [servers.size], 0.001), "metrics": metrics, "gifs": [gif]}
     encoded = {name: _encoded(value) for name, value in servers.blank._asdict().items()}
     rollout = {**push, "gifs": [], "rollout": encoded}
     return [["gradients", "a", 0, 1, gradients, -1], ["rollouts", "a", 0, 1, rollout, 0]]
 
 
-def _array(kind: str, shape: list[int], value: float) -> dict[str, Any]:
+def _array(kind: str, shape: list[int], value: Any) -> dict[str, Any]:
     return {ARRAY: [kind, shape, value]}
 
 

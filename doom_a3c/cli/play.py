@@ -19,6 +19,7 @@ from doom_a3c.record.curves import write_curve
 from doom_a3c.record.files import check_exists, output_folder
 from doom_a3c.record.progress import curve_of, shown
 from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.fields import UserError, select, setting, validated
 from doom_a3c.settings.trust import NOTHING, Named
@@ -122,12 +123,14 @@ def restored(model: str, named: Named = NOTHING) -> tuple[Builder, ACNetwork, Ru
     checkpoint = load(Path(model), named)
     record = checkpoint.record
     checkpoint.check_finite(Path(model))
+    if named.scenario:
+        record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(named.scenario).name))
     builder = Builder(record.scenario, record.config)
     network = builder.network("player", record.config.seed)
     try:
         network.load(checkpoint.variables)
     except (KeyError, ValueError) as error:
-        raise UserError(f"{model} does not fit its own scenario {record.scenario.name}: {error}") from None
+        raise UserError(f"{model} does not fit scenario {record.scenario.name}: {error}") from None
     return builder, network, record
 
 

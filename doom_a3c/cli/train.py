@@ -24,6 +24,7 @@ from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain, select, setting, validated
 from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ def _train(arguments: list[str] | None) -> int:
 
 def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
     """Trains a new run."""
+    if options.wad:
+        raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = begun(*_settings(overrides))
-    with FolderLock(Path(record.config.models_dir).expanduser(), "--models-dir") as lock:
+    with FolderLock(expanded(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder)
         checkpoints.check_unused()
@@ -79,7 +82,7 @@ def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
 
 def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
     """Continues a run."""
-    checkpoints = CheckpointFolder(Path(overrides.get("models_dir", Config.models_dir)).expanduser())
+    checkpoints = CheckpointFolder(expanded(overrides.get("models_dir", Config.models_dir)))
     check_exists(checkpoints.last)
     named = Named(overrides.get("scenario"), options.wad)
     with FolderLock(checkpoints.folder, "--models-dir") as lock:
@@ -113,7 +116,7 @@ def _run(options: Options, record: RunRecord, checkpoints: CheckpointFolder, nam
         if named is not None:
             checkpoint = load(checkpoints.last, named)
             checkpoint.check_finite(checkpoints.last)
-            variables, record = checkpoint.variables, checkpoints.with_best(record)
+            variables = checkpoint.variables
         checkpoints.tidy()
         return _train_on(options, record, games, checkpoints, variables)
 
@@ -174,9 +177,12 @@ def _finish(session: Session, result: Result, seconds_to_training: float, summar
     panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png)\nlogs   {session.logs}")
     quoted, logs = shlex.quote(str(model)), shlex.quote(str(session.logs))
     panel.log(f"next:\n  python play.py --model {quoted} --out /tmp/result\n  tensorboard --logdir {logs}")
+    try:
+        write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
+    except OSError as error:
+        panel.log(f"warning: scores.png not written: {error.strerror}")
     if summary:
         Path(summary).write_text(json.dumps(outcome, indent=1) + "\n")
-    write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
 
 
 _STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
@@ -208,7 +214,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
     A folder elsewhere is fine where the run has written to it before, on this machine.
     """
     for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
-        path = Path(folder).expanduser()
+        path = expanded(folder)
         inside = not path.is_absolute() and ".." not in path.parts
         if not inside and not (_STAMPED.fullmatch(name) and (path / name).is_dir()):
             raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")

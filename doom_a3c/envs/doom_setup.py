@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import vizdoom
 
-from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings.checks import check_files
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import UserError, nearest, plain, validated
@@ -19,7 +17,6 @@ from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
-_check_lock = threading.Lock()  # stderr is the process's
 
 
 def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
@@ -99,12 +96,12 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     for name, number in spec.rules.items():
         game.add_game_args(f"+{name} {number}")
     for name in spec.available_buttons:
-        if not hasattr(vizdoom.Button, name):
+        if name not in vizdoom.Button.__members__:
             buttons = list(vizdoom.Button.__members__)
             raise UserError(f"[game] available_buttons: unknown button {name!r}{nearest(name, buttons)}")
     game.set_available_buttons([getattr(vizdoom.Button, name) for name in spec.available_buttons])
     for name in spec.variables:
-        if not hasattr(vizdoom.GameVariable, name):
+        if name not in vizdoom.GameVariable.__members__:
             variables = list(vizdoom.GameVariable.__members__)
             raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
     game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
@@ -117,7 +114,7 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
 def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
     """Sets the engine's resolution, such as '160x120', and RGB or grey frames; raises UserError for an unknown one."""
     name = f"RES_{resolution.upper()}"
-    if not hasattr(vizdoom.ScreenResolution, name):
+    if name not in vizdoom.ScreenResolution.__members__:
         known = [key[4:].lower() for key in vizdoom.ScreenResolution.__members__]
         raise UserError(f"[observation] resolution: ViZDoom has no {resolution!r}, but {', '.join(known)}")
     game.set_screen_resolution(getattr(vizdoom.ScreenResolution, name))
@@ -127,21 +124,10 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
 def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
     """Returns the actions of a game after checking all that can be checked without starting an engine.
 
-    What ViZDoom prints about a bad cfg becomes part of the error.
-
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
-    game = vizdoom.DoomGame()
-    with _check_lock, caught_stderr() as caught:
-        try:
-            configure(game, spec, observation)
-            mistake = None
-        except UserError as error:
-            mistake = error
-    if mistake:
-        detail = caught.text.strip().splitlines()
-        raise UserError(f"{mistake}{': ' + detail[0] if detail else ''}")
+    game = _configured(spec, observation)
     check_files(spec)
     _check_map(game)
     return button_actions(spec, game.get_available_buttons())

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.inputs import expanded
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -21,7 +22,7 @@ def output_folder(path: str, flag: str) -> Path:
     Raises:
         UserError: naming the flag, if it cannot be.
     """
-    folder = Path(path).expanduser()
+    folder = expanded(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".writable-{os.getpid()}"

@@ -47,8 +47,9 @@ MakeLogger = Callable[[Path], Logger]  # of the log in that folder
 class PatientLogger:
     """A log that may fail, as a disk is full: then it says so once, does without, and is made anew after a while."""
 
-    def __init__(self, make: Callable[[], Logger], outage: Outage) -> None:
-        self._make, self._outage = make, outage
+    def __init__(self, name: str, make: Callable[[], Logger], outage: Outage) -> None:
+        """`outage` is told of failures of all logs, each by its name."""
+        self._name, self._make, self._outage = name, make, outage
         self._lock = threading.Lock()
         self._next = 0.0  # when it is worth a try again
         self._logger: Logger | None = None
@@ -60,9 +61,9 @@ class PatientLogger:
             try:
                 self._logger = self._logger or self._make()
                 call(self._logger)
-                self._outage.ended()
+                self._outage.worked(self._name)
             except Exception as error:  # of any kind of log
-                self._outage.began(error)
+                self._outage.failed(error, self._name)
                 self._next, old, self._logger = time.monotonic() + SECONDS_BETWEEN_TRIES, self._logger, None
                 with contextlib.suppress(Exception):
                     if old is not None:
@@ -106,7 +107,7 @@ class Loggers:
     def __call__(self, name: str) -> Logger:
         """Returns the log of that name."""
         if name not in self._loggers:
-            self._loggers[name] = PatientLogger(partial(self._make, self._folder / name), self._outage)
+            self._loggers[name] = PatientLogger(name, partial(self._make, self._folder / name), self._outage)
         return self._loggers[name]
 
     def close(self) -> None:

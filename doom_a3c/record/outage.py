@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable
 
 
 class Outage:
-    """One thing that may fail and be tried again. Owns the fact of whether it fails; any one thread may use it."""
+    """Things of one kind that may fail and be tried again. Owns the names of those that fail; any thread may use it."""
 
     def __init__(self, what: str, log: Callable[[str], None]) -> None:
         self._what, self._log = what, log
-        self.reason = ""  # that it fails for, '' while it works
+        self._failing: set[str] = set()
+        self._lock = threading.Lock()
+        self.reason = ""  # that the newest failure had, '' while all work
 
-    def began(self, error: BaseException) -> None:
-        """Notes a failure; says so if it is the first in a row."""
-        before, self.reason = self.reason, _told(error)
-        if not before:
+    def failed(self, error: BaseException, name: str = "") -> None:
+        """Notes a failure; says so if all have worked."""
+        with self._lock:
+            first = not self._failing
+            self._failing.add(name)
+            self.reason = _reason(error)
+        if first:
             self._log(f"warning: {self._what} not written: {self.reason}; training continues, and tries again")
 
-    def ended(self) -> None:
-        """Notes that it works; says so if it did not."""
-        if self.reason:
+    def worked(self, name: str = "") -> None:
+        """Notes that one works; says so if it was the last that did not."""
+        with self._lock:
+            last = self._failing == {name}
+            self._failing.discard(name)
+            self.reason = self.reason if self._failing else ""
+        if last:
             self._log(f"{self._what} written again")
-            self.reason = ""
 
 
-def _told(error: BaseException) -> str:
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(reason).splitlines()[0][:100]
+def _reason(error: BaseException) -> str:
+    """Returns why, in a few words: TensorFlow puts names of its functions before its own."""
+    told = getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", str(error)).strip() or type(error).__name__
+    return " ".join(str(told).splitlines()[0].split())[:100]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from doom_a3c.settings.fields import finite, whole
 WINDOW = 100  # episodes in the running mean
 NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
+KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
 MAX_KINDS = 100  # of faults; those of further kinds are counted as "other"
 
 
@@ -50,11 +52,17 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     numbers = {name: whole(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
     return Counters(
         **numbers,
-        faults={str(kind): whole(count, "faults") for kind, count in data["faults"].items()},
+        faults=_faults(data["faults"]),
         scores=[finite(score, "a score") for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
     )
+
+
+def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
+    if len(counts) > MAX_KINDS + 1 or not all(KIND.fullmatch(kind) for kind in counts):
+        raise ValueError("faults of kinds that there are not")
+    return {kind: whole(count, "faults") for kind, count in counts.items()}
 
 
 def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:

@@ -175,6 +175,6 @@ class GifFolder:
             write_whole(self._folder / name, gif.data)
             for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
                 old.unlink()
-            self._outage.ended()
+            self._outage.worked()
         except OSError as error:  # a full disk must not end the training
-            self._outage.began(error)
+            self._outage.failed(error)

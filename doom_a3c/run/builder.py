@@ -16,6 +16,7 @@ from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import about
+from doom_a3c.settings.network import check_size
 from doom_a3c.settings.scenarios import Scenario
 
 
@@ -38,6 +39,7 @@ class Builder:
         with about(scenario.game.title):
             self.distribution = distribution_over(actions)
         with about(f"scenario {scenario.name}"):
+            check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
             core_called(scenario.network.core)  # networks are made later, and know no scenario's name
 
     def example(self, games: int) -> Any:

@@ -44,12 +44,18 @@ def entries(index: bytes) -> dict[str, Entry]:
     _, place = _handle(index, len(index) - _FOOTER)
     blocks, _ = _handle(index, place)
     found: dict[str, Entry] = {}
+    end = rows = 0
     for _, handle in _rows(_block(index, *blocks)):
-        for key, value in _rows(_block(index, *_handle(handle, 0)[0])):
+        (offset, size), _ = _handle(handle, 0)
+        if offset < end:  # blocks that are read again and again would take for ever
+            raise ValueError("the index repeats itself")
+        end = offset + size + _TRAILER
+        for key, value in _rows(_block(index, offset, size)):
+            rows += 1
+            if rows > MAX_TENSORS:
+                raise ValueError("too many tensors")
             if key != _HEADER:
                 found[key.decode()] = _entry(value)
-            if len(found) > MAX_TENSORS:
-                raise ValueError("too many tensors")
     return found
 
 

@@ -30,7 +30,8 @@ class CheckpointFolder:
             if path.exists():
                 label = _label(path)
                 name = f", {label.run}" if label else ""
-                remedy = "continue it with --resume, or keep it and name another --models-dir"
+                resume = "continue it with --resume, or " if self.last.exists() else ""
+                remedy = f"{resume}keep it and name another --models-dir"
                 raise UserError(f"{path} holds another run{name}: {remedy}")
 
     def tidy(self) -> None:

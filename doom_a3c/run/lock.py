@@ -30,8 +30,9 @@ class FolderLock:
     def note(self, run: str) -> None:
         """Says which run holds the lock, to whoever is refused."""
         if self._file is not None:
-            os.truncate(self._file, 0)
-            os.pwrite(self._file, f"{run} (process {os.getpid()} on {socket.gethostname()})".encode(), 0)
+            with contextlib.suppress(OSError):  # a courtesy: the disk may be full
+                os.truncate(self._file, 0)
+                os.pwrite(self._file, f"{run} (process {os.getpid()} on {socket.gethostname()})".encode(), 0)
 
     def __enter__(self) -> FolderLock:
         return self
@@ -49,7 +50,10 @@ class FolderLock:
 def _locked_file(path: Path, flag: str) -> int | None:
     """Returns a descriptor of a file that holds its lock, None where the file system has no locks."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise UserError(f"{flag} {path.parent}: {path.name} in it cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,7 +23,10 @@ class SaveError(Exception):
 
 
 class Saver:
-    """Writes checkpoints of a run into its folder. Owns the time of the last one, and what is still to be written."""
+    """Writes checkpoints of a run into its folder; any thread may call every method.
+
+    Owns the time of the last one, and a best that is still to be written.
+    """
 
     def __init__(self, folder: CheckpointFolder, record: RunRecord, every: float, log: Callable[[str], None]) -> None:
         """`record` is that of the session's start; a checkpoint is due `every` so many seconds."""
@@ -30,6 +34,7 @@ class Saver:
         self._next = time.monotonic() + every
         self._outage = Outage("checkpoints", log)
         self._best: tuple[State, Best] | None = None  # that could not be written yet
+        self._lock = threading.Lock()
 
     def due(self) -> bool:
         """Tells whether it is time for a checkpoint."""
@@ -54,27 +59,31 @@ class Saver:
         Raises:
             DivergedError: if a weight is not finite; then nothing is written.
         """
-        self._next = time.monotonic() + self._every
         _check_finite(state)
-        try:
-            if self._best is not None:
-                self._folder.save_best(self._best[0].variables, self._of(*self._best))
-                self._best = None
-            self._folder.save(state.variables, self._of(state, best))
-        except OSError as error:
-            self._failed(error)
-        else:
-            self._outage.ended()
+        with self._lock:
+            self._next = time.monotonic() + self._every
+            try:
+                self._write_best()
+                self._folder.save(state.variables, self._of(state, best))
+                self._outage.worked()
+            except OSError as error:
+                self._failed(error)
 
     def save_best(self, state: State, best: Best) -> None:
         """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
         _check_finite(state)
-        try:
+        with self._lock:
+            self._best = state, best
+            try:
+                self._write_best()
+            except OSError as error:
+                self._failed(error)
+
+    def _write_best(self) -> None:
+        if self._best is not None:
+            state, best = self._best
             self._folder.save_best(state.variables, self._of(state, best))
             self._best = None
-        except OSError as error:
-            self._best = state, best
-            self._failed(error)
 
     def check(self) -> None:
         """Raises SaveError if the newest save has failed."""
@@ -83,7 +92,7 @@ class Saver:
             raise SaveError(f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}")
 
     def _failed(self, error: OSError) -> None:
-        self._outage.began(error)
+        self._outage.failed(error)
         self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 
     def _of(self, state: State, best: Best) -> RunRecord:

@@ -76,6 +76,8 @@ def session_of(
     if variables is not None:
         _restore(model, progress, record, variables, builder)
     games.check()
+    if variables is not None:
+        record = checkpoints.with_best(record)
     gifs = output_folder(config.frames_dir, "--frames-dir") / record.name
     logs = output_folder(config.logs_dir, "--logs-dir") / record.name
     view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")

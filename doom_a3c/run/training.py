@@ -80,7 +80,7 @@ class Training:
             SaveError: if the first checkpoint or the last one could not be written.
         """
         start, frames = time.monotonic(), self._progress.frames
-        updates = self._progress.updates
+        before = self._progress.counters(curve=False)
         try:
             self._engine.start()
             self._saver.begin(self._engine.capture(), self._evaluations.best)
@@ -93,7 +93,9 @@ class Training:
                 seconds = time.monotonic() - start
                 self._save()
         self._engine.check()
-        if self._progress.updates == updates and self._progress.faults[NON_FINITE]:
+        if self._progress.updates == before.updates and self._progress.faults[NON_FINITE] > before.faults.get(
+            NON_FINITE, 0
+        ):
             raise DivergedError(f"no update of this session was finite{cause(self._progress, self._stopping.config)}")
         if not self._stopping.interrupted_by:
             self._evaluations.evaluate(self._stopping.interrupted)

@@ -67,7 +67,7 @@ def find(name: str) -> Scenario:
     if _GYMNASIUM_ID.fullmatch(name):
         return _gymnasium(name)
     if exists(path):
-        raise UserError(f"{name} is no scenario: that is a file, whose name ends in .toml, .cfg, .wad or .pk3")
+        raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3")
     raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
 
@@ -135,7 +135,7 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
     game = data.get("game", {})
     if isinstance(game, dict):
-        for key in ("config", "wad"):
+        for key in ("config", "wad", "iwad"):
             own = path.parent / str(game.get(key, ""))
             if game.get(key) and exists(own):
                 game[key] = str(own)

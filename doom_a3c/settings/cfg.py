@@ -12,7 +12,7 @@ from typing import Any
 
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
-from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.games import RULE, shipped_folder
 from doom_a3c.settings.inputs import exists, text_bytes
 
 # What the agent decides itself: how it is played, and what is drawn of it.
@@ -89,10 +89,9 @@ def _rules(arguments: str, where: str) -> dict[str, int]:
     """Returns the rules among the engine's arguments, which is all that a game needs of those."""
     words = arguments.split()
     pairs = dict(zip(words[::2], words[1::2], strict=False))
-    if len(words) % 2 or not all(re.fullmatch(r"\+sv_\w+", name) and number.isdigit() for name, number in pairs.items()):
-        raise UserError(
-            f"{where}: of game_args rules are taken, such as +sv_noautoaim 1, and no others: they could do anything"
-        )
+    numbers = all(re.fullmatch(r"[0-9]{1,9}", number) for number in pairs.values())
+    if len(words) % 2 or not numbers or not all(name[:1] == "+" and RULE.fullmatch(name[1:]) for name in pairs):
+        raise UserError(f"{where}: game_args takes only rules, such as +sv_noautoaim 1: other arguments could do anything")
     return {name[1:]: int(number) for name, number in pairs.items()}
 
 

@@ -10,19 +10,23 @@ from typing import Any
 
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import MAX_TEXT, UserError, require, validated
-from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
+from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists
 from doom_a3c.settings.wads import maps_in
 
-NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")  # of a scenario or a run, which is that of folders
-RULE = re.compile(r"sv_[a-z0-9_]{1,40}")
+NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 
 
 def checked_name(value: Any) -> str:
     """Returns `value` if it is a name of a scenario or a run; raises ValueError if not."""
-    if not isinstance(value, str) or not NAME.fullmatch(value) or not value.isprintable():
+    if not is_name(value):
         raise ValueError(f"{str(value)[:40]!r} is no name")
-    return value
+    return str(value)
+
+
+def is_name(value: Any) -> bool:
+    """Tells whether a value may be the name of a scenario or a run, which is that of folders."""
+    return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable()
 
 
 def check_files(game: GameSpec) -> None:
@@ -56,7 +60,9 @@ def check_values(value: Any, depth: int = 0) -> None:
     elif isinstance(value, float):
         require(math.isfinite(value), f"{value} is no number that can be used")
     elif isinstance(value, int):
-        require(abs(value) < 2**31, "a number is above 2,147,483,647")
+        require(abs(value) < 2**31, "whole numbers must be within 2,147,483,647 of 0")
+    else:  # a date of TOML's, say
+        require(value is None, f"{value} is neither a number nor a text")
 
 
 def check_doom(game: DoomSpec, observation: Observation) -> None:

@@ -121,6 +121,8 @@ class Setting:
             value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
             raise ValueError(f"{value!r} is not {with_article(self.kind.__name__)}")
+        if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
+            raise ValueError(f"{value[:40]!r} is not one line of {MAX_TEXT} printable characters at most")
         if not self._in_range(value):
             raise ValueError(f"{value!r} is out of range")
         return value
@@ -129,7 +131,7 @@ class Setting:
         if self.choices:
             return value in self.choices
         if isinstance(value, str):
-            return value.isprintable() and len(value) <= MAX_TEXT
+            return True
         if (isinstance(value, float) and not math.isfinite(value)) or abs(value) >= 2**63:
             return False
         above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from doom_a3c.settings.fields import setting
 from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
+RULE = re.compile(r"sv_[a-z0-9_]{1,40}")  # a variable of the engine that shapes a game
 FREEDOOM = "freedoom2.wad"  # what ViZDoom plays unless it is told otherwise
 
 
@@ -124,7 +126,7 @@ def shipped_folder() -> Path:
     """Returns the folder of the cfg and wad files that come with ViZDoom."""
     import vizdoom  # imported late: --help and --list-scenarios' own files need no engine
 
-    return Path(vizdoom.scenarios_path)
+    return Path(vizdoom.scenarios_path).resolve()
 
 
 def located(file: str) -> Path:

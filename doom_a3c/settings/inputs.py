@@ -17,6 +17,14 @@ _MARKS = {
 }
 
 
+def expanded(path: str) -> Path:
+    """Returns the path that a user means, with ~ for a home; raises UserError where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: {str(error).rstrip('.')}") from None
+
+
 def exists(path: Path) -> bool:
     """Returns whether there is anything of that name, be it a folder or a link to nothing; no name is too long to ask."""
     return os.path.lexists(path)
@@ -38,7 +46,7 @@ def check_file(path: Path) -> None:
     if not stat.S_ISREG(kind):  # whoever reads from a pipe or a device may wait, or read, forever
         raise UserError(f"{path} is a pipe or a device, where a file is needed")
     if not os.access(path, os.R_OK):
-        raise UserError(f"{path} may not be read: give yourself the permission to")
+        raise UserError(f"{path} cannot be read: its permissions do not allow it")
 
 
 def text_bytes(path: Path) -> bytes:

@@ -39,7 +39,11 @@ def check_network(network: Network, observation: Observation) -> None:
         )
         sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)
         require(min(sides) >= 1, "[network] the convolutions are too large for the observation size")
-    parameters = parameters_of(network, observation)
+
+
+def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
+    """Raises UserError for too many parameters, where pixels [height, width, channels], numbers or both are seen."""
+    parameters = parameters_of(network, pixels, numbers)
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, core_size or "
@@ -47,18 +51,18 @@ def check_network(network: Network, observation: Observation) -> None:
     )
 
 
-def parameters_of(network: Network, observation: Observation | None) -> int:
-    """Returns how many parameters a network has at least: its layers' on such pixels, or where None on a single number."""
-    count, features = 0, 1
-    if observation is not None:
-        (height, width), channels = observation.size, observation.channels
+def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
+    """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
+    count, features = 0, numbers
+    if pixels is not None:
+        height, width, channels = pixels
         for filters, size, stride in network.convolutions:
             count += size * size * channels * filters
             height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
-        features = height * width * channels
+        features += height * width * channels
     for size in network.hidden:
         count += features * size
         features = size
-    if network.core != "none":
-        count += network.core_size**2
-    return count
+    gates = {"none": 0, "lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
+    count += gates * network.core_size * (features + network.core_size)
+    return count if network.shared else 2 * count

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from doom_a3c.settings.checks import NAME, check_atari, check_doom, check_observation, check_values
+from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, nearest, require, select, validated, with_article
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
-from doom_a3c.settings.network import Network, check_network, parameters_of
+from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def checked(scenario: Scenario) -> Scenario:
         UserError: naming what is wrong and what would be right.
     """
     with about(f"scenario {scenario.name}"):
-        require(bool(NAME.fullmatch(scenario.name)), "a name begins with a letter, a digit or _, and has no slash")
+        require(is_name(scenario.name), "a name is a line of 200 characters at most, has no slash, and begins with no dot")
         validated(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
         if isinstance(scenario.game, DoomSpec):
             check_doom(scenario.game, scenario.observation)
@@ -135,10 +135,13 @@ def checked(scenario: Scenario) -> Scenario:
             check_atari(scenario.game)
         check_observation(scenario.observation)
         check_network(scenario.network, scenario.observation)
+        if not isinstance(scenario.game, GymnasiumSpec):
+            check_size(scenario.network, (*scenario.observation.size, scenario.observation.channels), 0)
     return scenario
 
 
 def least_parameters(scenario: Scenario) -> int:
-    """Returns how many parameters the network has at least, however many actions and numbers the game has."""
-    shows_pixels = not isinstance(scenario.game, GymnasiumSpec)
-    return parameters_of(scenario.network, scenario.observation if shows_pixels else None)
+    """Returns how many parameters the network has at least, whatever actions the game has, and whatever it shows."""
+    if isinstance(scenario.game, GymnasiumSpec):  # pixels or numbers, that is not known yet
+        return parameters_of(scenario.network, None, 1)
+    return parameters_of(scenario.network, (*scenario.observation.size, scenario.observation.channels), 0)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.settings.catalog import find, with_config_read
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import located
+from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import to_plain
 
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
@@ -39,15 +39,17 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         named: what the user has named.
 
     Raises:
-        UserError: if it names more than what comes with ViZDoom or Gymnasium: saying what, and how a user who trusts that
-            names it.
+        UserError: if it names anything that ViZDoom or Gymnasium does not ship; the message says how to allow it.
     """
+    if named.wad and (named.scenario or "id" in game):
+        says = "--scenario says" if named.scenario else "its id says"
+        raise UserError(f"--wad {named.wad} has no effect: {says} what is played")
     if named.scenario:  # but for the frame skip, with which the agent has learned
         own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
         return {key: value for key, value in to_plain(find(named.scenario))["game"].items() if key != "frame_skip"} | own
     if "id" in game:
         return _gymnasium(game, source)
-    wad = named.wad and str(Path(named.wad).expanduser().resolve())
+    wad = named.wad and str(expanded(named.wad).resolve())
     table = {**game, "wad": wad} if wad else dict(game)
     if (file := table.get("config")) and not _shipped(file):  # of the formats 2 and 3; later ones hold what it says
         raise UserError(f"{source} plays by {str(file)[:200]!r}: if you trust that file, name it with --scenario")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Played, RolloutStats
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.cluster.messages import Push
+from doom_a3c.record.progress import NO_SCORE
 
 
 class SendBuffer(Protocol):
@@ -129,13 +131,15 @@ class RolloutBuffer:
 
 
 def _new(version: int, stats: RolloutStats) -> Push:
-    """Returns what every push has; the episodes are plain numbers."""
+    """Returns what every push has; the episodes are plain numbers, those without a score are faults."""
+    scored = [episode for episode in stats.episodes if math.isfinite(episode.score)]
+    lost = len(stats.episodes) - len(scored)
     return {
         "version": version,
         "steps": stats.steps,
         "frames": stats.frames,
-        "episodes": [tuple(episode) for episode in stats.episodes],
-        "faults": list(stats.faults),
+        "episodes": [tuple(episode) for episode in scored],
+        "faults": [*stats.faults, *([NO_SCORE] * lost)],
         "rollout": None,
         "gradients": None,
         "not_finite": 0,

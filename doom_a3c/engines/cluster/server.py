@@ -154,7 +154,7 @@ class ParameterServer:
     def _complaint(self, sequence: object, push: object, known_version: object) -> str | None:
         """Returns what is wrong about a push, None where nothing is."""
         if not (is_count(sequence) and type(known_version) is int):
-            return "its numbers are none"
+            return "its sequence number or version is not a whole number"
         try:
             self._rules.check(push)
         except InvalidPushError as error:
@@ -175,6 +175,8 @@ class ParameterServer:
             member.refused += 1
             self._progress.add_fault("invalid_push")
             self._refusals.append(f"a push of host {host} was refused: {complaint}")
+        elif verdict == "applied":
+            member.refused = 0
         if numbered and verdict != "full":
             member.sequence = sequence
         return verdict

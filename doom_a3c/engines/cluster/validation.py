@@ -6,7 +6,6 @@ A server checks every push once, before anything of it is counted or learned fro
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, blank_rollout
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Push
+from doom_a3c.record.progress import KIND
 from doom_a3c.record.recording import Gif
 from doom_a3c.settings.config import Config
 
@@ -26,7 +26,6 @@ _MAX_FAULTS = 10_000  # in one push
 _MAX_COUNT = 2**53  # what logs and JSON keep exactly
 _MAX_NUMBER = float(np.finfo(np.float32).max)  # logs are float32
 _ROUNDING = 1.01  # of clipped gradients, and their sum
-_KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _OF_THE_HOST = {"push_seconds"}  # metrics that are not the update's
 
 
@@ -106,7 +105,7 @@ class PushRules:
     def _check_faults(self, push: Mapping[str, Any]) -> None:
         faults = push["faults"]
         _need(isinstance(faults, list) and len(faults) <= _MAX_FAULTS, f"its faults are no list of {_MAX_FAULTS} at most")
-        named = all(isinstance(kind, str) and _KIND.fullmatch(kind) for kind in faults)
+        named = all(isinstance(kind, str) and KIND.fullmatch(kind) for kind in faults)
         _need(named, "a fault has no name of 40 small letters, digits and _ at most")
 
     def _check_gradients(self, push: Mapping[str, Any]) -> None:
@@ -178,7 +177,7 @@ def _check_gif(gif: object) -> None:
     _need(array and data.size <= MAX_GIF_BYTES, f"its gif is not an array of {MAX_GIF_BYTES} bytes at most")
     _need(is_count(width, 2**16 - 1) and is_count(height, 2**16 - 1), "its gif has no width and height")
     header = b"".join(side.to_bytes(2, "little") for side in (width, height))
-    _need(data[:10].tobytes() in (b"GIF87a" + header, b"GIF89a" + header), "its gif is none of that width and height")
+    _need(data[:10].tobytes() in (b"GIF87a" + header, b"GIF89a" + header), "its gif is not one of that width and height")
     _need(_is_number(gif["score"]), "the score of its gif is not a finite number")
     numbered = is_count(gif["episode"]) and is_count(gif["worker"], _MAX_WORKERS - 1)
     _need(numbered, "its gif names no episode and worker")  # they make the name of a file
