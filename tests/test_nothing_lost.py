@@ -70,6 +70,20 @@ def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
         assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
 
 
+def trained_on_a_toy(folder, game):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1")
+    command = [sys.executable, str(ROOT / "train.py"), "--scenario", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
+    result = trained_on_a_toy(tmp_path, "NoLevel-v0")
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert "unusable_toys:NoLevel-v0 cannot be reset: no level file" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("game", "told"),
     [
@@ -78,9 +92,6 @@ def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
     ],
 )
 def test_a_short_run_in_which_no_update_was_finite_has_failed_and_says_what_the_game_did(tmp_path, game, told):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1")
-    command = [sys.executable, str(ROOT / "train.py"), "--scenario", *arguments]
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    result = trained_on_a_toy(tmp_path, game)
     assert (result.returncode, len(result.stderr.splitlines())) == (1, 1), result.stderr
     assert f"unusable_toys:{game} {told}" in result.stderr

@@ -19,5 +19,12 @@ class HugeNumbers(Numbers):
         return super().see() + 1e30
 
 
-for toy in (NanRewards, HugeNumbers):
+class NoLevel(Toy):
+    """Lacks a file, and says so when it is reset."""
+
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no level file\nand more")
+
+
+for toy in (NanRewards, HugeNumbers, NoLevel):
     gymnasium.register(f"{toy.__name__}-v0", toy)

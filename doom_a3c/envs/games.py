@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -218,11 +219,18 @@ class _RegisteredGames(_Kind):
 
     def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
-        env = self.vector(1, limited=True)
-        self.steps_per_second = (env.metadata.get("render_fps") or 30) / game.frame_skip
-        env.reset(seed=0)
-        self._known = _facts(env, draws=env.picture() is not None)  # type: ignore[attr-defined]  # of this package's vectors
-        env.close()
+        with closing(self.vector(1, limited=True)) as env:
+            self.steps_per_second = (env.metadata.get("render_fps") or 30) / game.frame_skip
+            try:
+                env.reset(seed=0)
+            except UserError:
+                raise
+            except Exception as error:  # whatever somebody's environment raises
+                raise UserError(
+                    f"{game.id} cannot be reset: {(str(error) or type(error).__name__).splitlines()[0]}"
+                ) from None
+            draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
+            self._known = _facts(env, draws=draws)
 
     def facts(self) -> Facts:
         return self._known
