@@ -157,3 +157,39 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\ndoom_map = MAP05")
     game = catalog.find("mine.cfg").game
     assert title(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 1 action: ATTACK"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("game_args = +sv_noautoaim ²", "game_args takes only rules"),
+        ("game_args = +sv_noautoaim " + "9" * 5000, "game_args takes only rules"),
+        ("game_args = +logfile /tmp/x", "game_args takes only rules"),
+        ("vizdoom_path = /bin/true", "vizdoom_path is not taken"),
+        ("living_reward += 2", "use ="),
+        ("living_reward = 1_000", "it takes a number"),
+        ("living_reward = two", "it takes a number"),
+        ("render_hud = maybe", "true or false"),
+        ("available_buttons = ATTACK", "a list looks like"),
+        ("available_buttons = {", "does not end"),
+    ],
+)
+def test_a_line_of_a_cfg_that_is_not_understood_is_told(own, line, what):
+    said = complaint(own, line)
+    assert what in said
+    assert "line 3" in said
+
+
+@pytest.mark.parametrize("names", [["__members__"], ["name"], ["__init__"]])
+def test_a_name_of_pythons_is_no_button_or_variable(names):
+    for change in ({"available_buttons": tuple(names)}, {"variables": tuple(names), "variable_scales": (1.0,)}):
+        assert "unknown" in complaint(check, replace(SCENARIO.game, **change), SCENARIO.observation)
+
+
+def test_a_cfg_is_read_as_vizdoom_reads_it(own, tmp_path):
+    shutil.copy(shipped_folder() / "basic.wad", tmp_path / "a#b.wad")
+    lines = ("doomScenarioPath = a#b.wad", "  # a comment", "livingReward=-1.5", "render_messages = True")
+    game = own(*lines, "available_buttons += { ATTACK", "SPEED }")
+    assert game.wad == str(tmp_path / "a#b.wad")
+    assert game.available_buttons == ("MOVE_LEFT", "ATTACK", "SPEED")
+    assert (game.settings["living_reward"], game.settings["render_messages"]) == (-1.5, True)

@@ -75,3 +75,13 @@ def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):
         evaluations.evaluate()
         bests.append(evaluations.best.score)
     assert bests == [None, 11.0, 11.0]
+
+
+def test_weights_that_are_not_finite_are_not_evaluated(engine):
+    engine.update(0.1)
+    state = engine.capture()
+    state.variables["policy/kernel"][...] = math.nan
+    engine.capture = lambda: state
+    evaluations = evaluations_of(engine, [10.0])
+    evaluations.evaluate()
+    assert evaluations.best.score is None

@@ -1,6 +1,7 @@
 """The models folder: one run at a time, none of another's overwritten, and the best ever is never lost."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,12 +114,34 @@ def test_a_folder_made_for_a_run_that_did_not_begin_is_gone(tmp_path):
     assert os.listdir(tmp_path / "used") == ["last.ckpt"]
 
 
+def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_now(tmp_path):
+    with FolderLock(tmp_path / "models", "--models-dir") as first:
+        mine = CheckpointFolder(first.folder, first.held)
+        mine.save(VARIABLES, tiny_record(name="mine-1"))
+        shutil.rmtree(tmp_path / "models")
+        with pytest.raises(OSError, match="removed"):
+            mine.save(VARIABLES, tiny_record(name="mine-1"))
+        with FolderLock(tmp_path / "models", "--models-dir") as second:
+            other = CheckpointFolder(second.folder, second.held)
+            other.save(VARIABLES, tiny_record(name="other-1"))
+            with pytest.raises(OSError, match="another run's"):
+                mine.save_best(VARIABLES, tiny_record(name="mine-1"))
+            assert load(other.last).record.name == "other-1"
+            first.__exit__()
+            assert second.held()
+
+
 def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
     (tmp_path / ".lock").mkdir()
     assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
     (tmp_path / ".lock").rmdir()
-    (tmp_path / ".lock").symlink_to("/etc/passwd")
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / ".lock").symlink_to("victim")
     assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
+    assert (tmp_path / "victim").read_text() == "precious"
+    (tmp_path / ".lock").unlink()
+    os.mkfifo(tmp_path / ".lock")
+    assert "is no file" in complaint(FolderLock, tmp_path, "--models-dir")
 
 
 def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):

@@ -148,7 +148,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "sticky_action = 0.25", "(did you mean sticky_actions?)"),
         (ATARI + 'buttons = "single"', "[game]: unknown setting 'buttons'"),
         (ATARI + "sticky_actions = 1.5", "sticky_actions is a probability, 0 to 1"),
-        (ATARI + "noop_max = -1", "noop_max must be 0 or more"),
+        (ATARI + "noop_max = -1", "noop_max must be 0 to 10,000"),
         (ATARI + "max_frames = 0", "max_frames must be 1 or more"),
         (ATARI + "frame_skip = 65", "[game]: frame_skip: 65 is out of range; it takes an int, 1 to 64"),
         (ATARI + "frame_skip = 2.0", "frame_skip must be an int, such as 4, not 2.0"),

@@ -1,6 +1,7 @@
 """A stranger's checkpoint starts nothing, reads nothing and writes nothing that its user has not named."""
 
 import json
+import os
 import shutil
 import struct
 import zipfile
@@ -13,7 +14,7 @@ from fakes import changed, complaint
 from run_fakes import run_record, tiny_record
 
 from doom_a3c.run.bundle import entries
-from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.checkpoint import label_of, load, record_of, save
 from doom_a3c.run.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
@@ -58,6 +59,7 @@ def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
         ({"id": "os.path:Game-v0"}, "--scenario"),
         ({"id": "GymV26Environment-v0"}, "--scenario"),
         ({"id": "../x-v0"}, "--scenario"),
+        ({"iwad": "basic.cfg"}, "--scenario"),
         ({"id": 3}, "--scenario"),
     ],
 )
@@ -115,6 +117,9 @@ def test_a_name_is_no_path(name):
         ("network", {"convolutions": [[10**6, 8, 4]]}),
         ("network", {"convolutions": [[16, 0, 4]]}),
         ("network", {"pixel_scale": 0}),
+        ("network", {"pixel_scale": 1e-300}),
+        ("network", {"hidden": [True]}),
+        ("network", {"hidden": [1], "convolutions": [[2000, 1, 1], [1, 84, 1]]}),
         ("observation", {"size": [8000, 8000]}),
         ("observation", {"size": [84]}),
         ("observation", {"resolution": "99999999999999999999999999999x1"}),
@@ -128,6 +133,20 @@ def test_sizes_beyond_reason_are_refused_before_anything_of_that_size_is_made(ta
     data = plain_record()
     data["scenario"][table].update(changes)
     assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
+
+
+@pytest.mark.parametrize("settings", [{"max_episode_steps": 2**31 - 1}, {"render_mode": "human"}])
+def test_what_makes_a_game_last_or_show_is_not_a_checkpoints_to_say(settings):
+    data = plain_record("cartpole")
+    data["scenario"]["game"]["settings"] = settings
+    assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
+
+
+@pytest.mark.parametrize("scores", [[1.7e308] * 100, [1e200]])
+def test_scores_of_which_a_mean_overflows_are_refused(scores):
+    data = plain_record()
+    data["progress"]["scores"] = scores
+    assert "not a complete checkpoint" in complaint(record_from_plain, data, "x.ckpt")
 
 
 # The archive
@@ -172,7 +191,27 @@ def test_a_network_larger_than_the_weights_there_are_is_refused(saved):
     data = record_to_plain(tiny_record())
     data["scenario"]["network"]["hidden"] = [1000]
     rewrite(saved, json=json.dumps(data).encode())
-    assert "it has 7 numbers, and its network 7,056,000 or more" in complaint(load, saved)
+    assert "it has 7 numbers, and its network 7,056,000 to" in complaint(load, saved)
+
+
+def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
+    save(tmp_path / "fat.ckpt", {"a": np.zeros(30_000_000, np.float32)}, tiny_record())
+    assert "it has 30,000,000 numbers" in complaint(load, tmp_path / "fat.ckpt")
+
+
+def test_an_archive_of_many_members_is_refused_unread(saved):
+    with zipfile.ZipFile(saved, "a") as archive:
+        for number in range(200):
+            archive.writestr(f"{number}", b"")
+    assert "too large" in complaint(load, saved)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_file_is_not_read(tmp_path, kind):
+    path = tmp_path / "best.ckpt"
+    {"fifo": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
+    for read in (load, record_of, label_of):
+        assert complaint(read, path)
 
 
 def test_json_nested_without_end_is_refused(saved):

@@ -81,4 +81,4 @@ def test_an_archive_is_not_unpacked_whatever_it_unpacks_to(tmp_path, monkeypatch
     monkeypatch.setattr(wads, "MAX_INNER_BYTES", 2**20)
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inner.wad", wad("MAP01", *MAP, size=2**20))
-    assert "inner.wad in it is larger than 1 MiB" in complaint(maps_in, tmp_path / "mine.pk3")
+    assert "the WAD files in it are larger than 1 MiB" in complaint(maps_in, tmp_path / "mine.pk3")

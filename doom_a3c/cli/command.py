@@ -15,7 +15,14 @@ from doom_a3c.cli.streams import make_patient
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of a disk: no fault of the program
+_NO_ROOM = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EPIPE,
+)  # a disk's
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -33,7 +40,8 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         _check_folder()
         return command(arguments)
     except UserError as error:
-        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+        line = " ".join(str(error).split())
+        print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
         return 2
     except OSError as error:
         if error.errno not in _NO_ROOM:

@@ -75,17 +75,18 @@ def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
     record = begun(*_settings(overrides))
     with FolderLock(expanded(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
-        checkpoints = CheckpointFolder(lock.folder)
+        checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
         return _run(options, record, checkpoints, None)
 
 
 def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
     """Continues a run."""
-    checkpoints = CheckpointFolder(expanded(overrides.get("models_dir", Config.models_dir)))
-    check_exists(checkpoints.last)
+    folder = expanded(overrides.get("models_dir", Config.models_dir))
+    check_exists(folder / "last.ckpt")
     named = Named(overrides.get("scenario"), options.wad)
-    with FolderLock(checkpoints.folder, "--models-dir") as lock:
+    with FolderLock(folder, "--models-dir") as lock:
+        checkpoints = CheckpointFolder(folder, lock.held)
         old = record_of(checkpoints.last, named)
         record = continued(old, *_resumed(overrides, old))
         lock.note(record.name)

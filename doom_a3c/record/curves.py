@@ -22,7 +22,7 @@ def write_curve(path: Path, title: str, points: Sequence[Point]) -> None:
     episodes = [point.episode for point in points]
     axes.plot(episodes, [point.score for point in points], ".", markersize=3, alpha=0.35, color="tab:blue", label="episode")
     axes.plot(episodes, [point.mean for point in points], color="tab:orange", linewidth=2, label="mean of the last 100")
-    axes.set(title=title, xlabel="episode", ylabel="score")
+    axes.set(title=title.replace("$", r"\$"), xlabel="episode", ylabel="score")
     axes.grid(alpha=0.3)
     if points:
         axes.legend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections import Counter, deque
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from doom_a3c.settings.fields import finite, whole
 
 WINDOW = 100  # episodes in the running mean
+MAX_SCORE = 1e100  # a mean of larger ones may overflow
 NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
 KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
@@ -53,10 +53,17 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     return Counters(
         **numbers,
         faults=_faults(data["faults"]),
-        scores=[finite(score, "a score") for score in data["scores"]],
+        scores=[_finite_score(score) for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
     )
+
+
+def _finite_score(value: Any) -> float:
+    score = finite(value, "a score")
+    if abs(score) > MAX_SCORE:
+        raise ValueError(f"a score is {score}")
+    return score
 
 
 def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
@@ -66,7 +73,7 @@ def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
 
 
 def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
-    return Point(whole(episode, "episode"), whole(frames, "frames"), finite(score, "a score"), finite(mean, "a mean"))
+    return Point(whole(episode, "episode"), whole(frames, "frames"), _finite_score(score), _finite_score(mean))
 
 
 def shown(score: float | None) -> str:
@@ -104,7 +111,7 @@ class Progress:
             self.frames += frames
             for score in scores:
                 self.episodes += 1
-                if not math.isfinite(score):  # one such would make every mean after it useless
+                if not abs(score) <= MAX_SCORE:  # one such would make every mean after it useless
                     self.faults[NO_SCORE] += 1
                     continue
                 self.scores.append(score)

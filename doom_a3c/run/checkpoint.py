@@ -24,13 +24,16 @@ from doom_a3c.record.files import check_exists
 from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.network import MAX_PARAMETERS
-from doom_a3c.settings.scenarios import least_parameters
+from doom_a3c.settings.scenarios import least_parameters, most_parameters
 from doom_a3c.settings.trust import NOTHING, Named
 
 MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes
-MAX_NUMBERS = 5 * MAX_PARAMETERS  # of weights and optimizer
+SLOTS = 3  # numbers in a checkpoint for each parameter, at most: its own, and two of the optimizer's
 _JSON, _INDEX, _DATA = "checkpoint.json", "variables.index", "variables.data-00000-of-00001"
+MAX_MEMBERS, MAX_DIRECTORY = 100, 10_000  # of an archive, the latter in bytes
+_END = struct.Struct("<4s4H2LH")  # the last record of a zip file
 SAVING = ".saving-"  # begins the name of a file that is being written
 # Everything that zipfile and json raise for damaged bytes: an unknown compression is a RuntimeError, say.
 _UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, struct.error, OverflowError)
@@ -49,8 +52,8 @@ class Checkpoint(NamedTuple):
 
 
 def finite(variables: Mapping[str, NDArray[Any]]) -> bool:
-    """Tells whether all numbers are finite."""
-    return all(np.isfinite(value).all() for value in variables.values())
+    """Tells whether all numbers can be computed with: they are finite, and sums of their products are."""
+    return all((np.abs(value) <= 1e30).all() for value in variables.values())
 
 
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
@@ -113,13 +116,15 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
     """
     check_exists(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             record = _record(archive, path, named)
             found = entries(_member(archive, _INDEX, MAX_INDEX))
-            needed = 0 if named.scenario else least_parameters(record.scenario)  # that one's network may be another
+            needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
+            if named.scenario:  # whose network may be another
+                needed, most = 0, SLOTS * MAX_PARAMETERS
             numbers = sum(entry.size for entry in found.values()) // 4
-            if not needed <= numbers <= MAX_NUMBERS:
-                raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} or more")
+            if not needed <= numbers <= most:
+                raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} to {most:,}")
             variables = tensors(found, _member(archive, _DATA, 4 * numbers))
     except _UNREADABLE as error:
         raise _incomplete(path, error) from None
@@ -130,7 +135,7 @@ def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
     """Reads what a checkpoint says of its run, and nothing else; raises UserError as `load` does."""
     check_exists(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             return _record(archive, path, named)
     except _UNREADABLE as error:
         raise _incomplete(path, error) from None
@@ -139,10 +144,24 @@ def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
 def label_of(path: Path) -> Label:
     """Reads which run a checkpoint is of; raises UserError if it does not tell."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
     except (*_UNREADABLE, TypeError) as error:
         raise _incomplete(path, error) from None
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    """Opens an archive of a few members: zipfile reads its directory whole, however large that is."""
+    check_file(path)
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _END.size))
+        end = file.read()
+    if len(end) < _END.size:
+        raise ValueError("it is cut off")
+    mark, *_, members, size, _, comment = _END.unpack(end)
+    if mark != b"PK\5\6" or members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
+        raise ValueError("its directory is not at its end, or too large")
+    return zipfile.ZipFile(path)
 
 
 def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:

@@ -169,6 +169,8 @@ class Evaluations:
         state = self._capture()
         if self._given_up or state.counters.updates == self._evaluated_updates:
             return
+        if not all(np.isfinite(value).all() for value in state.variables.values()):
+            return  # whoever saves the run ends it
         self._evaluator.network.load(state.variables)
         evaluation = self._evaluator.evaluate(self._episodes, stop)
         if evaluation is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ KEPT = 5
 class CheckpointFolder:
     """The models folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, is_ours: Callable[[], bool] = lambda: True) -> None:
+        """`is_ours` tells whether the folder is still the run's: nothing is written to one that is not."""
         self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
+        self._is_ours = is_ours
 
     def check_unused(self) -> None:
         """Raises UserError, naming the run, if there is a checkpoint: a new run would overwrite another's."""
@@ -43,7 +46,8 @@ class CheckpointFolder:
                 unfinished.unlink(missing_ok=True)
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the newest checkpoint and removes the sixth newest."""
+        """Saves as the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""
+        self._check_ours()
         path = self.folder / f"frames-{record.counters.frames:012d}.ckpt"
         save(path, variables, record)
         link = self.folder / ".last.ckpt"
@@ -58,8 +62,13 @@ class CheckpointFolder:
                 old.unlink()
 
     def save_best(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the best evaluated one."""
+        """Saves as the best evaluated one; raises OSError if that cannot be written, or the folder is not the run's."""
+        self._check_ours()
         save(self.best, variables, record)
+
+    def _check_ours(self) -> None:
+        if not self._is_ours():
+            raise OSError(errno.ENOENT, "the folder has been removed, or is another run's by now")
 
     def with_best(self, record: RunRecord) -> RunRecord:
         """Returns the record of a run that continues with the score of `best.ckpt`, which may be newer than `last.ckpt`.

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 from pathlib import Path
 
 from doom_a3c.record.files import output_folder
@@ -34,14 +35,23 @@ class FolderLock:
                 os.truncate(self._file, 0)
                 os.pwrite(self._file, f"{run} (process {os.getpid()} on {socket.gethostname()})".encode(), 0)
 
+    def held(self) -> bool:
+        """Tells whether the folder is still the one that was locked: it may have been removed, and made again."""
+        try:
+            return self._file is None or os.stat(self.folder / _FILE).st_ino == os.fstat(self._file).st_ino
+        except OSError:
+            return False
+
     def __enter__(self) -> FolderLock:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            with contextlib.suppress(OSError):
-                (self.folder / _FILE).unlink()
+            if self.held():
+                with contextlib.suppress(OSError):
+                    (self.folder / _FILE).unlink()
             os.close(self._file)
+            self._file = None
         if self._made:
             with contextlib.suppress(OSError):  # not empty: a run has begun
                 self.folder.rmdir()
@@ -54,6 +64,9 @@ def _locked_file(path: Path, flag: str) -> int | None:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except OSError as error:
             raise UserError(f"{flag} {path.parent}: {path.name} in it cannot be opened: {error.strerror}") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise UserError(f"{flag} {path.parent}: {path.name} in it is no file")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

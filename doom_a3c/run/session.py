@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -31,7 +32,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import Best, RunRecord
+from doom_a3c.run.run_record import Best, RunRecord, begun
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings import scenarios
@@ -78,8 +79,9 @@ def session_of(
     games.check()
     if variables is not None:
         record = checkpoints.with_best(record)
-    gifs = output_folder(config.frames_dir, "--frames-dir") / record.name
-    logs = output_folder(config.logs_dir, "--logs-dir") / record.name
+    logs_dir = output_folder(config.logs_dir, "--logs-dir")
+    record = record if variables is not None else _claimed(record, logs_dir)
+    gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
     view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")
     if not builder.draws:
         view.log(f"warning: {record.scenario.game.title} draws no pictures of itself: there will be no films")
@@ -114,11 +116,26 @@ def session_of(
         yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
 
 
+def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
+    """Makes the folder of a new run's logs, and returns the run's record, by a name that no other run has there.
+
+    Names have the second in which a run began: two may begin in the same one.
+    """
+    while True:
+        try:
+            (logs_dir / record.name).mkdir()
+            return record
+        except FileExistsError:
+            time.sleep(0.1)
+            record = begun(record.scenario, record.config)
+
+
 def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
     """Gives model and progress what the checkpoint holds."""
     config, name = record.config, record.scenario.name
-    (*_, known), actions = variables.get("policy/kernel", np.zeros(1)).shape, builder.distribution.size
-    if known != actions and "policy/kernel" in variables:
+    kernel, actions = variables.get("policy/kernel"), builder.distribution.size
+    known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
+    if known != actions:
         raise UserError(
             f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
             f"{actions}: resume it with its own buttons, or train in another --models-dir"

@@ -23,6 +23,7 @@ _IGNORED = re.compile(
 _REFUSED = re.compile(r"vizdoompath|doomconfigpath")
 _FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
 _LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -38,7 +39,8 @@ def game_table(path: Path) -> dict[str, Any]:
         where = f"{path}, line {number}"
         plain_key = key.lower().replace("_", "")
         if plain_key == "availablebuttons":
-            table["available_buttons"] = [*(table.get("available_buttons", ()) if more else ()), *_names(value, where)]
+            before = table.get("available_buttons", ()) if more else ()
+            table["available_buttons"] = list(dict.fromkeys((*before, *_names(value, where))))
         elif plain_key == "doommap":
             table["map"] = value
         elif plain_key in _FILES:
@@ -47,6 +49,8 @@ def game_table(path: Path) -> dict[str, Any]:
             table["rules"] = {**(table.get("rules", {}) if more else {}), **_rules(value, where)}
         elif _REFUSED.fullmatch(plain_key):
             raise UserError(f"{where}: {key} is not taken, as it could start any program; leave it out")
+        elif more:
+            raise UserError(f"{where}: += adds to lists, and {key} is none; use =")
         elif not _IGNORED.fullmatch(plain_key):
             name, known = _known(key, where)
             table["settings"][name] = _value(known, value, where)
@@ -55,12 +59,14 @@ def game_table(path: Path) -> dict[str, Any]:
 
 def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
     """Returns line number, key, whether it adds, and value of each assignment; lists in braces may span lines."""
-    lines = text_bytes(path).decode("utf-8", "replace").splitlines()
+    lines = text_bytes(path).decode("utf-8", "replace").replace("\r", "").split("\n")
     found: list[tuple[int, str, bool, str]] = []
     unfinished, first = "", 0
     for number, line in enumerate(lines, 1):
         first = first if unfinished else number
-        unfinished = f"{unfinished} {line.partition('#')[0]}".strip()
+        if line.lstrip().startswith("#"):
+            continue
+        unfinished = f"{unfinished} {line}".strip()
         if not unfinished or unfinished.endswith("=") or ("{" in unfinished and "}" not in unfinished):
             continue
         match = _LINE.fullmatch(unfinished)
@@ -104,6 +110,8 @@ def _known(key: str, where: str) -> tuple[str, Setting]:
 
 def _value(known: Setting, value: str, where: str) -> Any:
     try:
+        if known.kind is not bool and not _NUMBER.fullmatch(value):
+            raise ValueError
         return known.checked(_WORDS[value.lower()] if known.kind is bool else known.kind(value))
     except (KeyError, ValueError):
         takes = "true or false" if known.kind is bool else " ".join(("a number,", known.allowed)).strip(" ,")

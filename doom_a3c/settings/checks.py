@@ -26,7 +26,7 @@ def checked_name(value: Any) -> str:
 
 def is_name(value: Any) -> bool:
     """Tells whether a value may be the name of a scenario or a run, which is that of folders."""
-    return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable()
+    return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable() and len(value.encode()) <= 200
 
 
 def check_files(game: GameSpec) -> None:
@@ -97,7 +97,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
 def check_atari(game: AtariSpec) -> None:
     """Raises UserError for a number of an Atari game that is out of range."""
     require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
-    require(game.noop_max >= 0, "[game] noop_max must be 0 or more")
+    require(0 <= game.noop_max <= 10_000, "[game] noop_max must be 0 to 10,000")
     require(game.max_frames >= 1, "[game] max_frames must be 1 or more")
 
 

@@ -8,6 +8,7 @@ from doom_a3c.settings.fields import require
 from doom_a3c.settings.games import Observation
 
 MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
+MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
@@ -27,10 +28,11 @@ class Network:
 
 def check_network(network: Network, observation: Observation) -> None:
     """Raises UserError for layers that do not fit the observation, or each other, or are too many."""
-    require(network.pixel_scale > 0, "[network] pixel_scale must be above 0")
+    require(1e-6 <= network.pixel_scale <= 1e6, "[network] pixel_scale must be 1e-6 to 1e6")
+    require(abs(network.pixel_mean) <= 1e6, "[network] pixel_mean must be within 1e6 of 0")
     require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
     sizes = (*network.hidden, network.core_size)
-    require(all(isinstance(size, int) and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
+    require(all(type(size) is int and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
     sides: tuple[int, ...] = observation.size
     for layer in network.convolutions:
         require(
@@ -42,7 +44,18 @@ def check_network(network: Network, observation: Observation) -> None:
 
 
 def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
-    """Raises UserError for too many parameters, where pixels [height, width, channels], numbers or both are seen."""
+    """Raises UserError for too many parameters, or numbers between the layers.
+
+    Args:
+        network: the layers.
+        pixels: height, width and channels of a picture, None where none is seen.
+        numbers: how many are seen besides.
+    """
+    height, width, seen = pixels or (1, 1, 1)
+    for filters, size, stride in network.convolutions if pixels else ():
+        height, width = (height - size) // stride + 1, (width - size) // stride + 1
+        seen += height * width * filters
+    require(seen <= MAX_BETWEEN, f"[network] convolutions make {seen:,} numbers of a picture, {MAX_BETWEEN:,} at most")
     parameters = parameters_of(network, pixels, numbers)
     require(
         parameters <= MAX_PARAMETERS,

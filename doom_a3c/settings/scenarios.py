@@ -140,6 +140,12 @@ def checked(scenario: Scenario) -> Scenario:
     return scenario
 
 
+def most_parameters(scenario: Scenario) -> int:
+    """Returns how many parameters the network has at most, its heads a million, where a game shows 10,000 numbers."""
+    pixels = (*scenario.observation.size, scenario.observation.channels)
+    return max(parameters_of(scenario.network, seen, 10_000) for seen in (pixels, None)) + 1_000_000
+
+
 def least_parameters(scenario: Scenario) -> int:
     """Returns how many parameters the network has at least, whatever actions the game has, and whatever it shows."""
     if isinstance(scenario.game, GymnasiumSpec):  # pixels or numbers, that is not known yet

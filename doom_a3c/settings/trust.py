@@ -17,6 +17,7 @@ from doom_a3c.settings.scenarios import to_plain
 
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
 _ID = re.compile(r"(?!GymV2)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}")  # GymV2... make others, by any name
+_OF_MAKE = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # gymnasium.make's own: what lasts or shows
 _WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
 
 
@@ -56,7 +57,7 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
     if (file := table.get("wad")) and file != wad and not _shipped(file):
         name = str(file).rpartition("/")[2][:100]
         raise UserError(f"{source} plays {name!r}, which ViZDoom does not ship: if you trust that file, name it with --wad")
-    if (file := table.get("iwad")) and not _shipped(file):
+    if (file := table.get("iwad")) and not (_shipped(file) and file.endswith(".wad")):
         raise UserError(
             f"{source} plays on {str(file)[:200]!r}, which ViZDoom does not ship: name its scenario with --scenario"
         )
@@ -73,10 +74,12 @@ def _gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise UserError(
             f"{source} plays {str(game['id'])[:100]!r}: a game of a module's is played only if you name it, with --scenario"
         )
-    for key, value in game.get("settings", {}).items() if isinstance(game.get("settings", {}), Mapping) else ():
-        if not (isinstance(value, bool | int | float | None) or (isinstance(value, str) and _WORD.fullmatch(value))):
+    settings = game.get("settings", {})
+    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+        plain = isinstance(value, bool | int | float | None) or (isinstance(value, str) and _WORD.fullmatch(value))
+        if key in _OF_MAKE or not plain:
             raise UserError(
-                f"{source}: [game.settings] {str(key)[:100]!r} is {str(value)[:100]!r}, no number or word: if you trust "
-                "that, name the scenario with --scenario"
+                f"{source}: [game.settings] {str(key)[:100]!r} is {str(value)[:100]!r}, which a checkpoint may not say: if "
+                "you trust that, name the scenario with --scenario"
             )
     return dict(game)

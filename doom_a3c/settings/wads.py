@@ -43,13 +43,15 @@ def maps_in(path: Path) -> list[str]:
 
 def _maps_in_archive(file: IO[bytes]) -> list[str]:
     maps: list[str] = []
+    unpacked = 0
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
             name = Path(entry.filename.lower())
             if name.suffix != ".wad":
                 continue
-            if entry.file_size > MAX_INNER_BYTES:
-                raise ValueError(f"{entry.filename} in it is larger than {MAX_INNER_BYTES // 2**20} MiB")
+            unpacked += entry.file_size
+            if unpacked > MAX_INNER_BYTES:
+                raise ValueError(f"the WAD files in it are larger than {MAX_INNER_BYTES // 2**20} MiB")
             with archive.open(entry) as inner:
                 found = _maps(inner, entry.file_size)
             maps += [name.stem.upper()] * bool(found) if name.parts[0] == "maps" else found
