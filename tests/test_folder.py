@@ -61,6 +61,15 @@ def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
     assert kept == [100.0, 100.0]
 
 
+def test_the_best_of_a_game_returns_with_it(folder):
+    save(folder.best, VARIABLES, best(100.0))
+    assert folder.with_best(best(20.0, scenario="other")).best.score is None
+    save(folder.best, VARIABLES, best(7.0, scenario="other"))
+    assert folder.with_best(best(20.0)).best.score == 100.0
+    assert load(folder.best).record.best.score == 100.0
+    assert folder.with_best(best(1.0, scenario="other")).best.score == 7.0
+
+
 def test_a_best_that_is_damaged_is_kept_aside(folder):
     folder.best.write_bytes(b"damaged")
     assert folder.with_best(best(20.0)).best.score is None

@@ -71,20 +71,37 @@ class CheckpointFolder:
             raise OSError(errno.ENOENT, "the folder has been removed, or is another run's by now")
 
     def with_best(self, record: RunRecord) -> RunRecord:
-        """Returns the record of a run that continues with the score of `best.ckpt`, which may be newer than `last.ckpt`.
+        """Returns the record of a run that continues, with the score of its `best.ckpt`: it may be newer than `last.ckpt`.
 
-        One of another scenario or another run is kept, under another name: the best of this one is yet to come.
+        One of another scenario or another run is kept under another name, and gets its own again when that returns.
         """
-        if not self.best.exists():
-            return record
-        label = _label(self.best)
-        if label is not None and (label.run, label.scenario) == (record.name, record.scenario.name):
-            return record._replace(best=record.best._replace(score=label.score))
-        stem, number = f"best-{label.scenario if label else 'unreadable'}", 1
-        while (kept := self.folder / f"{stem}{f'-{number}' if number > 1 else ''}.ckpt").exists():
+        if self.best.exists():
+            label = _label(self.best)
+            if _is_of(label, record):
+                return _with_score(record, label)
+            self.best.rename(self._free(f"best-{label.scenario if label else 'unreadable'}"))
+            record = _with_score(record, None)
+        for kept in sorted(self.folder.glob("best-*.ckpt"), key=lambda path: path.stat().st_mtime, reverse=True):
+            if _is_of(label := _label(kept), record):
+                kept.rename(self.best)
+                return _with_score(record, label)
+        return record
+
+    def _free(self, stem: str) -> Path:
+        """Returns a name that no checkpoint has."""
+        number, path = 1, self.folder / f"{stem}.ckpt"
+        while path.exists():
             number += 1
-        self.best.rename(kept)
-        return record._replace(best=record.best._replace(score=None))
+            path = self.folder / f"{stem}-{number}.ckpt"
+        return path
+
+
+def _is_of(label: Label | None, record: RunRecord) -> bool:
+    return label is not None and (label.run, label.scenario) == (record.name, record.scenario.name)
+
+
+def _with_score(record: RunRecord, label: Label | None) -> RunRecord:
+    return record._replace(best=record.best._replace(score=label.score if label else None))
 
 
 def _label(path: Path) -> Label | None:
