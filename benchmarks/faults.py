@@ -93,7 +93,9 @@ def run(options: argparse.Namespace) -> bool:
     names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
     events = [event for name in names if name in options.only for event in results.of(names[name])]
     print(table(events), flush=True)
-    for game in options.games if "soak" in options.only and not options.table_only else ():
+    for game in options.games if "soak" in options.only else ():
+        if options.table_only and soak.finished(options.results, game, options.minutes) is None:
+            continue
         rows = soak.campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
         print(soaked(game, options.minutes, rows), flush=True)
         held = held and all(row.held for row in rows)

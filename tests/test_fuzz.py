@@ -150,3 +150,25 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
     text, kinds = fuzz.table(options)
     assert "| records | 500,000 | 500,000 | 0 | 0, 0 | 83,333 |" in text
     assert kinds == 0
+
+
+GOOD = """
+import os, sys, tempfile
+from pathlib import Path
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
+from fuzzing.doors import doors
+for name, make in doors().items():
+    folder = Path(tempfile.mkdtemp(dir=sys.argv[2]))
+    os.chdir(folder)
+    door = make(folder)
+    print(name, [door.take(seed) for seed in door.seeds])
+"""
+
+
+def test_every_good_input_of_every_door_is_taken_in(root, tmp_path):
+    command = [sys.executable, "-c", GOOD, str(root / "benchmarks"), str(tmp_path)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) == 6
+    assert [line for line in lines if "True" not in line or "False" in line] == []

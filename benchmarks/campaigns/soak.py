@@ -64,10 +64,8 @@ def campaign(results: Path, game: str, minutes: float, episodes: int) -> list[Ro
 
     A soak is one run: an interrupted one begins anew, a finished one is read from the results.
     """
-    name = f"soak of {game}"
-    for line in results.read_text().splitlines() if results.exists() else []:
-        if (found := json.loads(line)).get("campaign") == name and found["minutes"] >= minutes:
-            return [Row(*row) for row in found["rows"]]
+    if (known := finished(results, game, minutes)) is not None:
+        return known
     with own_folder() as folder:
         budget = ["--frames", str(10**12), "--minutes", str(2 * minutes + 5)]
         with started(folder, [*GAMES[game], *budget]) as run:
@@ -76,8 +74,17 @@ def campaign(results: Path, game: str, minutes: float, episodes: int) -> list[Ro
         played = played_episodes(run)
     rows = [*compared(samples, minutes), Row("episodes played", 0, played, None)]
     with results.open("a") as file:
-        file.write(json.dumps({"campaign": name, "minutes": minutes, "rows": rows}) + "\n")
+        file.write(json.dumps({"campaign": f"soak of {game}", "minutes": minutes, "rows": rows}) + "\n")
     return rows
+
+
+def finished(results: Path, game: str, minutes: float) -> list[Row] | None:
+    """Returns the comparison of a soak of so long that is among the results, None where there is none."""
+    for line in results.read_text().splitlines() if results.exists() else []:
+        found = json.loads(line)
+        if found.get("campaign") == f"soak of {game}" and found["minutes"] >= minutes:
+            return [Row(*row) for row in found["rows"]]
+    return None
 
 
 def watched(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:

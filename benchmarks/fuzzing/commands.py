@@ -47,11 +47,11 @@ SEEDS = (
         "h:1",
     ],
     ["train.py", "--scenario", "own.toml", "--epsilon", "0.5", "--final-epsilon", "0.1", "--epsilon-frames", "1000"],
-    ["train.py", "--resume", "--models-dir", "models", "--frames", "900000", "--device", "cpu", "--checkpoint-every", "5"],
+    ["train.py", "--resume", "--models-dir", "saved", "--frames", "900000", "--device", "cpu", "--checkpoint-every", "5"],
     ["train.py", "--summary", "out/result.json", "--frames-dir", "frames", "--logs-dir", "logs", "--advantage", "n_step"],
     ["train.py", "--list-scenarios"],
-    ["play.py", "--model", "models/last.ckpt", "--out", "result", "--episodes", "3", "--record", "1", "--policy", "sample"],
-    ["play.py", "--model=models/last.ckpt", "--epsilon=0.1", "--seed=7", "--window", "--device", "gpu:1", "--quiet"],
+    ["play.py", "--model", "saved/last.ckpt", "--out", "result", "--episodes", "3", "--record", "1", "--policy", "sample"],
+    ["play.py", "--model=saved/last.ckpt", "--epsilon=0.1", "--seed=7", "--device", "auto", "--quiet"],
 )
 
 
@@ -61,8 +61,8 @@ class ReachedError(Exception):
 
 def commands(folder: Path) -> Door:
     """Returns the door; lists of arguments are JSON, the program's name first."""
-    (folder / "models").mkdir()
-    small_checkpoint(folder / "models" / "last.ckpt")
+    (folder / "saved").mkdir()
+    small_checkpoint(folder / "saved" / "last.ckpt")
     (folder / "own.toml").write_text('base = "base/doom"\n[game]\nconfig = "basic.cfg"\n')
     _stop_before_games()
     flags = tuple(one.flag for record in (Config, train.Options, play.Options) for one in settings_of(record).values())
