@@ -135,6 +135,13 @@ def test_sizes_beyond_reason_are_refused_before_anything_of_that_size_is_made(ta
     assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
 
 
+@pytest.mark.parametrize("network", [{"hidden": [64, 2**31 - 1]}, {"hidden": [], "core": "lstm", "core_size": 10_000}])
+def test_a_network_for_numbers_is_bounded_too(network):
+    data = plain_record("cartpole")
+    data["scenario"]["network"].update(network)
+    assert "parameters or more" in complaint(record_from_plain, data, "x.ckpt")
+
+
 @pytest.mark.parametrize("settings", [{"max_episode_steps": 2**31 - 1}, {"render_mode": "human"}])
 def test_what_makes_a_game_last_or_show_is_not_a_checkpoints_to_say(settings):
     data = plain_record("cartpole")

@@ -18,7 +18,7 @@ from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_t
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent
 from doom_a3c.settings.fields import UserError, settings_of
-from doom_a3c.settings.games import DoomSpec, shipped_folder
+from doom_a3c.settings.games import DoomSpec, GymnasiumSpec, shipped_folder
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.scenarios import Scenario
 from fuzzing.guards import FindingError
@@ -70,7 +70,8 @@ def weights(network: Network, scenario: Scenario) -> int:
     for filters, size, stride in network.convolutions:
         count += size * size * channels * filters
         rows, columns, channels = (rows - size) // stride + 1, (columns - size) // stride + 1, filters
-    width = rows * columns * channels
+    # What a game of Gymnasium's shows is not known yet: it is measured again when it is, before anything is made.
+    count, width = (0, 1) if isinstance(scenario.game, GymnasiumSpec) else (count, rows * columns * channels)
     for size in network.hidden:
         count, width = count + width * size, size
     return count + (0 if network.core == "none" else 4 * network.core_size * (width + network.core_size))

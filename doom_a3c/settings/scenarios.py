@@ -135,8 +135,7 @@ def checked(scenario: Scenario) -> Scenario:
             check_atari(scenario.game)
         check_observation(scenario.observation)
         check_network(scenario.network, scenario.observation)
-        if not isinstance(scenario.game, GymnasiumSpec):
-            check_size(scenario.network, (*scenario.observation.size, scenario.observation.channels), 0)
+        check_size(scenario.network, *_least_seen(scenario))
     return scenario
 
 
@@ -148,6 +147,11 @@ def most_parameters(scenario: Scenario) -> int:
 
 def least_parameters(scenario: Scenario) -> int:
     """Returns how many parameters the network has at least, whatever actions the game has, and whatever it shows."""
-    if isinstance(scenario.game, GymnasiumSpec):  # pixels or numbers, that is not known yet
-        return parameters_of(scenario.network, None, 1)
-    return parameters_of(scenario.network, (*scenario.observation.size, scenario.observation.channels), 0)
+    return parameters_of(scenario.network, *_least_seen(scenario))
+
+
+def _least_seen(scenario: Scenario) -> tuple[tuple[int, ...] | None, int]:
+    """Returns the pixels and numbers that a network sees at least: a game of Gymnasium's shows either."""
+    if isinstance(scenario.game, GymnasiumSpec):
+        return None, 1
+    return (*scenario.observation.size, scenario.observation.channels), 0
