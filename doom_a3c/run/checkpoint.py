@@ -13,7 +13,7 @@ import os
 import struct
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,44 +115,47 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
         UserError: if there is none, or the file is cut off, damaged, or something else, or plays what only a user may name.
     """
     check_exists(path)
-    try:
-        with _opened(path) as archive:
-            record = _record(archive, path, named)
-            found = entries(_member(archive, _INDEX, MAX_INDEX))
-            needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
-            if named.scenario:  # whose network may be another
-                needed, most = 0, SLOTS * MAX_PARAMETERS
-            numbers = sum(entry.size for entry in found.values()) // 4
-            if not needed <= numbers <= most:
-                raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} to {most:,}")
-            variables = tensors(found, _member(archive, _DATA, 4 * numbers))
-    except _UNREADABLE as error:
-        raise _incomplete(path, error) from None
+    with _opened(path) as archive:
+        record = _record(archive, path, named)
+        found = entries(_member(archive, _INDEX, MAX_INDEX))
+        needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
+        if named.scenario:  # whose network may be another
+            needed, most = 0, SLOTS * MAX_PARAMETERS
+        numbers = sum(entry.size for entry in found.values()) // 4
+        if not needed <= numbers <= most:
+            raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} to {most:,}")
+        variables = tensors(found, _member(archive, _DATA, 4 * numbers))
     return Checkpoint(variables, record)
 
 
 def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
     """Reads what a checkpoint says of its run, and nothing else; raises UserError as `load` does."""
     check_exists(path)
-    try:
-        with _opened(path) as archive:
-            return _record(archive, path, named)
-    except _UNREADABLE as error:
-        raise _incomplete(path, error) from None
+    with _opened(path) as archive:
+        return _record(archive, path, named)
 
 
 def label_of(path: Path) -> Label:
     """Reads which run a checkpoint is of; raises UserError if it does not tell."""
-    try:
-        with _opened(path) as archive:
-            return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
-    except (*_UNREADABLE, TypeError) as error:
-        raise _incomplete(path, error) from None
+    with _opened(path) as archive:
+        return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
-    """Opens an archive of a few members: zipfile reads its directory whole, however large that is."""
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens an archive; raises UserError for whatever is damaged in it."""
     check_file(path)
+    try:
+        _check_directory(path)
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except _UNREADABLE as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({reason})") from None
+
+
+def _check_directory(path: Path) -> None:
+    """Raises ValueError unless an archive has a few members: zipfile reads its directory whole, however large that is."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _END.size))
         end = file.read()
@@ -161,7 +164,6 @@ def _opened(path: Path) -> zipfile.ZipFile:
     mark, *_, members, size, _, comment = _END.unpack(end)
     if mark != b"PK\5\6" or members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
         raise ValueError("its directory is not at its end, or too large")
-    return zipfile.ZipFile(path)
 
 
 def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:
@@ -174,8 +176,3 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > limit:
         raise ValueError(f"{name} is compressed, or too large")
     return archive.read(info)
-
-
-def _incomplete(path: Path, error: BaseException) -> UserError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-    return UserError(f"{path} is not a complete checkpoint of doom_a3c ({reason})")

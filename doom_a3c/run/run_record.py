@@ -96,9 +96,12 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
 
 
 def label_from_plain(data: Any) -> Label:
-    """Returns the label of a record, whatever game it is of; raises KeyError, TypeError or ValueError else."""
-    names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
-    return Label(*names, _score(data["best_evaluation"]))
+    """Returns the label of a record, whatever game it is of; raises KeyError or ValueError else."""
+    try:
+        names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
+        return Label(*names, _score(data["best_evaluation"]))
+    except TypeError as error:  # it is no table
+        raise ValueError(str(error)) from None
 
 
 def begun(scenario: scenarios.Scenario, config: Config) -> RunRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from doom_a3c.settings.fields import require
@@ -33,14 +34,22 @@ def check_network(network: Network, observation: Observation) -> None:
     require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
     sizes = (*network.hidden, network.core_size)
     require(all(type(size) is int and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
-    sides: tuple[int, ...] = observation.size
     for layer in network.convolutions:
         require(
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
             "[network] a convolution is [filters, size, stride], each 1 or more",
         )
-        sides = tuple((side - layer[1]) // layer[2] + 1 for side in sides)
-        require(min(sides) >= 1, "[network] the convolutions are too large for the observation size")
+    maps = maps_of(network, (*observation.size, observation.channels))
+    require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
+
+
+def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Returns height, width and channels of a picture, and of what each convolution makes of it, in their order."""
+    maps = [pixels]
+    for filters, size, stride in network.convolutions:
+        height, width, _ = maps[-1]
+        maps.append(((height - size) // stride + 1, (width - size) // stride + 1, filters))
+    return maps
 
 
 def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
@@ -51,10 +60,7 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
         pixels: height, width and channels of a picture, None where none is seen.
         numbers: how many are seen besides.
     """
-    height, width, seen = pixels or (1, 1, 1)
-    for filters, size, stride in network.convolutions if pixels else ():
-        height, width = (height - size) // stride + 1, (width - size) // stride + 1
-        seen += height * width * filters
+    seen = sum((math.prod(shape) for shape in maps_of(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
     require(seen <= MAX_BETWEEN, f"[network] convolutions make {seen:,} numbers of a picture, {MAX_BETWEEN:,} at most")
     parameters = parameters_of(network, pixels, numbers)
     require(
@@ -68,11 +74,10 @@ def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int
     """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
     count, features = 0, numbers
     if pixels is not None:
-        height, width, channels = pixels
-        for filters, size, stride in network.convolutions:
+        maps = maps_of(network, pixels)
+        for (filters, size, _), (*_, channels) in zip(network.convolutions, maps, strict=False):
             count += size * size * channels * filters
-            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
-        features += height * width * channels
+        features += math.prod(maps[-1])
     for size in network.hidden:
         count += features * size
         features = size
