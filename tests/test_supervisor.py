@@ -16,7 +16,7 @@ from toys import Counter, Slow, Troubled, counters, one_step
 
 from benchmarks.processes import alive, family, servers, until
 from doom_a3c.envs import process, supervisor
-from doom_a3c.envs.process import RemoteError, the_keeper
+from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError, the_keeper
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
@@ -136,6 +136,18 @@ def test_prepared_servers_that_die_before_the_reset_are_replaced(vector):
     _, infos = env.reset(seed=0)
     assert kinds_met(infos) == ["server_died"] * 2
     assert one_step(env)[0][:, 2].tolist() == [1] * 4
+
+
+class Crashing:
+    def __init__(self, wire):
+        wire.close()  # as every process does a moment before it can be seen to have ended
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_the_signal_that_a_server_ends_by_is_told_however_slowly_it_ends():
+    with pytest.raises(ProcessError, match=r"^server_died: ended by SIGSEGV$"):
+        GameProcess(Crashing).answer()
 
 
 def test_a_thread_that_waits_for_games_is_released(vector):

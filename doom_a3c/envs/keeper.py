@@ -24,6 +24,7 @@ from pathlib import Path
 from doom_a3c.envs.traces import clear, last_line, remove_orphans
 from doom_a3c.envs.wire import Wire
 
+ENDING_SECONDS = 0.5  # for a server that has closed its connection
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
@@ -35,7 +36,7 @@ def main(descriptor: int, root: str) -> None:
     begin = time.time()
     while True:
         try:
-            order, number, preload = wire.receive()
+            order, number, ending, preload = wire.receive()
             end = wire.receive_descriptor() if order == "start" else None
         except OSError:
             break
@@ -44,7 +45,7 @@ def main(descriptor: int, root: str) -> None:
         if end is not None:
             answer = servers[number] = _started(wire, end, folder, preload)
         else:
-            answer = _buried(servers.pop(number, 0), folder)
+            answer = _buried(servers.pop(number, 0), folder, ENDING_SECONDS if ending else 0.0)
             with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(root)  # Ray kills its processes' children: a keeper without servers could not do so later
         with contextlib.suppress(OSError):
@@ -94,11 +95,18 @@ def _be_server(end: int, folder: Path) -> None:
     serve(Wire(socket.socket(fileno=end)), folder)
 
 
-def _buried(pid: int, folder: Path) -> str:
-    """Kills a server with its engines and removes what they leave; returns what is known of its end."""
+def _buried(pid: int, folder: Path, seconds: float = 0.0) -> str:
+    """Kills a server with its engines and removes what they leave; returns what is known of its end.
+
+    It has so many seconds to end by itself: a process closes its connection a moment before it can be seen to have ended.
+    """
     known = ""
     if pid:
-        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # by itself, before it is killed below
+        deadline = time.monotonic() + seconds
+        while (
+            ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        ) is None and time.monotonic() < deadline:
+            time.sleep(0.005)
         if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
             known = f"ended by {signal.Signals(ended.si_status).name}"
         with contextlib.suppress(ProcessLookupError):

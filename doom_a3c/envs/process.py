@@ -63,10 +63,10 @@ class Keeper:
         other.close()
         self._wire = Wire(own)
 
-    def _order(self, order: str, number: int, end: socket.socket | None = None) -> Any:
+    def _order(self, order: str, number: int, end: socket.socket | None = None, ending: bool = False) -> Any:
         for last in (False, True):
             try:
-                self._wire.send((order, number, PRELOAD), self._patience)
+                self._wire.send((order, number, ending, PRELOAD), self._patience)
                 if end is not None:
                     self._wire.send_descriptor(end.fileno())
                 answer = self._wire.receive(self._patience)
@@ -87,10 +87,13 @@ class Keeper:
             number = next(self._numbers)
             return number, self._order("start", number, end)
 
-    def bury(self, number: int) -> str:
-        """Kills a server and its engines, if they live, and removes what they leave; returns the last line they printed."""
+    def bury(self, number: int, ending: bool) -> str:
+        """Kills a server and its engines, if they live, and removes what they leave; returns the last line they printed.
+
+        One that is `ending` by itself is given a moment for it, in which it shows of what.
+        """
         with self._lock:
-            return str(self._order("bury", number))
+            return str(self._order("bury", number, ending=ending))
 
 
 def _keeper_command(descriptor: int, root: Path) -> list[str]:
@@ -169,7 +172,8 @@ class GameProcess:
 
     def _failure(self, error: OSError) -> ProcessError:
         kind = "server_hung" if isinstance(error, TimeoutError) else "server_died"
-        return ProcessError(kind, self.end())
+        left_by_itself = isinstance(error, ConnectionError) and self._wire.open
+        return ProcessError(kind, self._end(left_by_itself))
 
     def release(self) -> None:
         """Makes the call under way and all later ones fail at once."""
@@ -177,9 +181,12 @@ class GameProcess:
 
     def end(self) -> str:
         """Ends the process and whatever it has started, and returns the last line they printed; may be called twice."""
+        return self._end(ending=False)
+
+    def _end(self, ending: bool) -> str:
         self._wire.close()
         with suppress(OSError):  # no keeper lives long enough: the process ends by itself
-            return the_keeper().bury(self._number)
+            return the_keeper().bury(self._number, ending)
         return ""
 
 

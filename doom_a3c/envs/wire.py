@@ -61,6 +61,11 @@ class Wire:
         os.set_inheritable(descriptors[0], False)  # an engine that holds a dead server's socket would hide its death
         return descriptors[0]
 
+    @property
+    def open(self) -> bool:
+        """Whether this end has not been closed."""
+        return self.socket.fileno() >= 0
+
     def close(self) -> None:
         """Closes this end: the other one's next call raises OSError. A call under way on this end does too."""
         with contextlib.suppress(OSError):  # the other end was first
