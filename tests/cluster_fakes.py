@@ -3,6 +3,8 @@
 import contextlib
 import pickle
 import threading
+from collections import deque
+from functools import partial
 
 import numpy as np
 from fakes import STEPS, actor, changed, model, network, until
@@ -10,9 +12,11 @@ from fakes import STEPS, actor, changed, model, network, until
 from doom_a3c.agent.model import flat
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.cluster.host import Host
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.server import ParameterServer
+from doom_a3c.engines.cluster.server_client import RunCounts
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.record.recording import Gif
 from doom_a3c.settings.config import Config
@@ -73,6 +77,21 @@ class Wire:
         if fault == "answer lost":
             raise UnreachableError
         return pickle.loads(pickle.dumps(answer))
+
+
+def a_host(wire, config=SMALL, name="a", make_actor=actor, unblock=lambda: None):
+    """Returns a host with networks of its own."""
+    return Host(
+        name,
+        wire,
+        config=config,
+        network=network("global", seed=5),
+        make_network=partial(network, seed=6),
+        make_actor=make_actor,
+        counts=RunCounts(),
+        gifs=deque(),
+        unblock=unblock,
+    )
 
 
 @contextlib.contextmanager

@@ -3,17 +3,15 @@
 import itertools
 import threading
 import time
-from collections import deque
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cluster_fakes import FRAMES, SMALL, Wire, alive, counted, servers, state_of
+from cluster_fakes import FRAMES, SMALL, Wire, a_host, alive, counted, servers, state_of
 from fakes import STEPS, actor, caught, changed, model, network, until
 
-from doom_a3c.engines.cluster.host import Host
-from doom_a3c.engines.cluster.server_client import FencedError, RunCounts
+from doom_a3c.engines.cluster.server_client import FencedError
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress
 
@@ -39,17 +37,7 @@ def host():
             run.players.add((index, threading.current_thread().name))
             return actor(index, policy, **game)
 
-        run.host = Host(
-            "a",
-            wire,
-            config=config,
-            network=network("global", seed=5),
-            make_network=partial(network, seed=6),
-            make_actor=make_actor,
-            counts=RunCounts(),
-            gifs=deque(),
-            unblock=run.unblocked.set,
-        )
+        run.host = a_host(wire, config, make_actor=make_actor, unblock=run.unblocked.set)
         run.thread, run.results = caught(run.host.run, 1)
         runs.append(run)
         return run

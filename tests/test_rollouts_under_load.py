@@ -2,20 +2,18 @@
 
 import copy
 import pickle
-from collections import defaultdict, deque
-from functools import partial
+from collections import defaultdict
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from cluster_fakes import SMALL, Wire, servers, state_of
+from cluster_fakes import SMALL, Wire, a_host, servers, state_of
 from fakes import actor, caught, changed, network, queue_runs, until
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import flat
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.channel import Channel
-from doom_a3c.engines.cluster.host import Host
 from doom_a3c.engines.cluster.server_client import RunCounts
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
@@ -90,16 +88,11 @@ def test_rollouts_of_many_hosts_arrive_whole_though_answers_are_lost():
     with servers(config, members=names) as build:
         server = build(state_of(), rollouts=(rollouts := Witness(2)))
         for number, name in enumerate(names):
-            host = Host(
-                name,
+            host = a_host(
                 Wire(server, lossy * 1000),
-                config=config,
-                network=network("global", seed=5),
-                make_network=partial(network, seed=6),
+                config,
+                name,
                 make_actor=lambda index, policy, first=2 * number: actor(first + index, policy),
-                counts=RunCounts(),
-                gifs=deque(),
-                unblock=lambda: None,
             )
             running.append((host, *caught(host.run, 1)))
         until(lambda: len(rollouts.seen) > 60)
@@ -121,17 +114,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
     config = changed(SMALL, workers=1, accumulate=3, push_rollouts=3)
     with servers(config) as build:
         wire = Wire(build(state_of()))
-        host = Host(
-            "a",
-            wire,
-            config=config,
-            network=network("global", seed=5),
-            make_network=partial(network, seed=6),
-            make_actor=actor,
-            counts=RunCounts(),
-            gifs=deque(),
-            unblock=lambda: None,
-        )
+        host = a_host(wire, config)
         thread, results = caught(host.run, 1)
         until(lambda: len(wire.pushes) > 1)
         host.stop()

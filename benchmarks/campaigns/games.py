@@ -57,7 +57,7 @@ def hurt_again_and_again(run: Run, results: Results, faults: int) -> None:
             why = "it stands still, or did not count it" if alive else f"exit status {run.process.returncode}"
             results.add(Event(CAMPAIGN, kind, False, None, None, why))
             return
-        counted = sum(run.progress()["faults"].values())  # a keeper takes several servers with it
+        counted = sum(run.progress()["faults"].values())  # a death may be two faults: its engine's and its server's
         results.add(Event(CAMPAIGN, kind, True, None, seconds))
 
 
@@ -75,13 +75,15 @@ def recovered(run: Run, before: int, counted: int, start: float) -> float:
 
 
 def stop(run: Run, kind: str) -> int:
-    """Stops a victim, for good or for a while, or kills the keeper; returns how many faults are to be counted."""
+    """Stops a victim for good or for a while, or kills the keeper and its servers; returns how many faults that is."""
     trainer = run.process.pid
     if kind == "keeper":
         known = servers(trainer)
         kill(parent(known[0]))
         run.wait_for(lambda: not set(known) & family(trainer))
-        return 0  # how many servers it takes along is its own affair
+        for server in known:  # they outlive it, as nobody's children, and another keeper has to tidy up after them
+            kill(server)
+        return len(known)
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
     victim = random.choice(pairs)[kind.startswith("server")]  # a server without engines is idle, and may stop unnoticed
     kill(victim, signal.SIGSTOP)

@@ -16,7 +16,7 @@ from gymnasium.wrappers import TimeLimit
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import MakeEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
@@ -226,9 +226,7 @@ class _RegisteredGames(_Kind):
             except UserError:
                 raise
             except Exception as error:  # whatever somebody's environment raises
-                raise UserError(
-                    f"{game.id} cannot be reset: {(str(error) or type(error).__name__).splitlines()[0]}"
-                ) from None
+                raise UserError(f"{game.id} cannot be reset: {first_line(error)}") from None
             draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
             self._known = _facts(env, draws=draws)
 

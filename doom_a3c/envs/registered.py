@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.pixels import History, Pixels
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
@@ -47,7 +47,7 @@ def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     try:  # without pictures, which some know nothing of
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
     except Exception as error:
-        raise UserError(f"{game.id}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
+        raise UserError(f"{game.id}: {first_line(error)}") from None
 
 
 class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):

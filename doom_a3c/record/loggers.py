@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from doom_a3c.record.outage import Outage
+from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
 
-SECONDS_BETWEEN_TRIES = 10.0  # to write to a log that has failed
 Metrics = Any  # a named tuple or mapping of numbers, of None where there is no number, and of such records in turn
 
 

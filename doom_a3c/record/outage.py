@@ -6,6 +6,10 @@ import re
 import threading
 from collections.abc import Callable
 
+from doom_a3c.settings.fields import first_line
+
+SECONDS_BETWEEN_TRIES = 10.0  # of something that has failed
+
 
 class Outage:
     """Things of one kind that may fail and be tried again. Owns the names of those that fail; any thread may use it."""
@@ -37,5 +41,4 @@ class Outage:
 
 def _reason(error: BaseException) -> str:
     """Returns why, in a few words: TensorFlow puts names of its functions before its own."""
-    told = getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", str(error)).strip() or type(error).__name__
-    return " ".join(str(told).splitlines()[0].split())[:100]
+    return str(getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", first_line(error)).strip())[:100]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from doom_a3c.record.files import check_exists
 from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.network import MAX_PARAMETERS
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
@@ -129,7 +129,7 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
 
 
 def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
-    """Reads what a checkpoint says of its run, and nothing else; raises UserError as `load` does."""
+    """Reads what a checkpoint says of its run, without TensorFlow; raises UserError as `load` does."""
     check_exists(path)
     with _opened(path) as archive:
         return _record(archive, path, named)
@@ -150,8 +150,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(path) as archive:
             yield archive
     except _UNREADABLE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({reason})") from None
+        raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({first_line(error)})") from None
 
 
 def _check_directory(path: Path) -> None:

@@ -15,6 +15,7 @@ from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player, draw_seeds
 from doom_a3c.agent.policy import Policy
+from doom_a3c.run.checkpoint import finite
 from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.fields import UserError
 
@@ -169,15 +170,15 @@ class Evaluations:
         state = self._capture()
         if self._given_up or state.counters.updates == self._evaluated_updates:
             return
-        if not all(np.isfinite(value).all() for value in state.variables.values()):
+        if not finite(state.variables):
             return  # whoever saves the run ends it
         self._evaluator.network.load(state.variables)
         evaluation = self._evaluator.evaluate(self._episodes, stop)
         if evaluation is None:
             return
         self._evaluated_updates = state.counters.updates
-        finite = math.isfinite(evaluation.greedy.mean) and math.isfinite(evaluation.sampled.mean)
-        is_best = finite and (self.best.score is None or evaluation.score >= self.best.score)
+        scored = math.isfinite(evaluation.greedy.mean) and math.isfinite(evaluation.sampled.mean)
+        is_best = scored and (self.best.score is None or evaluation.score >= self.best.score)
         self.best = Best(evaluation.score if is_best else self.best.score, evaluation.better)
         self._report(evaluation, state, self.best, is_best)
 

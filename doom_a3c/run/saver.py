@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 from doom_a3c.agent.model import State
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.outage import Outage
+from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
 from doom_a3c.run.checkpoint import finite
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best, RunRecord
 
-SECONDS_BETWEEN_TRIES = 10.0  # at most, to save what could not be saved
 ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
 
 

@@ -24,7 +24,7 @@ from doom_a3c.engines.cluster.messages import (
     UnreachableError,
 )
 from doom_a3c.quiet import caught_stderr
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.fields import UserError, first_line
 
 _SERVER = "parameter_server"
 CALL_SECONDS = 30.0  # a call that has no answer by then is made again
@@ -68,7 +68,7 @@ def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterato
             except Exception as error:  # whatever Ray raises where there is another token, another version, no cluster
                 failure = error
         if failure is not None:
-            reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+            reason = first_line(failure)
             raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
         if not guarded:
             raise UserError(f"the cluster at {address} asks nobody for a token: {HOW_TO_GUARD}")
