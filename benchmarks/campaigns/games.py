@@ -9,7 +9,7 @@ import signal
 import time
 
 from deaths import Run, hurt
-from processes import engines, family, kill, parent, servers
+from processes import engines, family, kill, parent
 
 from campaigns.runs import Event, Results, own_folder
 
@@ -78,12 +78,12 @@ def stop(run: Run, kind: str) -> int:
     """Stops a victim for good or for a while, or kills the keeper and its servers; returns how many faults that is."""
     trainer = run.process.pid
     if kind == "keeper":
-        known = servers(trainer)
-        kill(parent(known[0]))
-        run.wait_for(lambda: not set(known) & family(trainer))
-        for server in known:  # they outlive it, as nobody's children, and another keeper has to tidy up after them
+        players = run.wait_for(lambda: {its for pid in engines(trainer) if (its := parent(pid))})  # no idle evaluator's
+        kill(parent(min(players)))
+        run.wait_for(lambda: not players & family(trainer))
+        for server in players:  # they outlive it, as nobody's children, and another keeper has to tidy up after them
             kill(server)
-        return len(known)
+        return len(players)
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
     victim = random.choice(pairs)[kind.startswith("server")]  # a server without engines is idle, and may stop unnoticed
     kill(victim, signal.SIGSTOP)
