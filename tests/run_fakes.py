@@ -86,7 +86,10 @@ class Audience:
     """A view and a log: keeps what it is told."""
 
     def __init__(self):
-        self.statuses, self.lines, self.points = [], [], []
+        self.statuses, self.phases, self.lines, self.points = [], [], [], []
+
+    def phase(self, what):
+        self.phases.append(what())
 
     def show(self, status):
         self.statuses.append(status)

@@ -1,4 +1,4 @@
-"""Reports: the live line's figures, the points of the whole run, and what is said of evaluations."""
+"""Reports: the figures that people are shown, the points of the whole run, and what is said of evaluations."""
 
 from types import SimpleNamespace
 
@@ -34,20 +34,37 @@ def reported(clock):
 
 def test_frames_per_second_are_those_of_two_seconds_or_more(reported, clock):
     rates = []
+    reported.engine.update()
     for clock.now, frames in ((1000.0, 0), (1001.0, 300), (1002.0, 100), (1003.0, 5000), (1006.0, 3000)):
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates == [0.0, 0.0, 200.0, 200.0, 2000.0]
+    assert rates == [None, None, 200.0, 200.0, 2000.0]
+
+
+def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):
+    for clock.now in (1000.0, 1010.0, 1020.0):
+        reported.progress.add_steps(0, 1, [], [])
+        reported.reporter.report(0.0, None)
+    reported.engine.update()
+    for clock.now in (1021.0, 1023.0, 1024.0):
+        reported.progress.add_steps(0, 100, [], [])
+        reported.reporter.report(0.0, None)
+    statuses = reported.audience.statuses
+    assert [status.frames_per_second for status in statuses] == [None] * 4 + [50.0] * 2
+    assert [status.seconds_left for status in statuses] == [60.0] * 6  # the minute of the budget, which needs no estimate
 
 
 def test_the_time_left_is_that_of_the_nearest_budget(reported, clock):
     left = []
+    reported.engine.update()
     for clock.now, frames in ((1000.0, 0), (1010.0, 1000), (1020.0, 1000), (1030.0, 7000)):
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, None)
         left.append(reported.audience.statuses[-1].seconds_left)
-    assert left == [60.0, 50.0, 40.0, 1000 / 700]  # the minute, until 1,000 frames are left at 700 a second
+    # The minute, until 1,000 frames are left: 9,000 in 30 seconds have come so far.
+    assert left == [60.0, 50.0, 40.0, pytest.approx(1000 / 300)]
+    assert [status.share for status in reported.audience.statuses] == [0.0, 1 / 6, 1 / 3, 0.9]
 
 
 def test_the_status_has_all_that_is_known(reported):
@@ -56,7 +73,8 @@ def test_the_status_has_all_that_is_known(reported):
     reported.reporter.report(6.0, 3.5)
     (status,) = reported.audience.statuses
     assert (status.frames, status.frame_budget, status.episodes) == (40, 10_000, 100)
-    assert (status.mean_score, status.best_evaluation, status.entropy) == (2.0, 3.5, 1.0)
+    assert (status.mean_score, status.evaluation, status.best_evaluation, status.entropy) == (2.0, None, 3.5, 1.0)
+    assert (status.means, status.gif) == ([2.0] * 20, None)
     assert (status.engine, status.faults) == ("3 hosts", {"engine_died": 1})
 
 

@@ -158,7 +158,12 @@ def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, t
     run = make_run(Config(frames=120, checkpoint_every=0.01), Watched())
     run.run()
     assert seen[:2] == [True, True]
-    assert [status.frames for status in run.audience.statuses] == [40, 80, 120]
+    assert [status.frames for status in run.audience.statuses] == [
+        40,
+        80,
+        120,
+        120,
+    ]  # the last one knows the last evaluation
 
 
 def test_a_fault_of_an_earlier_session_does_not_make_this_one_diverge(make_run):

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 120.0  # seconds within which a run must go on
 Value = TypeVar("Value")
 
-_LIVE = re.compile(r"^frames ([\d,]+)/", re.MULTILINE)
+_LIVE = re.compile(r"\| frames ([\d,]+)/")
 _BEST = re.compile(r"^evaluation at ([\d,]+) frames: (.*), the best so far$", re.MULTILINE)
 _MEAN = re.compile(r"(?:greedy|sampled) (-?[\d.]+)")
 
@@ -87,7 +87,7 @@ class Run:
         return self._log.read_text(errors="replace").rpartition("\n")[0]
 
     def frames_shown(self) -> int:
-        """Returns the frames of the newest live line, 0 where there is none."""
+        """Returns the frames that the run has told of last, 0 where there is none."""
         found = _LIVE.findall(self.said())
         return int(found[-1].replace(",", "")) if found else 0
 

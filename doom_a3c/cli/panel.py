@@ -1,58 +1,99 @@
-"""The live line of a training run."""
+"""What is shown of a training run: a panel that is drawn again and again on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import os
 import sys
-import time
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from doom_a3c.record.progress import shown
-from doom_a3c.run.reporter import Status
+from doom_a3c.cli.status import rows, time_left
 
-SECONDS_BETWEEN_LINES = 10.0  # where stdout is no terminal
+if TYPE_CHECKING:
+    from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
+
+
+class Output(Protocol):
+    """Where a panel shows what there is to show."""
+
+    seconds: float  # between two times
+
+    def show(self, status: Status | None, phase: str) -> None:
+        """Shows how far the run has come, None before it trains, and what it does besides."""
+
+    def log(self, message: str) -> None:
+        """Shows a message, for good."""
+
+    def close(self) -> None:
+        """Leaves the newest status standing."""
 
 
 class Panel:
-    """Shows a status as one live line on a terminal, as a line every ten seconds elsewhere. Owns what is on the line."""
+    """Shows how a run goes. Owns a thread, which draws; any other may call its methods."""
 
     def __init__(self, quiet: bool) -> None:
-        self._quiet, self._live = quiet, sys.stdout is not None and sys.stdout.isatty()
-        self._next, self._width = 0.0, 0
+        self._status: Status | None = None
+        self._phase: Callable[[], str] = str
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._output = None if quiet else _output()
+        if self._output is not None:
+            threading.Thread(target=self._run, args=(self._output,), name="panel", daemon=True).start()
+
+    def _run(self, output: Output) -> None:
+        while not self._ended.wait(output.seconds):
+            self._draw(output)
+
+    def _draw(self, output: Output) -> None:
+        with self._lock:
+            if not self._ended.is_set():
+                output.show(self._status, self._phase())
 
     def show(self, status: Status) -> None:
-        """Shows the newest status, if it is time."""
-        now = time.monotonic()
-        if self._quiet or now < self._next:
-            return
-        self._next = now + (0.5 if self._live else SECONDS_BETWEEN_LINES)
-        line = describe(status)
-        if self._live:
-            print("\r" + line.ljust(self._width), end="", flush=True)
-            self._width = len(line)
-        else:
-            print(line, flush=True)
+        """Has the newest status shown, when it is time."""
+        self._status = status
+
+    def phase(self, what: Callable[[], str]) -> None:
+        """Has shown what the run does besides training while it does; '' is nothing. A signal handler may call it."""
+        self._phase = what
 
     def log(self, message: str) -> None:
-        """Prints a message on a line of its own."""
-        if self._quiet:
-            return
-        print(("\r" + message.ljust(self._width)) if self._live and self._width else message, flush=True)
-        self._width = 0
+        """Shows a message, for good."""
+        if self._output is not None:
+            with self._lock:
+                self._output.log(message)
 
-    def end(self) -> None:
-        """Leaves the live line standing."""
-        if self._width:
-            print(flush=True)
-            self._width = 0
+    def close(self) -> None:
+        """Leaves the newest status standing; messages may follow. May be called twice."""
+        if self._output is not None and not self._ended.is_set():
+            self._phase = str
+            self._draw(self._output)
+            with self._lock:
+                self._ended.set()
+                self._output.close()
 
 
-def describe(status: Status) -> str:
-    """Returns a status as one line."""
-    seconds = status.seconds_left
-    left = "-" if seconds == float("inf") else f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-    return (
-        f"frames {status.frames:,}/{status.frame_budget:,} | {status.frames_per_second:,.0f} frames/s | "
-        f"episodes {status.episodes:,} | mean of 100 {shown(status.mean_score)} | "
-        f"best evaluation {shown(status.best_evaluation)} | entropy {status.entropy:.3f} | left {left}"
-        + (f" | {status.engine}" if status.engine else "")
-        + "".join(f" | {kind} {count}" for kind, count in status.faults.items())
-    )
+def _output() -> Output:
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from doom_a3c.cli.screen import Screen  # late: it loads a library, which files and pipes do without
+
+        return Screen()
+    return _Lines()
+
+
+class _Lines:
+    """Prints lines, one below the other."""
+
+    seconds = 10.0
+
+    def show(self, status: Status | None, phase: str) -> None:
+        if status is not None:  # the first line says what is played
+            parts = f"{status.share:.1%}", time_left(status), *map(" ".join, rows(status)), phase
+            print(" | ".join(filter(None, parts)), flush=True)
+
+    def log(self, message: str) -> None:
+        print(message, flush=True)
+
+    def close(self) -> None:
+        pass

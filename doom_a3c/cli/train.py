@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.panel import Panel
 from doom_a3c.record.files import check_exists, output_folder
 from doom_a3c.run.checkpoint import load, record_of
 from doom_a3c.run.folder import CheckpointFolder
@@ -29,7 +30,6 @@ from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
     from doom_a3c.agent.model import Snapshot
-    from doom_a3c.cli.panel import Panel
     from doom_a3c.envs.games import Games
     from doom_a3c.run.session import Session
     from doom_a3c.run.training import Result, StoppingRule
@@ -111,7 +111,9 @@ def _run(options: Options, record: RunRecord, checkpoints: CheckpointFolder, nam
     config = record.config
     # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
-    with closing(_started(record.scenario, config)) as games:
+    panel = Panel(options.quiet)
+    with closing(panel), closing(_started(record.scenario, config)) as games:
+        panel.phase(lambda: ", ".join(filter(None, [games.starting(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), options.verbose, device)
         variables = None
         if named is not None:
@@ -119,30 +121,34 @@ def _run(options: Options, record: RunRecord, checkpoints: CheckpointFolder, nam
             checkpoint.check_finite(checkpoints.last)
             variables = checkpoint.variables
         checkpoints.tidy()
-        return _train_on(options, record, games, checkpoints, variables)
+        return _train_on(options, record, games, checkpoints, variables, panel)
 
 
 def _train_on(
-    options: Options, record: RunRecord, games: Games, checkpoints: CheckpointFolder, variables: Snapshot | None
+    options: Options,
+    record: RunRecord,
+    games: Games,
+    checkpoints: CheckpointFolder,
+    variables: Snapshot | None,
+    panel: Panel,
 ) -> int:
     with importing():  # takes a second; the games start meanwhile
-        from doom_a3c.cli.panel import Panel  # late: TensorFlow is imported by now
         from doom_a3c.engines.updates import DivergedError
         from doom_a3c.run.saver import SaveError
         from doom_a3c.run.session import session_of
 
-    panel = Panel(options.quiet)
+    panel.phase(games.starting)
     with session_of(record, games, checkpoints, variables, panel) as session, _Signals(session.stopping) as received:
         seconds_to_training = command.seconds_since_start()
         try:
             result = session.training.run()
         except DivergedError as error:
-            panel.end()
+            panel.close()
             raise SystemExit(f"train.py: {error}; the last good checkpoint is {checkpoints.last}") from None
         except SaveError as error:
-            panel.end()
+            panel.close()
             raise SystemExit(f"train.py: {error}") from None
-        panel.end()
+        panel.close()
         _finish(session, result, seconds_to_training, options.summary, panel)
     return 128 + received[0] if received else 0
 

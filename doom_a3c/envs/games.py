@@ -76,6 +76,9 @@ class Games(Protocol):
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
 
+    def starting(self) -> str:
+        """Returns how far starting ahead has come, such as 'starting 48 games: 12', '' where none are."""
+
     def check(self) -> None:
         """Waits for the first game that was started ahead; raises UserError if it does not start."""
 
@@ -126,6 +129,9 @@ class _Kind:
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         pass
 
+    def starting(self) -> str:
+        return ""
+
     def check(self) -> None:
         pass
 
@@ -169,6 +175,12 @@ class _DoomGames(_Kind):
                     future.set_exception(error)
 
         threading.Thread(target=start, args=(list(self._ahead),), name="games-ahead", daemon=True).start()
+
+    def starting(self) -> str:
+        ahead = [future for future in self._ahead if not (future.done() and future.exception())]
+        prepared = sum(future.result().prepared for future in ahead if future.done())
+        total = len(ahead) * self._ahead_size[0]
+        return f"starting {total:,} games: {prepared:,}" if prepared < total else ""
 
     def check(self) -> None:
         if self._ahead:

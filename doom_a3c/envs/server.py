@@ -45,11 +45,12 @@ class GameServer:
 
     def prepare(self, games: int) -> None:
         """Starts what takes long for the first so many games, where they can start it ahead of their first episode."""
-        for env in self._envs[:games]:
+        for place, env in enumerate(self._envs[:games], self._first):
             prepare = getattr(env.unwrapped, "prepare", None)
             if prepare is not None:
                 prepare()
                 self._show_life()
+            self._arrays.prepared[place] = True
 
     def reset(self, seeds: Sequence[int | None], options: Any, chosen: Sequence[bool], row: int) -> dict[int, Any]:
         """Resets the chosen games; returns their infos by place in the vector."""

@@ -46,6 +46,7 @@ class SharedArrays:
             "rewards": reserve((games,), np.float64),
             "terminated": reserve((games,), np.bool_),
             "truncated": reserve((games,), np.bool_),
+            "prepared": reserve((games,), np.bool_),
         }
         if descriptor is None:
             os.ftruncate(self.descriptor, size)
@@ -55,6 +56,7 @@ class SharedArrays:
         self.finals = arrays["finals"]  # [B, ...], the last observation of an episode that ended in this step
         self.actions = arrays["actions"]  # [B, ...]
         self.rewards, self.terminated, self.truncated = (arrays[name] for name in ("rewards", "terminated", "truncated"))
+        self.prepared = arrays["prepared"]  # [B], which games have started what takes long
 
     def close(self) -> None:
         """Closes the descriptor; the arrays stay as long as somebody holds them. May be called twice."""

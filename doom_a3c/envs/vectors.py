@@ -107,6 +107,11 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         make_envs, processes, rows, copy, prepare = self._arguments
         return partial(ProcessVectorEnv, rows=rows, copy=copy, prepare=prepare), (make_envs, processes)
 
+    @property
+    def prepared(self) -> int:
+        """How many games have been prepared so far."""
+        return int(self._arrays.prepared.sum())
+
     def wait_for_one(self) -> None:
         """Waits until the first game that was to be prepared is.
 

@@ -143,6 +143,12 @@ class Progress:
         with self._lock:
             return list(self.scores)
 
+    def means(self, count: int) -> list[float]:
+        """Returns the mean score at so many places of the curve at most, evenly spread up to the newest."""
+        with self._lock:
+            step = -(-len(self.curve) // count) or 1
+            return [point.mean for point in self.curve[::-1][::step]][::-1]
+
     @property
     def mean_score(self) -> float | None:
         """Mean score of the last 100 episodes, None before there are as many."""

@@ -165,6 +165,7 @@ class GifFolder:
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
         self._folder, self._outage = folder, Outage("gifs", log)
+        self.newest: Path | None = None  # of this session
 
     def add(self, gif: Gif) -> None:
         """Writes a gif."""
@@ -173,6 +174,7 @@ class GifFolder:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._folder / name, gif.data)
+            self.newest = self._folder / name
             for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
                 old.unlink()
             self._outage.worked()

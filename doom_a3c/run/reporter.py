@@ -1,9 +1,12 @@
-"""Telling how a run goes: the live line, the log of the whole run, and what is said of evaluations."""
+"""Telling how a run goes: what people are shown, the log of the whole run, and what is said of evaluations."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from doom_a3c.agent.model import State
@@ -15,21 +18,27 @@ from doom_a3c.run.evaluation import Evaluation
 from doom_a3c.settings.config import Config
 
 _RATE_SECONDS = 2.0  # that frames per second are the mean of, at least
+_RATES = 15  # of them that the time left is estimated by
+_MEANS = 24  # of the curve, that people are shown
 
 
 class Status(NamedTuple):
-    """What the live line shows."""
+    """What people are shown; None stands for what is not known yet."""
 
+    share: float  # of the budget that will be used up first, 0 to 1
+    seconds_left: float | None
     frames: int
     frame_budget: int
-    frames_per_second: float
+    frames_per_second: float | None
     episodes: int
-    mean_score: float | None
+    mean_score: float | None  # of the last 100 episodes
+    means: Sequence[float]  # that it was before, some of them
+    evaluation: float | None  # score of the newest
     best_evaluation: float | None
-    entropy: float
-    seconds_left: float
+    entropy: float | None
     engine: str  # what it says of itself
     faults: Mapping[str, int]  # survived so far, by kind
+    gif: Path | None  # the newest
 
 
 class View(Protocol):
@@ -38,6 +47,9 @@ class View(Protocol):
     def show(self, status: Status) -> None:
         """Shows the newest status; called several times a second."""
 
+    def phase(self, what: Callable[[], str]) -> None:
+        """Shows what the run does besides training while it does, asking for it again and again; '' is nothing."""
+
     def log(self, message: str) -> None:
         """Shows a message, for good."""
 
@@ -45,7 +57,7 @@ class View(Protocol):
 class RunMetrics(NamedTuple):
     """How the whole run goes."""
 
-    frames_per_second: float
+    frames_per_second: float | None
     episodes: int
     updates: int
     learning_rate: float
@@ -66,13 +78,27 @@ class EpisodeCurve(NamedTuple):
 
 
 class Reporter:
-    """Reports a run's progress to a view and a log. Owns the rate of frames."""
+    """Reports a run's progress to a view and a log. Owns the rate of frames, and the newest evaluation's score."""
 
-    def __init__(self, config: Config, progress: Progress, engine: Engine, logger: Logger, view: View) -> None:
+    def __init__(
+        self,
+        config: Config,
+        progress: Progress,
+        engine: Engine,
+        logger: Logger,
+        view: View,
+        newest_gif: Callable[[], Path | None] = lambda: None,
+    ) -> None:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
-        self._rate = 0.0
-        self._rate_since: tuple[float, int] | None = None  # time and frames
+        self._newest_gif, self._updates_before = newest_gif, progress.updates
+        self._marks: deque[tuple[float, int]] = deque(maxlen=_RATES + 1)  # times and frames
+        self._rate: float | None = None  # since the last mark but one
+        self._evaluation: float | None = None
+
+    def phase(self, what: Callable[[], str]) -> None:
+        """Tells the view what the run does besides training, see there."""
+        self._view.phase(what)
 
     def report(self, seconds: float, best_evaluation: float | None) -> None:
         """Reports how far the run has come, after so many seconds of this session."""
@@ -83,28 +109,49 @@ class Reporter:
 
     def _measure_rate(self) -> None:
         now, frames = time.monotonic(), self._progress.frames
-        since, before = self._rate_since = self._rate_since or (now, frames)
-        if now - since >= _RATE_SECONDS:
+        if self._progress.updates == self._updates_before:  # what is compiled for the first ones takes seconds
+            return
+        if self._marks:
+            since, before = self._marks[-1]
+            if now - since < _RATE_SECONDS:
+                return
             self._rate = (frames - before) / (now - since)
-            self._rate_since = (now, frames)
+        self._marks.append((now, frames))
 
     def _status(self, seconds: float, best_evaluation: float | None) -> Status:
-        progress, config = self._progress, self._config
-        left = (config.frames - progress.frames) / self._rate if self._rate else float("inf")
+        progress, config, evaluation = self._progress, self._config, self._evaluation
+        shares, left = [progress.frames / config.frames], [self._seconds_until(config.frames)]
+        if config.episodes is not None:
+            shares.append(progress.episodes / config.episodes)
         if config.minutes is not None:
-            left = min(left, 60 * config.minutes - seconds)
+            shares.append(seconds / (60 * config.minutes))
+            left.append(max(0.0, 60 * config.minutes - seconds))
+        known = [one for one in left if one is not None]
         return Status(
-            progress.frames,
-            config.frames,
-            self._rate,
-            progress.episodes,
-            progress.mean_score,
-            best_evaluation,
-            progress.entropy,
-            max(0.0, left),
-            self._engine.describe(),
-            dict(progress.faults),
+            share=min(1.0, max(shares)),
+            seconds_left=min(known) if known else None,
+            frames=progress.frames,
+            frame_budget=config.frames,
+            frames_per_second=self._rate,
+            episodes=progress.episodes,
+            mean_score=progress.mean_score,
+            means=progress.means(_MEANS),
+            evaluation=evaluation,
+            best_evaluation=best_evaluation,
+            entropy=None if math.isnan(progress.entropy) else progress.entropy,
+            engine=self._engine.describe(),
+            faults=dict(progress.faults),
+            gif=self._newest_gif(),
         )
+
+    def _seconds_until(self, frames: int) -> float | None:
+        """Returns when the run will have so many frames; None before it has trained for some seconds."""
+        if len(self._marks) < 3:
+            return None
+        (since, before), (now, known) = self._marks[0], self._marks[-1]
+        if known == before:
+            return None
+        return max(0.0, (frames - self._progress.frames) * (now - since) / (known - before))
 
     def _write_point(self) -> None:
         progress, config = self._progress, self._config
@@ -130,7 +177,7 @@ class Reporter:
 
     def evaluated(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
         """Reports an evaluation."""
-        frames = state.counters.frames
+        frames, self._evaluation = state.counters.frames, evaluation.score
         self._logger.metrics(evaluation, frames)
         greedy, sampled = evaluation
         self._view.log(

@@ -108,7 +108,7 @@ def session_of(
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
-        reporter = Reporter(config, progress, engine, loggers("global"), view)
+        reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
         evaluations = _evaluations(record, evaluator, engine, saver, reporter)
         training = Training(
             engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping

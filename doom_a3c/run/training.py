@@ -82,12 +82,16 @@ class Training:
         start, frames = time.monotonic(), self._progress.frames
         before = self._progress.counters(curve=False)
         try:
+            self._reporter.phase(lambda: "" if self._progress.updates > before.updates else "preparing the first update")
             self._engine.start()
             self._saver.begin(self._engine.capture(), self._evaluations.best)
             self._evaluations.start()
             stopped_by = self._loop(start)
         finally:
             try:
+                self._reporter.phase(
+                    lambda: "saving; Ctrl-C again ends at once" if self._stopping.interrupted_by else "saving"
+                )
                 self._stop()
             finally:
                 seconds = time.monotonic() - start
@@ -98,8 +102,10 @@ class Training:
         ):
             raise DivergedError(f"no update of this session was finite{cause(self._progress, self._stopping.config)}")
         if not self._stopping.interrupted_by:
+            self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
+            self._reporter.report(seconds, self._evaluations.best.score)
         self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
         return Result(stopped_by, seconds, rate, self._evaluations.best.score)

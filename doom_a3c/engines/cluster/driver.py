@@ -220,7 +220,7 @@ class ClusterEngine:
         return self._rates.metrics()
 
     def describe(self) -> str:
-        """Returns rates, for the live line."""
+        """Returns rates, for people."""
         return self._rates.describe()
 
     def stop(self) -> None:

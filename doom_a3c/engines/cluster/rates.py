@@ -1,4 +1,4 @@
-"""How fast the hosts of a cluster are, for the live line and for the logs."""
+"""How fast the hosts of a cluster are, for people and for the logs."""
 
 from __future__ import annotations
 

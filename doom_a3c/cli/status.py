@@ -1,0 +1,48 @@
+"""The status of a run in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from doom_a3c.record.progress import shown
+
+if TYPE_CHECKING:
+    from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def time_left(status: Status) -> str:
+    """Returns how long the run will go on, such as '1:05:00 left', '' where that is not known yet."""
+    if status.seconds_left is None:
+        return ""
+    minutes, seconds = divmod(round(status.seconds_left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d} left" if hours else f"{minutes}:{seconds:02d} left"
+
+
+def rows(status: Status) -> list[tuple[str, str]]:
+    """Returns what is known of a run, as pairs of a name and what people read."""
+    rate = "" if status.frames_per_second is None else f", {status.frames_per_second:,.0f} a second"
+    best = "" if status.best_evaluation is None else f", best {shown(status.best_evaluation)}"
+    found = {
+        "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
+        "mean of 100": "" if status.mean_score is None else shown(status.mean_score),
+        "evaluation": shown(status.evaluation) + best if status.evaluation is not None or best else "",
+        "episodes": f"{status.episodes:,}",
+        "entropy": "" if status.entropy is None else f"{status.entropy:.3f}",
+        "engine": status.engine,
+        "faults": ", ".join(f"{kind} {count}" for kind, count in status.faults.items()),
+        "newest gif": str(status.gif or ""),
+    }
+    return [(name, value) for name, value in found.items() if value]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns a curve as a few characters, '' where there are not two values."""
+    if len(values) < 2:
+        return ""
+    low, high = min(values), max(values)
+    heights = [(value - low) / (high - low) if high > low else 0.0 for value in values]
+    return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)

@@ -1,0 +1,217 @@
+"""What terminals of any width show of a run, and what files and pipes get."""
+
+import fcntl
+import io
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pyte
+import pytest
+from commands import call
+from rich.console import Console
+
+from doom_a3c.cli.screen import panel
+from doom_a3c.cli.status import rows, sparkline, time_left
+from doom_a3c.run.reporter import Status
+
+ROOT = Path(__file__).parent.parent
+STATUS = Status(
+    share=0.234,
+    seconds_left=3725.0,
+    frames=2_340_000,
+    frame_budget=10_000_000,
+    frames_per_second=11_585.4,
+    episodes=12_304,
+    mean_score=75.25,
+    means=[-300.0, 0.0, 75.25],
+    evaluation=70.0,
+    best_evaluation=81.3,
+    entropy=0.1234,
+    engine="2 hosts",
+    faults={"engine_died": 1, "server_hung": 2},
+    gif=Path("frames/basic-20261122-155611/worker_1-episode_0000000-score_67-20261122-155611.gif"),
+)
+NOTHING_KNOWN = STATUS._replace(
+    share=0.0,
+    seconds_left=None,
+    frames_per_second=None,
+    mean_score=None,
+    means=[],
+    evaluation=None,
+    best_evaluation=None,
+    entropy=None,
+    engine="",
+    faults={},
+    gif=None,
+)
+SMALL = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
+
+
+def drawn(status, phase, width):
+    """Returns the lines of a panel on a terminal of that width."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(panel(status, phase, width))
+    return console.file.getvalue().split("\n")[:-1]
+
+
+class Terminal:
+    """A program on a pseudo-terminal, and what an emulator shows of it."""
+
+    def __init__(self, folder, columns, *command, **environment):
+        self._master, slave = os.openpty()
+        self._screen = pyte.HistoryScreen(columns, 40, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
+        self.resize(columns)
+        start = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", start, sys.executable, *command],
+            cwd=folder,
+            env={**os.environ, "TERM": "xterm", **environment},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def resize(self, columns):
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self._screen.resize(40, columns)
+
+    def press(self, keys):
+        os.write(self._master, keys)
+
+    def wait_for(self, text, seconds=90):
+        """Reads on until the screen shows a text, or the program ends."""
+        while text not in "\n".join(self.lines) and self._read(seconds):
+            pass
+        assert text in "\n".join(self.lines)
+
+    def end(self):
+        """Returns the exit status of the program and all lines that it has left."""
+        while self._read(60):
+            pass
+        status = self.process.wait(30)
+        os.close(self._master)
+        return status, self.lines
+
+    def _read(self, seconds):
+        ready, _, _ = select.select([self._master], [], [], seconds)
+        try:
+            data = os.read(self._master, 65536) if ready else b""
+        except OSError:  # nobody has it open any longer
+            return False
+        self._stream.feed(data)
+        return bool(data)
+
+    @property
+    def lines(self):
+        above = ["".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top]
+        return [line.rstrip() for line in [*above, *self._screen.display]]
+
+    @property
+    def cursor_is_shown(self):
+        return not self._screen.cursor.hidden
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 20, 21, 40, 80, 200])
+@pytest.mark.parametrize("status", [STATUS, NOTHING_KNOWN, None], ids=["all", "nothing", "before"])
+def test_each_row_takes_a_line_of_any_terminal(status, width):
+    lines = drawn(status, "starting 48 games: 12, loading TensorFlow", width)
+    assert all(len(line) <= width for line in lines)
+    assert len(lines) == 1 + (0 if status is None else 1 + len(rows(status)))
+
+
+def test_a_panel_says_first_how_far_a_run_is():
+    first, *others = drawn(STATUS, "saving", 80)
+    assert first.rstrip().endswith(" 23.4%  1:02:05 left")
+    assert [re.split(r"  +", line.rstrip()) for line in others] == [
+        ["frames", "2,340,000/10,000,000, 11,585 a second"],
+        ["mean of 100", "75.2", "▁▇█"],
+        ["evaluation", "70.0, best 81.3"],
+        ["episodes", "12,304"],
+        ["entropy", "0.123"],
+        ["engine", "2 hosts"],
+        ["faults", "engine_died 1, server_hung 2"],
+        ["newest gif", others[7].split()[2]],
+        ["saving"],
+    ]
+    assert others[7].rstrip().endswith("…")
+
+
+def test_what_is_not_known_is_left_out():
+    assert rows(NOTHING_KNOWN) == [("frames", "2,340,000/10,000,000"), ("episodes", "12,304")]
+    assert time_left(NOTHING_KNOWN) == ""
+    assert dict(rows(NOTHING_KNOWN._replace(best_evaluation=5.0)))["evaluation"] == "-, best 5.00"  # of a resumed run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "0:00 left"), (59.6, "1:00 left"), (65.0, "1:05 left"), (86_400.0, "24:00:00 left")]
+)
+def test_a_time_left_is_in_hours_minutes_and_seconds(seconds, words):
+    assert time_left(STATUS._replace(seconds_left=seconds)) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "curve"), [([], ""), ([1.0], ""), ([5.0, 5.0], "▁▁"), ([-1e100, 1e100], "▁█"), (range(8), "▁▂▃▄▅▆▇█")]
+)
+def test_a_curve_fits_in_a_line(values, curve):
+    assert sparkline(values) == curve
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    made = []
+
+    def make(columns, *arguments, **environment):
+        made.append(Terminal(tmp_path, columns, str(ROOT / "train.py"), *SMALL, *arguments, **environment))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_path):
+    run = terminal(80, "--frames", "10000000")
+    run.wait_for("loading TensorFlow")
+    run.wait_for(" left")
+    run.wait_for("evaluation at")
+    for columns in (30, 100):
+        run.resize(columns)
+        run.wait_for(" left")
+    run.press(b"\x03")
+    status, lines = run.end()
+    assert status == 130
+    assert run.cursor_is_shown
+    # What is on its way while the terminal becomes narrower takes more lines there, and is not drawn over.
+    assert 1 <= len([line for line in lines if line.startswith("frames ")]) <= 2
+    assert not [line for line in lines if "nan" in line or "Traceback" in line]
+    assert any(line.startswith("ended by SIGINT") for line in lines)
+    assert (tmp_path / "models" / "last.ckpt").exists()
+
+
+def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
+    run = terminal(80, "--frames", "3000", TERM="dumb")
+    status, lines = run.end()
+    assert status == 0
+    assert "\x1b" not in "".join(lines)
+    assert any(line.startswith("ended by frames") for line in lines)
+
+
+def test_a_pipe_gets_lines_without_marks(tmp_path):
+    result = call("train", *SMALL, "--minutes", "0.25", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    assert "nan" not in result.stdout
+    assert re.search(r"^\d+\.\d% \| 0:\d\d left \| frames [\d,]+/[\d,]+, [\d,]+ a second \| ", result.stdout, re.MULTILINE)
