@@ -29,7 +29,7 @@ def trained(tmp_path_factory):
 def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
     folder, result = trained
     assert result.stderr == ""
-    assert "python play.py --model models/best.ckpt" in result.stdout
+    assert f"  python {ROOT}/play.py --model models/best.ckpt --out /tmp/result\n" in result.stdout
     assert "tensorboard --logdir logs/basic-" in result.stdout
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["stopped_by"] == "frames"
@@ -129,6 +129,18 @@ def test_ctrl_c_ends_playing_though_its_games_hang(trained, tmp_path, hung):
     _, errors = process.communicate(timeout=20)  # 10 on an idle machine
     assert (process.returncode, errors) == (130, "play.py: interrupted\n")
     assert until(lambda: not left_over(processes), 5)
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # those that had ended
+
+
+def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
+    module = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+    (tmp_path / "my_games.py").write_text(f"{module}gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n")
+    small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", "300")
+    result = call("train", "--scenario", "my_games:Mine-v0", *small, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "play.py --model models/best.ckpt --scenario my_games:Mine-v0 --out" in result.stdout
+    played = call("play", "--scenario", "my_games:Mine-v0", "--episodes", "1", "--record", "0", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
 
 
 def test_playing_twice_shows_the_same_episodes(trained, tmp_path):

@@ -1,7 +1,12 @@
 """A user's mistake is one line that says what would be right; help and lists say it beforehand."""
 
+from pathlib import Path
+
 import pytest
 from commands import ROOT, call
+from fakes import complaint
+
+from doom_a3c.record.files import check_exists
 
 
 @pytest.mark.parametrize(
@@ -9,7 +14,7 @@ from commands import ROOT, call
     [
         (("--scenario", "bsic"), "did you mean basic"),
         (("--learning-rat", "1"), "did you mean --learning-rate"),
-        (("--discount", "1.5"), "discount"),
+        (("--discount", "1.5"), "--discount: 1.5 is out of range; it takes a float, 0 to 1"),
         (("--games", "many"), "games"),
         (("--scenario", "mine.toml"), "mine.toml"),
         (("--scenario", "broken.toml"), "broken.toml"),
@@ -17,7 +22,15 @@ from commands import ROOT, call
         (("--scenario", "broken.wad"), "broken.wad"),
         (("--scenario", "lonely.wad"), "lonely.cfg"),
         (("--models-dir", "file/models"), "--models-dir"),
-        (("--resume",), "no checkpoint"),
+        (("--resume",), "there are runs here: --models-dir foreign, --models-dir 'other run/models'"),
+        (("--resume", "--models-dir", "a" * 300), "File name too long"),
+        (("--models-dir", "a" * 300), "File name too long"),
+        (("--summary", "foreign"), "--summary foreign is a folder"),
+        (("--summary", "a" * 300), "File name too long"),
+        (("--summary", "loop"), "--summary loop: Too many levels of symbolic links"),
+        (("--scenario", "basic.pk3"), "unknown scenario"),
+        (("--scenario", "mute.toml"), "no button to press"),
+        (("--workers", "1024", "--games", "4096"), "4,194,304 games, 65,536 at most"),
         (("--resume", "--models-dir", "foreign"), "not a complete checkpoint"),
     ],
 )
@@ -28,7 +41,11 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
     (tmp_path / "broken.wad").write_bytes(b"PWAD\xff\xff\x00\x00")
     (tmp_path / "broken.cfg").write_text("available_buttons = { ATTACK }\n")
     (tmp_path / "lonely.wad").write_bytes(b"PWAD" + bytes(8))
+    (tmp_path / "mute.toml").write_text('base = "base/doom"\n[game]\nwad = "basic.wad"\nbuttons = "combinations"\n')
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "foreign").mkdir()
+    (tmp_path / "other run" / "models").mkdir(parents=True)
+    (tmp_path / "other run" / "models" / "last.ckpt").touch()
     (tmp_path / "foreign" / "last.ckpt").write_bytes(b"PK\x03\x04 and then nothing of use")
     before = sorted(tmp_path.rglob("*"))
     result = call("train", *arguments, cwd=tmp_path)
@@ -63,6 +80,24 @@ def test_the_device_that_the_scenario_file_names_counts(tmp_path):
     refused = call("train", "--scenario", "mine.toml", cwd=tmp_path)
     assert refused.returncode == 2
     assert "TensorFlow sees" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [("", "is a folder"), ("none.ckpt", "there is no checkpoint"), ("a" * 300, "File name too long")]
+)
+def test_what_is_no_model_is_told_in_a_line(tmp_path, model, told):
+    result = call("play", "--model", model, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert told in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_in_a_folder_that_may_not_be_entered_is_told(monkeypatch):
+    def refuse(path, **options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert "Permission denied" in complaint(check_exists, Path("models/last.ckpt"))
 
 
 def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):

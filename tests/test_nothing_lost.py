@@ -10,6 +10,7 @@ from commands import ROOT, call
 from fakes import until
 
 from doom_a3c.run.checkpoint import load
+from doom_a3c.settings.trust import Named
 
 QUICK = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluate-every", "0", "--evaluation-episodes", "1")
 
@@ -23,6 +24,13 @@ def running(tmp_path):
     yield process
     process.kill()
     process.communicate()
+
+
+def test_a_summary_that_cannot_be_written_in_the_end_is_told_and_the_model_is_there(tmp_path):
+    result = call("train", *QUICK, "--frames", "300", "--summary", "/dev/full", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == "train.py: /dev/full could not be written: No space left on device; the model is saved\n"
+    assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -70,9 +78,9 @@ def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
         assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
 
 
-def trained_on_a_toy(folder, game):
+def trained_on_a_toy(folder, game, *flags):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1")
+    arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1", *flags)
     command = [sys.executable, str(ROOT / "train.py"), "--scenario", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -80,8 +88,31 @@ def trained_on_a_toy(folder, game):
 def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
     result = trained_on_a_toy(tmp_path, "NoLevel-v0")
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert "unusable_toys:NoLevel-v0 cannot be reset: no level file" in result.stderr
+    assert "NoLevel-v0 cannot be reset: RuntimeError: no level file" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize(
+    ("game", "told"),
+    [
+        ("FailsLater-v0", "RuntimeError: the level has an end"),
+        ("QuitsLater-v0", "SystemExit: 3"),
+        ("OldStep-v0", "ValueError: not enough values to unpack"),
+        ("ChangesShape-v0", "ValueError: an observation of shape (4,), not (5,)"),
+    ],
+)
+def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_run_is_saved(
+    tmp_path, game, told, processes
+):
+    flags = ("--game-processes", processes, "--rollout-length", "2")
+    result = trained_on_a_toy(tmp_path, game, *map(str, flags))
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert f"{game} cannot be stepped: {told}" in result.stderr
+    assert "what has been learned is in models/last.ckpt" in result.stderr
+    load(tmp_path / "models" / "last.ckpt", Named(scenario="cartpole"))
+    told_more = trained_on_a_toy(tmp_path, game, *map(str, flags), "--models-dir", "more", "--verbose")
+    assert "in step" in told_more.stderr  # where
 
 
 @pytest.mark.parametrize(

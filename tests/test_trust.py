@@ -1,5 +1,6 @@
 """A stranger's checkpoint starts nothing, reads nothing and writes nothing that its user has not named."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -312,14 +313,27 @@ def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_pa
 def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tmp_path, wad):
     (tmp_path / "mine.cfg").write_text("available_buttons = { MOVE_LEFT ATTACK }\nepisode_timeout = 300\n")
     small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
-    assert call("train", "--scenario", wad.name, *small, "--frames", "300", cwd=tmp_path).returncode == 0
+    made = call("train", "--scenario", wad.resolve(), *small, "--frames", "300", cwd=tmp_path)
+    assert made.returncode == 0
+    assert f"play.py --model models/best.ckpt --wad {wad.resolve()} --out" in made.stdout
+    with zipfile.ZipFile(tmp_path / "models" / "last.ckpt") as archive:
+        record = json.loads(archive.read("checkpoint.json"))
+    assert (record["scenario"]["game"]["wad"], record["config"]["scenario"]) == (f"./{wad.name}",) * 2
+    assert str(tmp_path) not in json.dumps(record)  # a model that is given away does not say where it was made
     named = ("--wad", str(wad.rename(tmp_path / "renamed.wad")))
     for program in (("train", "--resume", "--frames", "900"), ("play", "--episodes", "1", "--record", "0")):
         refused = call(*program, cwd=tmp_path)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-        assert "which ViZDoom does not ship" in refused.stderr
+        assert "which is not ViZDoom's own" in refused.stderr
         taken = call(*program, *named, cwd=tmp_path)
         assert taken.returncode == 0, taken.stderr
+
+
+def test_a_users_wad_of_a_shipped_name_is_not_taken_for_that(tmp_path):
+    record = run_record("basic")
+    game = dataclasses.replace(record.scenario.game, wad=str(tmp_path / "basic.wad"))
+    plain = record_to_plain(record._replace(scenario=dataclasses.replace(record.scenario, game=game)))
+    assert "plays 'basic.wad', which is not ViZDoom's own" in complaint(record_from_plain, plain, "x.ckpt")
 
 
 def test_a_wad_that_has_no_effect_is_a_mistake(tmp_path):

@@ -1,5 +1,7 @@
 """Gymnasium environments that give what cannot be learned from; importing this registers them."""
 
+import sys
+
 import gymnasium
 from registered_toys import Numbers, Toy
 
@@ -26,5 +28,38 @@ class NoLevel(Toy):
         raise RuntimeError("no level file\nand more")
 
 
-for toy in (NanRewards, HugeNumbers, NoLevel):
+class FailsLater(Toy):
+    """Has a level that cannot be played beyond its fifth frame."""
+
+    def step(self, action):
+        if self.time == 5:
+            self.fail()
+        return super().step(action)
+
+    def fail(self):
+        raise RuntimeError("the level has an end")
+
+
+class QuitsLater(FailsLater):
+    """Ends the program where others raise."""
+
+    def fail(self):
+        sys.exit(3)
+
+
+class OldStep(Toy):
+    """Knows nothing of truncation, as before Gymnasium."""
+
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class ChangesShape(Numbers):
+    """Shows fewer numbers than it has said, after a while."""
+
+    def see(self):
+        return super().see()[: 4 if self.time == 5 else 5]
+
+
+for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape):
     gymnasium.register(f"{toy.__name__}-v0", toy)

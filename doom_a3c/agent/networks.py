@@ -171,7 +171,11 @@ class ACNetwork:
             ValueError: if one has another shape.
         """
         for parameter in self.parameters:
-            parameter.assign(variables[variable_name(parameter)])
+            name = variable_name(parameter)
+            value = variables[name]
+            if value.shape != parameter.shape:
+                raise ValueError(f"{name} has the shape {value.shape}, where {tuple(parameter.shape)} is needed")
+            parameter.assign(value)
         self.refresh()
 
     def refresh(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +42,8 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         _check_folder()
         return command(arguments)
     except UserError as error:
+        if "--verbose" in (sys.argv if arguments is None else arguments):
+            traceback.print_exception(error)
         line = " ".join(str(error).split())
         print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
         return 2
@@ -68,6 +72,14 @@ def end_at_once(number: int, line: str) -> NoReturn:
     """Ends the process as after a signal, with a line on stderr."""
     print_at_once(line)
     os._exit(128 + number)
+
+
+def program(name: str) -> str:
+    """Returns how to call train or play, as this one has been called: installed, or as a file somewhere."""
+    own = Path(sys.argv[0])
+    if own.name.startswith("doom-a3c-"):
+        return f"doom-a3c-{name}"
+    return f"python {shlex.quote(str(own.with_name(f'{name}.py')))}"
 
 
 def seconds_since_start() -> float:

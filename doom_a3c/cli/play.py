@@ -92,11 +92,16 @@ def _play(arguments: list[str] | None) -> int:
     with EpisodePlayer(builder, network, greedy=greedy, epsilon=epsilon, record=recorded, screen=screen) as player:
         signal.signal(signal.SIGINT, _interrupting(player))
         log(f"{options.model}: {name}, {options.policy} policy\nepisode   score      steps")
-        episodes = []
-        for index in range(options.episodes):
-            stem = folder / f"episode_{index:03d}" if index < options.record else None
-            episodes.append(player.episode(options.seed + index, stem))
-            log(f"{index:7d} {shown(episodes[-1].score):>7} {episodes[-1].length:10d}")
+        episodes: list[Episode] = []
+        try:
+            for index in range(options.episodes):
+                stem = folder / f"episode_{index:03d}" if index < options.record else None
+                episodes.append(player.episode(options.seed + index, stem))
+                log(f"{index:7d} {shown(episodes[-1].score):>7} {episodes[-1].length:10d}")
+        except KeyboardInterrupt:
+            if episodes:
+                _write_scores(folder, options, epsilon, name, episodes)
+            raise
     statistics = _write_scores(folder, options, epsilon, name, episodes)
     mean, std, least, most = map(shown, statistics[:4])
     log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
-from doom_a3c.record.files import check_exists, output_folder
+from doom_a3c.record.files import check_exists, output_file, write_whole
 from doom_a3c.run.checkpoint import load, record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow, importing
@@ -24,7 +25,7 @@ from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain, select, setting, validated
-from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.games import DoomSpec, GameSettings, GymnasiumSpec
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from doom_a3c.envs.games import Games
     from doom_a3c.run.session import Session
     from doom_a3c.run.training import Result, StoppingRule
+
+
+MAX_RUNS = 8  # in a list of those that there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,7 @@ def _train(arguments: list[str] | None) -> int:
     overrides = select(flags, Config) | select(flags, GameSettings)
     scenarios.resolved(scenarios.Scenario(name=""), overrides, "flags")
     if options.summary:
-        output_folder(str(Path(options.summary).parent), "--summary")
+        output_file(options.summary, "--summary")
     return (_resume if options.resume else _begin)(options, overrides)
 
 
@@ -83,7 +87,7 @@ def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
 def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
     """Continues a run."""
     folder = expanded(overrides.get("models_dir", Config.models_dir))
-    check_exists(folder / "last.ckpt")
+    _check_resumable(folder)
     named = Named(overrides.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
@@ -91,6 +95,16 @@ def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
         record = continued(old, *_resumed(overrides, old))
         lock.note(record.name)
         return _run(options, record, checkpoints, named)
+
+
+def _check_resumable(folder: Path) -> None:
+    """Raises UserError where there is no run in a folder; it names the folders near by that hold one."""
+    try:
+        check_exists(folder / "last.ckpt")
+    except UserError as error:
+        others = sorted({path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")})
+        runs = [f"--models-dir {shlex.quote(str(other))}" for other in others if other != folder][:MAX_RUNS]
+        raise UserError(f"{error}; there are runs here: {', '.join(runs)}" if runs else str(error)) from None
 
 
 def _started(scenario: scenarios.Scenario, config: Config) -> Games:
@@ -148,6 +162,8 @@ def _train_on(
         except SaveError as error:
             panel.close()
             raise SystemExit(f"train.py: {error}") from None
+        except UserError as error:  # of whoever has written the game, say
+            raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
         panel.close()
         _finish(session, result, seconds_to_training, options.summary, panel)
     return 128 + received[0] if received else 0
@@ -182,14 +198,26 @@ def _finish(session: Session, result: Result, seconds_to_training: float, summar
     last, best = session.checkpoints.last, session.checkpoints.best
     model = best if best.exists() else last
     panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png)\nlogs   {session.logs}")
-    quoted, logs = shlex.quote(str(model)), shlex.quote(str(session.logs))
-    panel.log(f"next:\n  python play.py --model {quoted} --out /tmp/result\n  tensorboard --logdir {logs}")
+    play, named = command.program("play"), named_again(session.record.scenario)
+    panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
+    panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
     try:
         write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
     except OSError as error:
         panel.log(f"warning: scores.png not written: {error.strerror}")
     if summary:
-        Path(summary).write_text(json.dumps(outcome, indent=1) + "\n")
+        try:
+            write_whole(expanded(summary), f"{json.dumps(outcome, indent=1)}\n".encode())
+        except OSError as error:
+            raise SystemExit(f"train.py: {summary} could not be written: {error.strerror}; the model is saved") from None
+
+
+def named_again(scenario: scenarios.Scenario) -> str:
+    """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
+    game = scenario.game
+    if isinstance(game, DoomSpec) and game.wad and Path(game.wad).is_absolute():
+        return f" --wad {shlex.quote(game.wad)}"
+    return f" --scenario {shlex.quote(game.id)}" if isinstance(game, GymnasiumSpec) and ":" in game.id else ""
 
 
 _STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
@@ -223,7 +251,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
     for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
         path = expanded(folder)
         inside = not path.is_absolute() and ".." not in path.parts
-        if not inside and not (_STAMPED.fullmatch(name) and (path / name).is_dir()):
+        if not inside and not (_STAMPED.fullmatch(name) and os.path.isdir(path / name)):
             raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
 
 

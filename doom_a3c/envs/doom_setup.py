@@ -71,8 +71,10 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
             "[game] buttons must be 'single', 'combinations' or a list of actions, each a button or a list of buttons, "
             f"not {spec.buttons!r}"
         )
-    if not actions:
+    if not binary and not isinstance(spec.buttons, list | tuple):
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
+    if not actions:
+        raise UserError("[game] buttons is empty: name the actions")
     for name in itertools.chain.from_iterable(actions):
         if name not in names:
             raise UserError(f"[game] buttons: {name!r} is none of {', '.join(names)}{nearest(str(name), names)}")

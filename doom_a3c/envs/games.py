@@ -16,7 +16,7 @@ from gymnasium.wrappers import TimeLimit
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import MakeEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.fields import UserError, first_line
+from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
@@ -233,12 +233,7 @@ class _RegisteredGames(_Kind):
         self._game, self._observation, self._processes = game, observation, processes
         with closing(self.vector(1, limited=True)) as env:
             self.steps_per_second = (env.metadata.get("render_fps") or 30) / game.frame_skip
-            try:
-                env.reset(seed=0)
-            except UserError:
-                raise
-            except Exception as error:  # whatever somebody's environment raises
-                raise UserError(f"{game.id} cannot be reset: {first_line(error)}") from None
+            env.reset(seed=0)
             draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
             self._known = _facts(env, draws=draws)
 

@@ -28,12 +28,14 @@ ENDING_SECONDS = 0.5  # for a server that has closed its connection
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
-def main(descriptor: int, root: str) -> None:
-    """Serves the trainer at the other end of the socket until that is gone. `root` is the folder of all servers."""
+def main(descriptor: int, root: str, begin: float) -> None:
+    """Serves the trainer at the other end of the socket until that is gone.
+
+    `root` is the folder of all servers, `begin` the time when its first keeper was started.
+    """
     _wake_when_orphaned()
     wire = Wire(socket.socket(fileno=descriptor))
     servers: dict[int, int] = {}  # process ids by number
-    begin = time.time()
     while True:
         try:
             order, number, ending, preload = wire.receive()

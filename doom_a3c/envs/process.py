@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,7 +45,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-")).resolve()  # as /proc shows it
-        self._numbers = itertools.count()
+        self._numbers, self._begin = itertools.count(), time.time()
         self._patience = KEEPER_SECONDS[0]
         self._lock = threading.Lock()
         self._start()
@@ -52,7 +53,7 @@ class Keeper:
     def _start(self) -> None:
         own, other = socket.socketpair()
         self._process = subprocess.Popen(
-            _keeper_command(other.fileno(), self.root),
+            _keeper_command(other.fileno(), self.root, self._begin),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -96,10 +97,10 @@ class Keeper:
             return str(self._order("bury", number, ending=ending))
 
 
-def _keeper_command(descriptor: int, root: Path) -> list[str]:
+def _keeper_command(descriptor: int, root: Path, begin: float) -> list[str]:
     """Returns the command that runs a keeper with the modules that this process can import."""
     program = Path(__file__).with_name("start_keeper.py")
-    return [sys.executable, str(program), str(descriptor), str(root), *sys.path]
+    return [sys.executable, str(program), str(descriptor), str(root), str(begin), *sys.path]
 
 
 _keeper_lock = threading.Lock()
@@ -155,7 +156,8 @@ class GameProcess:
         if kind == "gone":
             raise ProcessError(result, self.end())
         if kind == "mistake":
-            raise result
+            mistake, where = result
+            raise mistake from RemoteError(where)
         raise RemoteError(result)
 
     def call(self, method: str, *arguments: Any) -> Any:

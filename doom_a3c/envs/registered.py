@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
 
 RECORDING_HEIGHT = 240
+_RAISED = (Exception, SystemExit)  # whatever somebody's environment raises
 
 
 def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, Any]:
@@ -42,12 +44,14 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
 
 def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     """Returns an environment, which draws pictures if it can."""
-    with contextlib.suppress(Exception):  # whatever the constructor of somebody's environment raises
+    if ":" in game.id and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a user's module lies there, as a wad would
+    with contextlib.suppress(*_RAISED):
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
     try:  # without pictures, which some know nothing of
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
-    except Exception as error:
-        raise UserError(f"{game.id}: {first_line(error)}") from None
+    except _RAISED as error:
+        raise UserError(f"{game.id}: {first_line(error)}") from error
 
 
 class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -92,6 +96,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
         super().__init__(env)
+        self._name = env.spec.id if env.spec else str(env)
         self._frame_skip, self._color = frame_skip, spec.color
         space = env.observation_space
         shape = space.shape or ()
@@ -104,35 +109,56 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.observation_space = Box(0, 255, (*spec.size, channels), np.uint8)
         else:
             raise UserError(
-                f"{env.spec.id if env.spec else env}: its observations are {space}; the agent takes pixels (a uint8 Box of "
+                f"{self._name}: its observations are {space}; the agent takes pixels (a uint8 Box of "
                 "2 or 3 dimensions) or numbers (a Box of 1 dimension)"
             )
         self.action_space = actions = env.action_space
         count = f"{actions.n} actions" if isinstance(actions, Discrete) else str(actions)
-        self.metadata = {**env.metadata, "title": f"{env.spec.id if env.spec else env}, {count}"}
+        self.metadata = {**env.metadata, "title": f"{self._name}, {count}"}
         self._taken: Callable[[Any], Any] = lambda action: action
         if isinstance(actions, Discrete):  # they may start at another number than 0
             self.action_space = Discrete(int(actions.n))
             self._taken = lambda action: int(action) + int(actions.start)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
-        observation, _ = self.env.reset(seed=seed, options=options)
-        if self._history is not None:
-            self._history.clear()
-        return self._see(observation), {}
+        """Starts an episode.
+
+        Raises:
+            UserError: if the environment fails.
+        """
+        try:
+            observation, _ = self.env.reset(seed=seed, options=options)
+            if self._history is not None:
+                self._history.clear()
+            return self._see(observation), {}
+        except _RAISED as error:
+            raise self._failure("reset", error) from error
 
     def step(self, action: Any) -> Any:
-        """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed."""
+        """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed.
+
+        Raises:
+            UserError: if the environment fails.
+        """
         total = 0.0
-        for _ in range(self._frame_skip):
-            observation, reward, terminated, truncated, _ = self.env.step(self._taken(action))
-            total += float(reward)
-            if terminated or truncated:
-                break
-        return self._see(observation), total, terminated, truncated, {}
+        try:
+            for _ in range(self._frame_skip):
+                observation, reward, terminated, truncated, _ = self.env.step(self._taken(action))
+                total += float(reward)
+                if terminated or truncated:
+                    break
+            return self._see(observation), total, bool(terminated), bool(truncated), {}
+        except _RAISED as error:
+            raise self._failure("stepped", error) from error
+
+    def _failure(self, verb: str, error: BaseException) -> UserError:
+        return UserError(
+            f"{self._name} cannot be {verb}: {type(error).__name__}: {first_line(error)}; --verbose shows where"
+        )
 
     def _see(self, observation: Any) -> Any:
+        if np.shape(observation) != self.env.observation_space.shape:
+            raise ValueError(f"an observation of shape {np.shape(observation)}, not {self.env.observation_space.shape}")
         if self._history is None:
             return np.array(observation, np.float32)  # a copy: a game may change its own
         if observation.ndim == 3 and not (self._color and observation.shape[2] == 3):

@@ -39,7 +39,7 @@ def serve(wire: Wire, folder: Path) -> None:
             method, arguments = message
             return "returned", getattr(thing, method)(*arguments)
         except UserError as error:
-            return "mistake", error
+            return "mistake", (error, traceback.format_exc())
         except doom_process.DoomProcessError as error:
             return "gone", error.kind
         except Exception:

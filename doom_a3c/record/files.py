@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.inputs import check_file, expanded
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all: an old one stays until the new one is complete."""
+    """Writes a file, whole or not at all: an old one stays until the new one is complete; a device has no old one."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.replace(path)
@@ -33,7 +37,32 @@ def output_folder(path: str, flag: str) -> Path:
     return folder
 
 
+def output_file(path: str, flag: str) -> Path:
+    """Returns the path of a file that can be written, in a folder that is made if need be.
+
+    Raises:
+        UserError: naming the flag, if it cannot be.
+    """
+    file = expanded(path)
+    try:
+        kind = file.stat().st_mode
+    except FileNotFoundError:
+        return output_folder(str(file.parent), flag) / file.name
+    except (OSError, ValueError) as error:
+        raise UserError(f"{flag} {file}: {getattr(error, 'strerror', error)}; name a file that can be written") from None
+    if stat.S_ISDIR(kind) or not os.access(file, os.W_OK):
+        raise UserError(f"{flag} {file} is a folder, or may not be written: name another file")
+    return file
+
+
 def check_exists(checkpoint: Path) -> None:
-    """Raises UserError where there is no such file."""
-    if not checkpoint.is_file():
-        raise UserError(f"there is no checkpoint {checkpoint}; train.py writes models/last.ckpt and models/best.ckpt")
+    """Raises UserError where there is no such file, or none that can be read."""
+    try:
+        checkpoint.stat()
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no checkpoint {checkpoint}; train.py writes models/last.ckpt and models/best.ckpt"
+        ) from None
+    except (OSError, ValueError):
+        pass  # which is told by:
+    check_file(checkpoint)

@@ -41,4 +41,4 @@ class Outage:
 
 def _reason(error: BaseException) -> str:
     """Returns why, in a few words: TensorFlow puts names of its functions before its own."""
-    return str(getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", first_line(error)).strip())[:100]
+    return str(getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", first_line(error)).strip())[:200]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -51,8 +52,14 @@ class VideoWriter:
         """Adds a picture."""
         if self._video is None:
             path = self._stem.with_name(self._stem.name + ".mp4")
-            self._video = imageio.v2.get_writer(path, "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2)
-        self._video.append_data(picture)
+            self._video = imageio.v2.get_writer(
+                path, "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
+            )
+        try:
+            self._video.append_data(picture)
+        except OSError:  # of a pipe to ffmpeg, which has ended
+            name = self._stem.with_name(self._stem.name + ".mp4")
+            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(name)) from None
         if len(self._pictures) < MAX_PICTURES:
             self._pictures.append(picture)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from doom_a3c.record.files import output_folder
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.inputs import exists
 
 _FILE = ".lock"
 
@@ -24,7 +25,7 @@ class FolderLock:
         Raises:
             UserError: naming the flag if the folder cannot be written to, or the run that holds the lock.
         """
-        self.folder, self._made = folder, not folder.exists()
+        self.folder, self._made = folder, not exists(folder)
         output_folder(str(folder), flag)
         self._file = _locked_file(folder / _FILE, flag)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -10,7 +11,7 @@ from doom_a3c.record.progress import Counters, Progress, from_plain, to_plain
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import check_files, checked_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, about, finite, plain, whole
+from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, whole
 from doom_a3c.settings.trust import NOTHING, Named, admitted
 
 FORMAT = 4
@@ -53,13 +54,17 @@ class Label(NamedTuple):
 
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
-    """Returns a record as plain data, for JSON."""
+    """Returns a record as plain data, for JSON: others may read it, so it does not say where files of the user's lie."""
+    scenario, config = scenarios.to_plain(record.scenario), plain(record.config)
+    for table, key in ((scenario["game"], "wad"), (scenario["game"], "iwad"), (config, "scenario")):
+        if os.path.isabs(table.get(key, "")):
+            table[key] = f"./{os.path.basename(table[key])}"  # a bare name is a file of ViZDoom's
     return {
         "format": FORMAT,
         "run": record.name,
         "restarts": record.restarts,
-        "scenario": scenarios.to_plain(record.scenario),
-        "config": plain(record.config),
+        "scenario": scenario,
+        "config": config,
         "progress": to_plain(record.counters),
         "best_evaluation": record.best.score,
         "policy": record.best.policy,
@@ -92,7 +97,9 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             Best(_score(data["best_evaluation"]), _policy(data)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({type(error).__name__}: {error})") from None
+        typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
+        why = "a value of another type" if typed else f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from error
 
 
 def label_from_plain(data: Any) -> Label:

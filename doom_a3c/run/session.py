@@ -149,10 +149,10 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
         ) from None
     progress.restore(record.counters)
     if spent_budget := spent(config, progress):
-        budget = getattr(config, spent_budget)
+        played = getattr(progress, spent_budget)
         raise UserError(
-            f"the run has used its budget of {budget:,} {spent_budget}; give it more, with --{spent_budget} "
-            f"{2 * budget} for example"
+            f"the run has used its budget: {played:,} {spent_budget} are played; give it more, with --{spent_budget} "
+            f"{2 * played} for example"
         )
 
 

@@ -30,6 +30,7 @@ SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
 # without a host), and those that need a wad which cannot be shipped.
 _UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2")
 
+_SHIPPED = (".wad", ".cfg", ".toml")  # a name may end so: basic.wad is ViZDoom's where the user has none
 _GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+")
 
 
@@ -59,7 +60,7 @@ def find(name: str) -> Scenario:
     if is_file and exists(path):
         return _load(path)
     known = available()
-    bare = name.removesuffix(path.suffix) if is_file else name
+    bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
     if bare in known:
         return _load(known[bare])
     if is_file and path.parent != Path("."):

@@ -56,7 +56,10 @@ def check_values(value: Any, depth: int = 0) -> None:
         for part in value:
             check_values(part, depth + 1)
     elif isinstance(value, str):
-        require(value.isprintable() and len(value) <= MAX_TEXT, f"{value[:40]!r} must be one line of {MAX_TEXT} characters")
+        require(
+            value.isprintable() and len(value) <= MAX_TEXT,
+            f"{value[:40]!r} must be one line of {MAX_TEXT} characters at most",
+        )
     elif isinstance(value, float):
         require(math.isfinite(value), f"{value} is no number that can be used")
     elif isinstance(value, int):

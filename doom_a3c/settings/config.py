@@ -9,6 +9,8 @@ from typing import Protocol
 
 from doom_a3c.settings.fields import Group, Schedule, UserError, schedule, setting, settings_of
 
+MAX_GAMES = 65_536  # of a run, each of which takes memory
+
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
@@ -215,6 +217,9 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
     if config.engine == "cluster" and ":" in config.device:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
+    if worker_count(config) * config.games > MAX_GAMES:
+        games = worker_count(config) * config.games
+        raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
     if not _learns_apart(config):
         return config
     low, high = batch_limits(config)

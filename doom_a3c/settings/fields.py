@@ -44,7 +44,7 @@ def about(what: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{what}: {error}") from None
+        raise UserError(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Setting:
         if type(value) is not self.kind:
             raise ValueError(f"{value!r} is not {with_article(self.kind.__name__)}")
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
-            raise ValueError(f"{value[:40]!r} is not one line of {MAX_TEXT} printable characters at most")
+            raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
         if not self._in_range(value):
             raise ValueError(f"{value!r} is out of range")
         return value
@@ -249,7 +249,8 @@ def validated(record: type[Record], values: Mapping[str, Any], source: str) -> R
             checked[key] = known[key].checked(value)
         except ValueError as error:
             takes = ", ".join(filter(None, (with_article(known[key].kind.__name__), known[key].allowed)))
-            raise UserError(f"{source}: {key}: {error}; it takes {takes}") from None
+            what = known[key].flag if source == "flags" else f"{source}: {key}"
+            raise UserError(f"{what}: {error}; it takes {takes}") from None
     for field in dataclasses.fields(record):
         if isinstance(field.default, Schedule):
             names = _names_of_parts(field.name).items()

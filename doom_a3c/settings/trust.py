@@ -43,8 +43,8 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         UserError: if it names anything that ViZDoom or Gymnasium does not ship; the message says how to allow it.
     """
     if named.wad and (named.scenario or "id" in game):
-        says = "--scenario says" if named.scenario else "its id says"
-        raise UserError(f"--wad {named.wad} has no effect: {says} what is played")
+        why = "--scenario says what is played" if named.scenario else f"{source} plays no game of Doom's"
+        raise UserError(f"--wad {named.wad} has no effect: {why}")
     if named.scenario:  # but for the frame skip, with which the agent has learned
         own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
         return {key: value for key, value in to_plain(find(named.scenario))["game"].items() if key != "frame_skip"} | own
@@ -56,10 +56,10 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         raise UserError(f"{source} plays by {str(file)[:200]!r}: if you trust that file, name it with --scenario")
     if (file := table.get("wad")) and file != wad and not _shipped(file):
         name = str(file).rpartition("/")[2][:100]
-        raise UserError(f"{source} plays {name!r}, which ViZDoom does not ship: if you trust that file, name it with --wad")
+        raise UserError(f"{source} plays {name!r}, which is not ViZDoom's own: if you trust that file, name it with --wad")
     if (file := table.get("iwad")) and not (_shipped(file) and file.endswith(".wad")):
         raise UserError(
-            f"{source} plays on {str(file)[:200]!r}, which ViZDoom does not ship: name its scenario with --scenario"
+            f"{source} plays on {str(file)[:200]!r}, which is not ViZDoom's own: name its scenario with --scenario"
         )
     return dict(with_config_read({"game": table}, source)["game"])
 
