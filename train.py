@@ -5,7 +5,12 @@ import sys
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the midst of the imports just ends the program
 
-from doom_a3c.cli.train import main  # noqa: E402  # so the line above comes first
+from doom_a3c.cli import command  # noqa: E402  # so the line above comes first
+
+try:
+    from doom_a3c.cli.train import main
+except ModuleNotFoundError as error:
+    sys.exit(command.not_installed("train.py", error))
 
 if __name__ == "__main__":
     sys.exit(main())

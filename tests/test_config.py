@@ -64,10 +64,13 @@ def test_help_can_be_printed_and_names_defaults_ranges_and_units():
     words = " ".join(parser().format_help().split())
     assert "--discount FLOAT gamma, the discount of rewards per step [default 0.99; 0 to 1]" in words
     assert "[default 0.0001; above 0, to 1]" in words
-    assert "[default 30; steps; 1 to 1024]" in words
+    assert "[default 30; steps; 1 to 1,024]" in words
     assert "[default adam; adam or rmsprop]" in words
+    assert "0 leaves only the final one [default 30.0; seconds; 0 or more]" in words
+    assert "[default 0.0; 0 to 1]" in words  # a number, and not "off"
+    assert "above 0.1 [default off]" in words
     assert "[default 1; threads; 1 to 64; goes with --engine queue]" in words
-    assert "[default 1; steps; 1 to 1048576; goes with --engine queue, or --engine cluster" in words
+    assert "[default 1; steps; 1 to 1,048,576; goes with --engine queue, or --engine cluster" in words
 
 
 def test_the_length_of_a_schedule_goes_with_its_end():
@@ -111,9 +114,9 @@ def test_an_unknown_key_names_the_nearest_and_the_source():
 @pytest.mark.parametrize(
     ("key", "value", "range_"),
     [
-        ("workers", -1, "0 to 1024"),
-        ("games", 0, "1 to 4096"),
-        ("rollout_length", 0, "1 to 1024"),
+        ("workers", -1, "0 to 1,024"),
+        ("games", 0, "1 to 4,096"),
+        ("rollout_length", 0, "1 to 1,024"),
         ("discount", 1.01, "0 to 1"),
         ("discount", -0.01, "0 to 1"),
         ("gae_lambda", 2, "0 to 1"),

@@ -1,11 +1,14 @@
 """A user's mistake is one line that says what would be right; help and lists say it beforehand."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from commands import ROOT, call
 from fakes import complaint
 
+from doom_a3c import __version__
 from doom_a3c.record.files import check_exists
 
 
@@ -116,8 +119,56 @@ def test_help_states_default_unit_and_range():
     assert result.returncode == 0
     text = " ".join(result.stdout.split())
     assert "[default 0.99; 0 to 1]" in text
-    assert "[default 16; games per worker; 1 to 4096]" in text
-    assert "[frames; 1 to 64]" in text  # of the frame skip, which is the scenario's
+    assert "[default 16; games per worker; 1 to 4,096]" in text
+    assert "[default one per CPU; threads; 0 to 1,024]" in text
+    assert "[default 0; 0 to 2,147,483,647]" in text  # the seed's
+    assert "[default unset; frames; 1 to 64]" in text  # of the frame skip, which is the scenario's
+
+
+def test_help_begins_with_the_usual_flags_and_has_each_once():
+    lines = call("train", "--help", cwd=ROOT).stdout.splitlines()
+    assert lines[0] == "usage: train.py [flags]"
+    titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["options", "the usual ones", "settings", "--engine queue", "--engine cluster", titles[-1]]
+    flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("  --")]
+    assert len(flags) == len(set(flags)) > 60
+    usual = lines[lines.index("the usual ones:") : lines.index("settings:")]
+    assert 12 <= sum(line.startswith("  --") for line in usual) <= 14
+    assert not {"--no-resume", "--no-list-scenarios", "--no-quiet", "--no-verbose"} & set(flags)
+
+
+def test_flags_without_a_value_are_given_or_not_but_for_those_that_a_scenario_sets(tmp_path):
+    assert "unknown argument --no-resume" in call("train", "--no-resume", cwd=tmp_path).stderr
+    assert "--no-vtrace" in call("train", "--help", cwd=tmp_path).stdout
+
+
+def test_the_version_and_what_shells_complete_by_are_printed(tmp_path):
+    assert call("play", "--version", cwd=tmp_path).stdout == f"doom_a3c {__version__}\n"
+    completion = call("train", "--print-completion", "bash", cwd=tmp_path)
+    assert completion.returncode == 0
+    checked = subprocess.run(["bash", "-n"], input=completion.stdout, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "--rollout-length" in completion.stdout
+    assert call("train", "--print-completion", "fisch", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("program", ["train", "play"])
+def test_a_python_without_the_packages_is_told_what_to_do(tmp_path, program):
+    (tmp_path / "last.ckpt").touch()
+    arguments = {"train": (), "play": ("--model", "last.ckpt")}[program]
+    bare = [sys.executable, "-S", str(ROOT / f"{program}.py"), *arguments]  # the standard library alone
+    result = subprocess.run(bare, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert "is not installed for" in result.stderr
+    assert ". .venv/bin/activate" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "~x", "a\nb", "x" * 200, ""])
+def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
+    result = call("train", "--name", name, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "name" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_list_shows_every_scenario():

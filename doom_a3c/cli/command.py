@@ -42,11 +42,13 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         _check_folder()
         return command(arguments)
     except UserError as error:
-        if "--verbose" in (sys.argv if arguments is None else arguments):
+        if "--verbose" in (sys.argv if arguments is None else arguments) and _others(error):
             traceback.print_exception(error)
         line = " ".join(str(error).split())
         print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        return not_installed(program, error)
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
@@ -58,6 +60,22 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _others(error: BaseException) -> bool:
+    """Tells whether a mistake is an error of somebody else's program, such as a game."""
+    while isinstance(error, UserError) and error.__cause__ is not None:
+        error = error.__cause__
+    return not isinstance(error, UserError)
+
+
+def not_installed(program: str, error: ModuleNotFoundError) -> int:
+    """Says what to do where a package is missing; returns the exit status. Raises the error again if it is not that."""
+    if (error.name or "doom_a3c").startswith("doom_a3c"):
+        raise error
+    remedy = "activate the environment (. .venv/bin/activate), or pip install -r requirements.txt -c constraints.txt"
+    print(f"{program}: {error.name} is not installed for {sys.executable}: {remedy}", file=sys.stderr)
+    return 2
 
 
 def _check_folder() -> None:
@@ -74,12 +92,20 @@ def end_at_once(number: int, line: str) -> NoReturn:
     os._exit(128 + number)
 
 
-def program(name: str) -> str:
+def program(which: str) -> str:
     """Returns how to call train or play, as this one has been called: installed, or as a file somewhere."""
-    own = Path(sys.argv[0])
-    if own.name.startswith("doom-a3c-"):
-        return f"doom-a3c-{name}"
-    return f"python {shlex.quote(str(own.with_name(f'{name}.py')))}"
+    if _installed():
+        return name(which)
+    return f"python {shlex.quote(str(Path(sys.argv[0]).with_name(name(which))))}"
+
+
+def name(which: str) -> str:
+    """Returns the name of train or play, as this one has been called."""
+    return f"doom-a3c-{which}" if _installed() else f"{which}.py"
+
+
+def _installed() -> bool:
+    return Path(sys.argv[0]).name.startswith("doom-a3c-")
 
 
 def seconds_since_start() -> float:

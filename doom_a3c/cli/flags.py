@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from doom_a3c.settings.fields import UserError, nearest, settings_of
+from doom_a3c import __version__
+from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
+
+_SHELLS = ("bash", "zsh", "tcsh")
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,14 +27,42 @@ class Parser(argparse.ArgumentParser):
         return vars(values)
 
 
+class _Completion(argparse.Action):
+    """Prints what a shell needs to complete the flags, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        import shtab  # late: hardly any call needs it
+
+        print(shtab.complete(parser, shell=values))
+        parser.exit()
+
+
 def flag_parser(program: str, description: str, *records: type) -> Parser:
     """Returns a parser with one flag per setting of `records`; flags that are not given stay out of its result."""
-    parser = Parser(prog=program, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser = Parser(
+        prog=program,
+        usage="%(prog)s [flags]",
+        description=description,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--version", action="version", version=f"doom_a3c {__version__}")
+    completion = "print what this shell needs to complete flags"
+    parser.add_argument("--print-completion", action=_Completion, choices=_SHELLS, metavar="SHELL", help=completion)
+    sections: dict[str, Any] = {}
     for one in (one for record in records for one in settings_of(record).values()):
-        text = one.help.replace("%", "%%")
-        if one.kind is bool:
-            parser.add_argument(one.flag, action=argparse.BooleanOptionalAction, help=text)
-        else:
-            metavar = one.kind.__name__.upper() if not one.choices else "NAME"
-            parser.add_argument(one.flag, type=one.kind, metavar=metavar, help=text)
+        if one.section not in sections:
+            sections[one.section] = parser.add_argument_group(one.section)
+        _add(sections[one.section], one)
     return parser
+
+
+def _add(section: Any, one: Setting) -> None:
+    text = one.help.replace("%", "%%")
+    if one.switch:
+        section.add_argument(one.flag, action="store_true", help=text)
+    elif one.kind is bool:  # a scenario may set it, and a flag unset it again
+        section.add_argument(one.flag, action=argparse.BooleanOptionalAction, help=text)
+    else:
+        metavar = one.kind.__name__.upper() if not one.choices else "NAME"
+        section.add_argument(one.flag, type=one.kind, metavar=metavar, help=text)

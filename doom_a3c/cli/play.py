@@ -54,19 +54,19 @@ class Options:
         None, "probability of a random action; unset is that of the run's evaluations if greedy, else 0", low=0, high=1
     )
     seed: int = setting(1_000_000, "seed of the first episode; each next one adds 1", low=0, high=2**31 - 1)
-    window: bool = setting(False, "show the game in a window, in real time")
+    window: bool = setting(False, "show the game in a window, in real time", switch=True)
     device: str = setting("auto", "where the network runs: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
-    verbose: bool = setting(False, "show what TensorFlow prints")
-    quiet: bool = setting(False, "print nothing but errors")
+    verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks", switch=True)
+    quiet: bool = setting(False, "print nothing but errors", switch=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs play.py; returns its exit status."""
-    return command.run("play.py", _play, arguments)
+    return command.run(command.name("play"), _play, arguments)
 
 
 def _play(arguments: list[str] | None) -> int:
-    flags = flag_parser("play.py", "Plays a trained agent and records it.", Options).parse(arguments)
+    flags = flag_parser(command.name("play"), "Plays a trained agent and records it.", Options).parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
@@ -147,7 +147,7 @@ def _interrupting(player: EpisodePlayer) -> Callable[[int, object], None]:
 
     def interrupt(number: int, frame: object) -> None:
         if player.interrupted:
-            command.end_at_once(number, "play.py: interrupted")
+            command.end_at_once(number, f"{command.name('play')}: interrupted")
         player.interrupted = True
         signal.signal(signal.SIGALRM, hurry)
         signal.alarm(PATIENCE_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -16,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
-from doom_a3c.record.files import check_exists, output_file, write_whole
+from doom_a3c.record.files import check_exists, output_file
 from doom_a3c.run.checkpoint import load, record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow, importing
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
-from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
+from doom_a3c.settings.config import OUTPUTS, USUAL, Config, consistent, cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain, select, setting, validated
-from doom_a3c.settings.games import DoomSpec, GameSettings, GymnasiumSpec
+from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
     from doom_a3c.agent.model import Snapshot
     from doom_a3c.envs.games import Games
-    from doom_a3c.run.session import Session
-    from doom_a3c.run.training import Result, StoppingRule
+    from doom_a3c.run.training import StoppingRule
 
 
 MAX_RUNS = 8  # in a list of those that there are
@@ -43,21 +41,24 @@ MAX_RUNS = 8  # in a list of those that there are
 class Options:
     """What a call of train.py does besides the settings of the run."""
 
-    resume: bool = setting(False, "continue from last.ckpt in the models folder; flags change its settings")
-    wad: str | None = setting(None, "goes with --resume: the wad of a run whose wad ViZDoom does not ship")
-    list_scenarios: bool = setting(False, "show what --scenario can name, and end")
-    summary: str | None = setting(None, "write the final result as JSON to this file")
-    verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks")
-    quiet: bool = setting(False, "print nothing but errors")
+    resume: bool = setting(
+        False, "continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
+    )
+    name: str | None = setting(None, "what to call a new run, in place of the scenario's name", section=USUAL)
+    list_scenarios: bool = setting(False, "show what --scenario can name, and end", section=USUAL, switch=True)
+    wad: str | None = setting(None, "goes with --resume: the wad of a run whose wad ViZDoom does not ship", section=OUTPUTS)
+    summary: str | None = setting(None, "write the final result as JSON to this file", section=OUTPUTS)
+    verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks", section=OUTPUTS, switch=True)
+    quiet: bool = setting(False, "print nothing but errors", section=OUTPUTS, switch=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs train.py; returns its exit status."""
-    return command.run("train.py", _train, arguments)
+    return command.run(command.name("train"), _train, arguments)
 
 
 def _train(arguments: list[str] | None) -> int:
-    parser = flag_parser("train.py", "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
+    parser = flag_parser(command.name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
     flags = parser.parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     if options.list_scenarios:
@@ -76,7 +77,7 @@ def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
     """Trains a new run."""
     if options.wad:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
-    record = begun(*_settings(overrides))
+    record = begun(*_settings(overrides), options.name)
     with FolderLock(expanded(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
@@ -86,6 +87,8 @@ def _begin(options: Options, overrides: Mapping[str, Any]) -> int:
 
 def _resume(options: Options, overrides: Mapping[str, Any]) -> int:
     """Continues a run."""
+    if options.name:
+        raise UserError(f"--name {options.name} names a new run: one that is resumed keeps its name")
     folder = expanded(overrides.get("models_dir", Config.models_dir))
     _check_resumable(folder)
     named = Named(overrides.get("scenario"), options.wad)
@@ -147,6 +150,7 @@ def _train_on(
     panel: Panel,
 ) -> int:
     with importing():  # takes a second; the games start meanwhile
+        from doom_a3c.cli import ending  # late: TensorFlow is imported by now
         from doom_a3c.engines.updates import DivergedError
         from doom_a3c.run.saver import SaveError
         from doom_a3c.run.session import session_of
@@ -158,66 +162,16 @@ def _train_on(
             result = session.training.run()
         except DivergedError as error:
             panel.close()
-            raise SystemExit(f"train.py: {error}; the last good checkpoint is {checkpoints.last}") from None
+            raise SystemExit(f"{command.name('train')}: {error}; the last good checkpoint is {checkpoints.last}") from None
         except SaveError as error:
             panel.close()
-            raise SystemExit(f"train.py: {error}") from None
+            raise SystemExit(f"{command.name('train')}: {error}") from None
         except UserError as error:  # of whoever has written the game, say
             raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
         panel.close()
-        _finish(session, result, seconds_to_training, options.summary, panel)
+        ending.told(session, result, seconds_to_training, panel)
+        ending.written(session, result, seconds_to_training, options.summary, panel)
     return 128 + received[0] if received else 0
-
-
-def _finish(session: Session, result: Result, seconds_to_training: float, summary: str | None, panel: Panel) -> None:
-    """Writes and says how the session ended."""
-    from doom_a3c.record.curves import write_curve  # late, as all of these: TensorFlow is imported by now
-    from doom_a3c.record.progress import shown
-
-    progress, name = session.progress, session.record.name
-    outcome = {
-        "seconds": round(seconds_to_training + result.seconds, 2),
-        "frames": progress.frames,
-        "steps": progress.steps,
-        "updates": progress.updates,
-        "episodes": progress.episodes,
-        "mean_100": progress.mean_score,
-        "best_evaluation": result.best_evaluation,
-        "frames_per_second": round(result.frames_per_second, 1),
-        "stopped_by": result.stopped_by,
-        "seed": session.record.config.seed,
-        "faults": dict(progress.faults),
-    }
-    panel.log(
-        f"ended by {result.stopped_by} after {outcome['seconds']:.0f} s: {progress.frames:,} frames, "
-        f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
-        f"best evaluation {shown(result.best_evaluation)}"
-    )
-    for kind, count in progress.faults.items():
-        panel.log(f"fault survived: {kind} {count} times")
-    last, best = session.checkpoints.last, session.checkpoints.best
-    model = best if best.exists() else last
-    panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png)\nlogs   {session.logs}")
-    play, named = command.program("play"), named_again(session.record.scenario)
-    panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
-    panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
-    try:
-        write_curve(session.gifs / "scores.png", f"{name}, {progress.frames:,} frames", progress.curve)
-    except OSError as error:
-        panel.log(f"warning: scores.png not written: {error.strerror}")
-    if summary:
-        try:
-            write_whole(expanded(summary), f"{json.dumps(outcome, indent=1)}\n".encode())
-        except OSError as error:
-            raise SystemExit(f"train.py: {summary} could not be written: {error.strerror}; the model is saved") from None
-
-
-def named_again(scenario: scenarios.Scenario) -> str:
-    """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
-    game = scenario.game
-    if isinstance(game, DoomSpec) and game.wad and Path(game.wad).is_absolute():
-        return f" --wad {shlex.quote(game.wad)}"
-    return f" --scenario {shlex.quote(game.id)}" if isinstance(game, GymnasiumSpec) and ":" in game.id else ""
 
 
 _STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
@@ -269,7 +223,7 @@ class _Signals:
     def __enter__(self) -> list[int]:
         def receive(number: int, frame: object) -> None:
             if self._received:
-                command.end_at_once(number, "\ntrain.py: ended without saving again")
+                command.end_at_once(number, f"\n{command.name('train')}: ended without saving again")
             self._received.append(number)
             self._stopping.interrupt(signal.Signals(number).name)
 

@@ -50,8 +50,10 @@ def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
     try:  # without pictures, which some know nothing of
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
+    except gymnasium.error.Error as error:  # there is no such environment
+        raise UserError(f"{game.id}: {first_line(error)}") from None
     except _RAISED as error:
-        raise UserError(f"{game.id}: {first_line(error)}") from error
+        raise UserError(f"{game.id}: {first_line(error)}; --verbose shows where") from error
 
 
 class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):

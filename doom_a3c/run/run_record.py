@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.record.progress import Counters, Progress, from_plain, to_plain
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.checks import check_files, checked_name
+from doom_a3c.settings.checks import check_files, checked_name, is_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, whole
+from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
 from doom_a3c.settings.trust import NOTHING, Named, admitted
 
 FORMAT = 4
@@ -99,7 +99,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
         why = "a value of another type" if typed else f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from error
+        raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from None
 
 
 def label_from_plain(data: Any) -> Label:
@@ -111,10 +111,23 @@ def label_from_plain(data: Any) -> Label:
         raise ValueError(str(error)) from None
 
 
-def begun(scenario: scenarios.Scenario, config: Config) -> RunRecord:
-    """Returns the record of a run that begins now."""
-    name = f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunRecord(name, 0, scenario, config, Progress().counters(), Best())
+def begun(scenario: scenarios.Scenario, config: Config, name: str | None = None) -> RunRecord:
+    """Returns the record of a run that begins now, by a name that tells runs apart: what it is called, seed and time.
+
+    Raises:
+        UserError: if it cannot be called so.
+    """
+    called = stamped(f"{scenario.name if name is None else name}-seed{config.seed}")
+    require(
+        is_name(called) and name != "",
+        f"--name {name!r}: a name is a line of 180 characters at most, without slashes and ~",
+    )
+    return RunRecord(called, 0, scenario, config, Progress().counters(), Best())
+
+
+def stamped(called: str) -> str:
+    """Returns the name of a run that begins now."""
+    return f"{called}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:

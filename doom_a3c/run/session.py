@@ -32,7 +32,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import Best, RunRecord, begun
+from doom_a3c.run.run_record import Best, RunRecord, stamped
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings import scenarios
@@ -121,13 +121,14 @@ def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
 
     Names have the second in which a run began: two may begin in the same one.
     """
+    called = record.name.rsplit("-", 2)[0]
     while True:
         try:
             (logs_dir / record.name).mkdir()
             return record
         except FileExistsError:
             time.sleep(0.1)
-            record = begun(record.scenario, record.config)
+            record = record._replace(name=stamped(called))
 
 
 def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:

@@ -9,6 +9,10 @@ from typing import Protocol
 
 from doom_a3c.settings.fields import Group, Schedule, UserError, schedule, setting, settings_of
 
+# Parts of the help.
+USUAL, OUTPUTS = "the usual ones", "limits, evaluations and outputs"
+OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"
+
 MAX_GAMES = 65_536  # of a run, each of which takes memory
 
 
@@ -50,16 +54,23 @@ class Config:
     """The settings of a run. Scenario files and flags override the defaults below."""
 
     scenario: str = setting(
-        "basic", "what to play: a name from --list-scenarios, a .wad, .cfg or .toml file, or a Gymnasium id (ALE/Pong-v5)"
+        "basic",
+        "what to play: a name from --list-scenarios, a .wad, .cfg or .toml file, or a Gymnasium id (ALE/Pong-v5)",
+        section=USUAL,
     )
     engine: str = setting(
         "threads",
         "threads: every worker acts and learns (A3C); queue: workers play, others predict and train (GA3C); "
         "cluster: as threads, in processes on one machine or many, with a parameter server",
         choices=("threads", "queue", "cluster"),
+        section=USUAL,
     )
-    workers: int = setting(0, "worker threads; 0 means one per CPU", unit="threads", low=0, high=1024)
-    games: int = setting(16, "games that each worker plays at once", unit="games per worker", low=1, high=4096)
+    workers: int = setting(
+        0, "worker threads; 0 is one per CPU", unit="threads", low=0, high=1024, section=USUAL, default_words="one per CPU"
+    )
+    games: int = setting(
+        16, "games that each worker plays at once", unit="games per worker", low=1, high=4096, section=USUAL
+    )
     game_processes: int | None = setting(
         None,
         "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game; unset "
@@ -126,25 +137,47 @@ class Config:
         1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0, goes_with=CORRECTION
     )
     predictors: int = setting(
-        1, "threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE
+        1, "threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
     )
-    trainers: int = setting(1, "threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE)
-    min_batch: int = setting(1, "steps that a trainer waits for", unit="steps", low=1, high=2**20, goes_with=WAITING)
-    max_batch: int = setting(1024, "steps of an update, unless one rollout is more", unit="steps", low=1, goes_with=WAITING)
+    trainers: int = setting(
+        1, "threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
+    )
+    min_batch: int = setting(
+        1, "steps that a trainer waits for", unit="steps", low=1, high=2**20, goes_with=WAITING, section=OF_QUEUE
+    )
+    max_batch: int = setting(
+        1024, "steps of an update, unless one rollout is more", unit="steps", low=1, goes_with=WAITING, section=OF_QUEUE
+    )
     queue_size: int = setting(
-        4, "rollouts that may wait for a trainer before the games do", unit="rollouts", low=1, high=4096, goes_with=WAITING
+        4,
+        "rollouts that may wait for a trainer before the games do",
+        unit="rollouts",
+        low=1,
+        high=4096,
+        goes_with=WAITING,
+        section=OF_QUEUE,
     )
     address: str | None = setting(
-        None, "MACHINE:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards", goes_with=CLUSTER
+        None,
+        "MACHINE:PORT of a Ray cluster; unset starts one on this machine and ends it afterwards",
+        goes_with=CLUSTER,
+        section=OF_CLUSTER,
     )
     hosts: int = setting(
-        1, "processes that play on each machine, each with its workers", unit="hosts", low=1, high=256, goes_with=CLUSTER
+        1,
+        "processes that play on each machine, each with its workers",
+        unit="hosts",
+        low=1,
+        high=256,
+        goes_with=CLUSTER,
+        section=OF_CLUSTER,
     )
     transport: str = setting(
         "gradients",
         "hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
         choices=("gradients", "rollouts"),
         goes_with=CLUSTER,
+        section=OF_CLUSTER,
     )
     push_rollouts: int = setting(
         1,
@@ -153,6 +186,7 @@ class Config:
         low=1,
         high=4096,
         goes_with=GRADIENTS,
+        section=OF_CLUSTER,
     )
     max_policy_lag: int = setting(
         100,
@@ -160,41 +194,60 @@ class Config:
         unit="updates",
         low=0,
         goes_with=CLUSTER,
+        section=OF_CLUSTER,
     )
-    seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1)
+    seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1, section=USUAL)
     precision: str = setting(
         "auto",
         "what large matrices are multiplied in: auto is bfloat16 for games seen as pixels on a CPU with AMX, and float32 "
         "elsewhere; weights, recurrent state and losses are float32 always",
         choices=("auto", "float32", "bfloat16"),
     )
-    device: str = setting("auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
+    device: str = setting(
+        "auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second", section=USUAL
+    )
     frames: int = setting(
-        10_000_000, "budget: the run ends after this many frames of the games, skipped ones included", unit="frames", low=1
+        10_000_000,
+        "budget: the run ends after this many frames of the games, skipped ones included",
+        unit="frames",
+        low=1,
+        section=USUAL,
     )
-    episodes: int | None = setting(None, "the run ends after this many episodes of training", unit="episodes", low=1)
-    minutes: float | None = setting(None, "the run ends after this long", unit="minutes", above=0)
+    episodes: int | None = setting(
+        None, "the run ends after this many episodes of training", unit="episodes", low=1, section=OUTPUTS
+    )
+    minutes: float | None = setting(None, "the run ends after this long", unit="minutes", above=0, section=USUAL)
     target_score: float | None = setting(
-        None, "the run ends when the mean score of the last 100 training episodes reaches this"
+        None, "the run ends when the mean score of the last 100 training episodes reaches this", section=USUAL
     )
-    models_dir: str = setting("models", "folder of the checkpoints")
-    frames_dir: str = setting("frames", "folder of the gifs and the score curve")
-    logs_dir: str = setting("logs", "folder of the TensorBoard logs")
+    models_dir: str = setting("models", "folder of the checkpoints", section=USUAL)
+    frames_dir: str = setting("frames", "folder of the gifs and the score curve", section=OUTPUTS)
+    logs_dir: str = setting("logs", "folder of the TensorBoard logs", section=OUTPUTS)
     gif_every: int = setting(
         25,
         "record every n-th episode of the first game of each worker as a gif, one a minute at most; 0 is never",
         unit="episodes",
         low=0,
+        section=OUTPUTS,
     )
-    checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0)
+    checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0, section=OUTPUTS)
     evaluate_every: float = setting(
-        30.0, "pause between two evaluations; 0 leaves only the final one", unit="seconds", low=0
+        30.0, "pause between two evaluations; 0 leaves only the final one", unit="seconds", low=0, section=OUTPUTS
     )
     evaluation_episodes: int = setting(
-        20, "episodes of an evaluation, for the greedy and the sampled policy each", unit="episodes", low=1, high=10_000
+        20,
+        "episodes of an evaluation, for the greedy and the sampled policy each",
+        unit="episodes",
+        low=1,
+        high=10_000,
+        section=OUTPUTS,
     )
     evaluation_epsilon: float = setting(
-        0.0, "probability of a random action in greedy evaluation: frees a policy that waits forever", low=0, high=1
+        0.0,
+        "probability of a random action in greedy evaluation: frees a policy that waits forever",
+        low=0,
+        high=1,
+        section=OUTPUTS,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MAX_TEXT = 1000  # characters of any text
+_WORDS = {"None": "unset", "True": "on", "False": "off"}  # that a default is told by
 Record = TypeVar("Record", bound="DataclassInstance")
 
 
@@ -89,6 +90,9 @@ class Setting:
     above: float | None = None
     choices: tuple[str, ...] = ()
     goes_with: Group | None = None
+    section: str = "settings"
+    switch: bool = False
+    default_words: str = ""
 
     @property
     def flag(self) -> str:
@@ -101,15 +105,20 @@ class Setting:
         if self.choices:
             return " or ".join(self.choices)
         if self.above is not None:
-            return f"above {self.above}" + (f", to {self.high}" if self.high is not None else "")
+            return f"above {number(self.above)}" + (f", to {number(self.high)}" if self.high is not None else "")
         if self.low is not None:
-            return f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
+            low = number(self.low)
+            return f"{low} to {number(self.high)}" if self.high is not None else f"{low} or more"
         return ""
 
     @property
     def help(self) -> str:
         """The help text, with the default, unit, range and group."""
-        default = "" if self.default in (None, "", False) else f"default {self.default}"
+        words = (
+            "unset" if self.default is None else "on" if self.default is True else "off" if self.default is False else ""
+        )
+        value = self.default_words or words or number(self.default)
+        default = "" if self.switch else f"default {value}"
         group = f"goes with {self.goes_with.words}" if self.goes_with else ""
         facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
         return self.text + (f" [{facts}]" if facts else "")
@@ -143,6 +152,11 @@ class Setting:
         return above_low and (self.high is None or value <= self.high)
 
 
+def number(value: Any) -> str:
+    """Returns a number as people write it, such as '1,048,576'; anything else as it is."""
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -162,10 +176,19 @@ def setting(
     above: float | None = None,
     choices: tuple[str, ...] = (),
     goes_with: Group | None = None,
+    section: str = "settings",
+    switch: bool = False,
+    default_words: str = "",
 ) -> Any:
-    """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group."""
+    """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group.
+
+    `section` is the part of the help that it stands in; a `switch` is given or not, and nothing but its flag sets it;
+    `default_words` say what a default means that does not say so itself.
+    """
     limits = {"low": low, "high": high, "above": above, "choices": choices}
-    return dataclasses.field(default=default, metadata={"text": text, "unit": unit, "goes_with": goes_with, **limits})
+    help_only = {"section": section, "switch": switch, "default_words": default_words}
+    metadata = {"text": text, "unit": unit, "goes_with": goes_with, **limits, **help_only}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def schedule(

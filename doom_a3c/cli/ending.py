@@ -1,0 +1,86 @@
+"""What train.py says and writes when a session has ended."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.cli import command
+from doom_a3c.cli.panel import Panel
+from doom_a3c.record.curves import drawn, write_curve, write_table
+from doom_a3c.record.files import write_whole
+from doom_a3c.record.progress import shown
+from doom_a3c.run.session import Session
+from doom_a3c.run.training import Result
+from doom_a3c.settings.games import DoomSpec, GymnasiumSpec
+from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.scenarios import Scenario
+
+
+def told(session: Session, result: Result, seconds: float, panel: Panel) -> None:
+    """Says how a session has ended, after so many seconds before it trained, and what to type next."""
+    progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
+    panel.log(
+        f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
+        f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
+        f"best evaluation {shown(result.best_evaluation)}"
+    )
+    if curve := drawn(progress.curve, shutil.get_terminal_size().columns):
+        panel.log(curve)
+    for kind, count in progress.faults.items():
+        panel.log(f"fault survived: {kind} {count} times")
+    model = best if best.exists() else last
+    panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png, scores.csv)\nlogs   {session.logs}")
+    play, named = command.program("play"), named_again(session.record.scenario)
+    panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
+    panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
+
+
+def named_again(scenario: Scenario) -> str:
+    """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
+    game = scenario.game
+    if isinstance(game, DoomSpec) and game.wad and Path(game.wad).is_absolute():
+        return f" --wad {shlex.quote(game.wad)}"
+    return f" --scenario {shlex.quote(game.id)}" if isinstance(game, GymnasiumSpec) and ":" in game.id else ""
+
+
+def written(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:
+    """Writes the scores, and the final result to the file `summary`.
+
+    Raises:
+        SystemExit: if that cannot be written.
+    """
+    progress, folder = session.progress, session.gifs
+    try:
+        write_table(folder / "scores.csv", progress.curve)
+        write_curve(folder / "scores.png", f"{session.record.name}, {progress.frames:,} frames", progress.curve)
+    except OSError as error:
+        panel.log(f"warning: scores.csv and scores.png not written: {error.strerror}")
+    if summary:
+        data = json.dumps(outcome(session, result, seconds), indent=1)
+        try:
+            write_whole(expanded(summary), f"{data}\n".encode())
+        except OSError as error:
+            why = f"{summary} could not be written: {error.strerror}; the model is saved"
+            raise SystemExit(f"{command.name('train')}: {why}") from None
+
+
+def outcome(session: Session, result: Result, seconds: float) -> dict[str, Any]:
+    """Returns the final result as plain data."""
+    progress = session.progress
+    return {
+        "seconds": round(seconds + result.seconds, 2),
+        "frames": progress.frames,
+        "steps": progress.steps,
+        "updates": progress.updates,
+        "episodes": progress.episodes,
+        "mean_100": progress.mean_score,
+        "best_evaluation": result.best_evaluation,
+        "frames_per_second": round(result.frames_per_second, 1),
+        "stopped_by": result.stopped_by,
+        "seed": session.record.config.seed,
+        "faults": dict(progress.faults),
+    }
