@@ -114,10 +114,7 @@ class Setting:
     @property
     def help(self) -> str:
         """The help text, with the default, unit, range and group."""
-        words = (
-            "unset" if self.default is None else "on" if self.default is True else "off" if self.default is False else ""
-        )
-        value = self.default_words or words or number(self.default)
+        value = self.default_words or _WORDS.get(str(self.default)) or number(self.default)
         default = "" if self.switch else f"default {value}"
         group = f"goes with {self.goes_with.words}" if self.goes_with else ""
         facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
