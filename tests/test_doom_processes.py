@@ -67,7 +67,9 @@ basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
 env.reset(seed=1)
 print("playing", flush=True)
-time.sleep(60)
+for _ in range(600):
+    env.step([0, 0])
+    time.sleep(0.1)
 """
 
 
@@ -116,6 +118,24 @@ def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_p
     for path in Path("/dev/shm").glob("ViZDoom*"):
         if path.name.endswith(tuple(games.values())):
             path.unlink()
+
+
+def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_keeper_is_the_last(root, tmp_path):
+    owner = playing(root, tmp_path, "ProcessVectorEnv")
+    nobodys = Path("/dev/shm/ViZDoomMQCtrNobodys")
+    nobodys.touch()
+    time.sleep(1.5)
+    try:
+        homes = servers(owner.pid)
+        kill(parent(homes[0]))
+        kill(homes[0])  # which has another keeper started, when it is replaced
+        assert until(lambda: [pid for pid in servers(owner.pid) if pid not in homes], 20)
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+        assert until(lambda: not nobodys.exists(), 5)
+    finally:
+        nobodys.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
