@@ -131,7 +131,7 @@ def test_other_files_are_refused(tmp_path):
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path):
     assert "there is no checkpoint" in complaint(tmp_path / "nothing.ckpt")
-    assert "there is no checkpoint" in complaint(tmp_path)
+    assert "is a folder, where a file is needed" in complaint(tmp_path)
 
 
 @pytest.mark.parametrize(

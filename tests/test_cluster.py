@@ -164,7 +164,7 @@ def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoi
     after = until(lambda: saved(folder).updates > mended.updates + 50 and saved(folder), "learning on")
     assert before.frames <= mended.frames < after.frames
     assert before.updates <= mended.updates
-    until(lambda: "| 2 hosts: " in said(folder)[seen:], "a line of the rates of both")
+    until(lambda: "| engine 2 hosts: " in said(folder)[seen:], "a line of the rates of both")
     until(lambda: len(pids(folder, "ray::HostActor")) == 2, "the second host")
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)

@@ -90,6 +90,9 @@ class Until:
     def log(self, message):
         pass
 
+    def phase(self, what):
+        pass
+
 
 @pytest.mark.parametrize("engine", ["threads", "queue", pytest.param("cluster", marks=pytest.mark.cluster)])
 def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
 """Recordings: which episodes are recorded, from where to where, and what becomes of them."""
 
+import io
 import threading
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
+from PIL import Image
 
 from doom_a3c.record import recording
 from doom_a3c.record.rate_limiter import RateLimiter
@@ -106,8 +108,8 @@ def test_a_video_is_whole_and_a_gif_has_its_first_pictures(tmp_path, monkeypatch
         for value in range(0, 250, 25):
             film.add(np.full((32, 48, 3), value, np.uint8))
     video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
-    assert (len(video), len(gif)) == (10, 4)
-    np.testing.assert_allclose(video[:, 16, 24, 0], range(0, 250, 25), atol=6)
+    assert (len(video), len(gif)) == (15, 4)
+    np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 25), *[225] * 5], atol=6)  # half a second more
     np.testing.assert_allclose(gif[:, 16, 24, 0], range(0, 100, 25), atol=2)
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -124,7 +126,31 @@ def test_no_pictures_make_no_video(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("rate", [10.0, 1000.0])
-def test_a_gif_plays_as_fast_as_the_game_or_as_browsers_allow(rate):
-    data = recording.gif_bytes([np.full((4, 4, 3), value, np.uint8) for value in (0, 255)], rate)
-    assert imageio.immeta(data, extension=".gif")["duration"] == max(1000 / rate, 20)
+@pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 1000.0])
+def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
+    count = 71
+    chosen, durations = recording.timed(count, rate)
+    assert min(durations) >= 20  # browsers slow anything faster down
+    assert (chosen[0], chosen[-1]) == (0, count - 1)
+    assert all(duration % 10 == 0 for duration in durations)
+    starts = np.cumsum([0, *durations[:-1]])
+    np.testing.assert_allclose(starts[:-1], [1000 * index / rate for index in chosen[:-1]], atol=5.01)
+    assert durations[-1] == 500
+    data = recording.gif_bytes([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
+    with Image.open(io.BytesIO(data)) as gif:
+        shown = [(gif.seek(index), gif.info["duration"])[1] for index in range(gif.n_frames)]
+    assert shown == durations
+
+
+def test_films_are_joined_one_after_the_other(tmp_path):
+    films = [tmp_path / f"film it's {value}.mp4" for value in (0, 200)]
+    for value, path in zip((0, 200), films, strict=True):
+        with VideoWriter(path.with_suffix(""), 10.0) as film:
+            for _ in range(3):
+                film.add(np.full((32, 48, 3), value, np.uint8))
+    recording.joined(films, tmp_path / "all.mp4")
+    video = imageio.imread(tmp_path / "all.mp4", index=None)
+    np.testing.assert_allclose(video[:, 16, 24, 0], [0] * 8 + [200] * 8, atol=6)
+    assert len(list(tmp_path.iterdir())) == 5
+    with pytest.raises(OSError, match=r"all\.mp4"):
+        recording.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")

@@ -73,7 +73,7 @@ def test_the_command_line_goes_before_the_scenarios_frame_skip():
         scenario, _ = resolved(catalog.find("predict_position"), values, "flags")
         assert scenario.game.frame_skip == skip
     for wrong in (0, 65):
-        assert "frame_skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
+        assert "--frame-skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
 
 
 def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it():

@@ -18,6 +18,7 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.record.curves import write_curve
 from doom_a3c.record.files import check_exists, output_folder
 from doom_a3c.record.progress import curve_of, shown
+from doom_a3c.record.recording import joined
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import cpu_count
@@ -95,19 +96,26 @@ def _play(arguments: list[str] | None) -> int:
         episodes: list[Episode] = []
         try:
             for index in range(options.episodes):
-                stem = folder / f"episode_{index:03d}" if index < options.record else None
+                stem = _stem(folder, index) if index < options.record else None
                 episodes.append(player.episode(options.seed + index, stem))
                 log(f"{index:7d} {shown(episodes[-1].score):>7} {episodes[-1].length:10d}")
         except KeyboardInterrupt:
             if episodes:
                 _write_scores(folder, options, epsilon, name, episodes)
             raise
+    if builder.draws and (count := min(options.record, len(episodes))) > 1:
+        joined([_stem(folder, index).with_suffix(".mp4") for index in range(count)], folder / "episodes.mp4")
     statistics = _write_scores(folder, options, epsilon, name, episodes)
     mean, std, least, most = map(shown, statistics[:4])
     log(
         f"mean {mean}  std {std}  min {least}  max {most}\nrecordings, scores.csv, scores.png, summary.json are in {folder}"
     )
     return 0
+
+
+def _stem(folder: Path, index: int) -> Path:
+    """Returns the path of an episode's recordings, but for what ends their names."""
+    return folder / f"episode_{index:03d}"
 
 
 def _window(title: str) -> Screen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -136,34 +137,41 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     def picture(self, final: bool = False) -> Pixels:
         """Returns what the network sees of the first game, or saw at the end of its last episode, twice as large."""
         seen = self._final if final else self._newest
-        frame = rgb(seen[..., -3:] if self._observation.color else seen[..., -1])
-        return cv2.resize(frame, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
+        return _twice(rgb(seen[..., -3:] if self._observation.color else seen[..., -1]))
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
 
 
+def _twice(picture: Pixels) -> Pixels:
+    """Returns a picture twice as large."""
+    return cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
+
+
 class AtariVideoRecorder:
     """Records episodes in the console's colours, whatever the network sees. Owns a second game.
+
+    A picture is the maximum of the last two frames of its step: what the console draws in every second one is in each.
 
     Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
     """
 
     def __init__(self, game: AtariSpec) -> None:
-        self._env = AtariGames(game, Observation(size=(_HEIGHT, _WIDTH), color=True), 1)
+        seen = Observation(size=(_HEIGHT, _WIDTH), color=True)
+        self._env = AtariGames(dataclasses.replace(game, max_pool=True), seen, 1)
         self.pictures_per_second = AtariSpec.frames_per_second / game.frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Starts the episode of that seed; returns its first picture, [210, 160, 3]."""
+        """Starts the episode of that seed; returns its first picture, [420, 320, 3]."""
         self._total = 0.0
-        return [self._env.reset(seed=np.array([seed]))[0][0]]
+        return [_twice(self._env.reset(seed=np.array([seed]))[0][0])]
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
-        return [infos["final_obs"][0] if ended else observations[0]]
+        return [_twice(infos["final_obs"][0] if ended else observations[0])]
 
     @property
     def score(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,13 +26,31 @@ Picture = NDArray[np.uint8]  # [height, width, 3]
 KEPT_GIFS = 50
 SECONDS_BETWEEN_GIFS = 60.0
 MAX_PICTURES = 3000  # of one recording
+HELD_SECONDS = 0.5  # the last picture of a film: an end that flashes by is not seen
 
 
 def gif_bytes(pictures: Sequence[Picture], pictures_per_second: float) -> bytes:
-    """Returns a gif that plays in a loop."""
-    duration = max(1000.0 / pictures_per_second, 20.0)  # browsers slow anything under 20 ms down to 100 ms
-    data: bytes = imageio.v3.imwrite("<bytes>", np.stack(pictures), extension=".gif", duration=duration, loop=0)
+    """Returns a gif that plays in a loop at that speed, and holds its last picture for half a second."""
+    chosen, durations = timed(len(pictures), pictures_per_second)
+    stacked = np.stack([pictures[index] for index in chosen])
+    data: bytes = imageio.v3.imwrite("<bytes>", stacked, extension=".gif", duration=durations, loop=0)
     return data
+
+
+def timed(count: int, pictures_per_second: float) -> tuple[list[int], list[int]]:
+    """Returns which of so many pictures a gif shows, and for how many milliseconds each.
+
+    Gifs count in hundredths of a second. What lasts less than two of those is left out: browsers would show it for ten.
+    """
+    chosen, starts = [0], [0]
+    for index in range(1, count):
+        start = round(100 * index / pictures_per_second)
+        if start - starts[-1] >= 2:
+            chosen.append(index)
+            starts.append(start)
+    chosen[-1] = count - 1
+    ends = [*starts[1:], starts[-1] + round(100 * HELD_SECONDS)]
+    return chosen, [10 * (end - start) for start, end in zip(starts, ends, strict=True)]
 
 
 class VideoWriter:
@@ -43,6 +62,7 @@ class VideoWriter:
     def __init__(self, stem: Path, pictures_per_second: float) -> None:
         self._stem, self._rate = stem, pictures_per_second
         self._pictures: list[Picture] = []
+        self._newest: Picture
         self._video: Any = None
 
     def __enter__(self) -> VideoWriter:
@@ -60,14 +80,38 @@ class VideoWriter:
         except OSError:  # of a pipe to ffmpeg, which has ended
             name = self._stem.with_name(self._stem.name + ".mp4")
             raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(name)) from None
+        self._newest = picture
         if len(self._pictures) < MAX_PICTURES:
             self._pictures.append(picture)
 
     def __exit__(self, *error: object) -> None:
         if self._video is not None:
+            for _ in range(round(HELD_SECONDS * self._rate)):
+                self._video.append_data(self._newest)
             self._video.close()
         if self._pictures:
             write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._pictures, self._rate))
+
+
+def joined(films: Sequence[Path], target: Path) -> None:
+    """Makes one film of several mp4 files of equal size and speed, which lie in its folder, without encoding them again.
+
+    Raises:
+        OSError: naming it, if it cannot be written.
+    """
+    import imageio_ffmpeg  # late: a trainer does without
+
+    listed = target.with_suffix(".part")
+    names = [film.name.replace("'", r"'\''") for film in films]
+    listed.write_text("".join(f"file '{name}'\n" for name in names))
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", "-f", "concat", "-safe", "0", "-i", listed.name]
+    try:
+        command = [*ffmpeg, "-c", "copy", target.name]
+        status = subprocess.run(command, cwd=target.parent, stdin=subprocess.DEVNULL, check=False).returncode
+    finally:
+        listed.unlink()
+    if status != 0:
+        raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(target))
 
 
 class Recording(NamedTuple):
