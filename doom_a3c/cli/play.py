@@ -55,7 +55,12 @@ class Options:
         None, "probability of a random action; unset is that of the run's evaluations if greedy, else 0", low=0, high=1
     )
     seed: int = setting(1_000_000, "seed of the first episode; each next one adds 1", low=0, high=2**31 - 1)
-    window: bool = setting(False, "show the game in a window, in real time", switch=True)
+    window: bool = setting(
+        False,
+        "show the game in a window: space pauses, the right arrow shows one picture, up and down change the speed",
+        switch=True,
+    )
+    speed: float = setting(1.0, "how many times as fast as in real time the window shows it", low=0.01, high=100)
     device: str = setting("auto", "where the network runs: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks", switch=True)
     quiet: bool = setting(False, "print nothing but errors", switch=True)
@@ -88,7 +93,7 @@ def _play(arguments: list[str] | None) -> int:
 
     from doom_a3c.run.episode_player import EpisodePlayer  # late: TensorFlow is imported by now
 
-    screen = _window(name) if options.window else None
+    screen = _window(name, options.speed) if options.window else None
     greedy, recorded = options.policy == "greedy", options.record > 0
     with EpisodePlayer(builder, network, greedy=greedy, epsilon=epsilon, record=recorded, screen=screen) as player:
         signal.signal(signal.SIGINT, _interrupting(player))
@@ -118,10 +123,10 @@ def _stem(folder: Path, index: int) -> Path:
     return folder / f"episode_{index:03d}"
 
 
-def _window(title: str) -> Screen:
+def _window(title: str, speed: float) -> Screen:
     from doom_a3c.cli.window import Window  # late: it opens the door to a display
 
-    return Window(title)
+    return Window(title, speed)
 
 
 def restored(model: str, named: Named = NOTHING) -> tuple[Builder, ACNetwork, RunRecord]:

@@ -161,10 +161,8 @@ def _train_on(
         try:
             result = session.training.run()
         except DivergedError as error:
-            panel.close()
             raise SystemExit(f"{command.name('train')}: {error}; the last good checkpoint is {checkpoints.last}") from None
         except SaveError as error:
-            panel.close()
             raise SystemExit(f"{command.name('train')}: {error}") from None
         except UserError as error:  # of whoever has written the game, say
             raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
