@@ -133,6 +133,20 @@ def test_ctrl_c_ends_playing_though_its_games_hang(trained, tmp_path, hung):
     assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # those that had ended
 
 
+def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(trained, tmp_path):
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / "episode_009.mp4").touch()  # nobody's of play.py
+    found = []
+    for episodes in (3, 1):
+        arguments = ("--model", trained[0] / "models" / "last.ckpt", "--episodes", episodes)
+        assert call("play", *arguments, cwd=tmp_path).returncode == 0
+        found.append(sorted(path.name for path in (tmp_path / "result").glob("episode*")))
+    singles = [f"episode_{index:03d}.{kind}" for index in range(3) for kind in ("gif", "mp4")]
+    assert found == [[*singles, "episode_009.mp4", "episodes.mp4"], [*singles[:2], "episode_009.mp4"]]
+    summary = json.loads((tmp_path / "result" / "summary.json").read_text())
+    assert summary["recordings"] == singles[:2]
+
+
 def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
     module = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
     (tmp_path / "my_games.py").write_text(f"{module}gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n")

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from doom_a3c.run.evaluation import Scores
     from doom_a3c.run.run_record import RunRecord
 
+_RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
 PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 
 
@@ -108,8 +110,9 @@ def _play(arguments: list[str] | None) -> int:
             if episodes:
                 _write_scores(folder, options, epsilon, name, episodes)
             raise
-    if builder.draws and (count := min(options.record, len(episodes))) > 1:
-        joined([_stem(folder, index).with_suffix(".mp4") for index in range(count)], folder / "episodes.mp4")
+    films = [_stem(folder, index).with_suffix(".mp4") for index in range(min(options.record, len(episodes)))]
+    if builder.draws and len(films) > 1:
+        joined(films, folder / "episodes.mp4")
     statistics = _write_scores(folder, options, epsilon, name, episodes)
     mean, std, least, most = map(shown, statistics[:4])
     log(
@@ -180,6 +183,8 @@ def _write_scores(folder: Path, options: Options, epsilon: float, scenario: str,
         writer.writerow(("episode", "seed", "score", "steps"))
         writer.writerows((i, options.seed + i, episode.score, episode.length) for i, episode in enumerate(episodes))
     statistics = scores(played)
+    recordings = _recordings(min(options.record, len(episodes)))
+    _remove_older(folder, recordings)
     summary = {
         "model": options.model,
         "scenario": scenario,
@@ -189,7 +194,25 @@ def _write_scores(folder: Path, options: Options, epsilon: float, scenario: str,
         **statistics._asdict(),
         "lengths": [episode.length for episode in episodes],
         "scores": played,
+        "recordings": [name for name in recordings if (folder / name).exists()],
     }
     write_curve(folder / "scores.png", f"{scenario}, {options.policy} policy", curve_of(played))
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return statistics
+
+
+def _recordings(count: int) -> list[str]:
+    """Returns the names of the files that so many recorded episodes may make."""
+    singles = [f"{_stem(Path(), index)}.{kind}" for index in range(count) for kind in ("gif", "mp4")]
+    return [*singles, "episodes.mp4"] if count > 1 else singles
+
+
+def _remove_older(folder: Path, kept: Sequence[str]) -> None:
+    """Removes the recordings of an earlier call, as its summary lists them: they would pass for those of this one."""
+    try:
+        older = json.loads((folder / "summary.json").read_text())["recordings"]
+    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is somebody else's
+        return
+    for name in older:
+        if _RECORDING.fullmatch(str(name)) and name not in kept:
+            (folder / name).unlink(missing_ok=True)
