@@ -101,7 +101,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._name = env.spec.id if env.spec else str(env)
         self._frame_skip, self._color = frame_skip, spec.color
         space = env.observation_space
-        shape = space.shape or ()
+        self._shape = shape = space.shape or ()
         if isinstance(space, Box) and len(shape) == 1:
             self._history = None
             self.observation_space = Box(-np.inf, np.inf, shape, np.float32)
@@ -159,8 +159,8 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
     def _see(self, observation: Any) -> Any:
-        if np.shape(observation) != self.env.observation_space.shape:
-            raise ValueError(f"an observation of shape {np.shape(observation)}, not {self.env.observation_space.shape}")
+        if np.shape(observation) != self._shape:
+            raise ValueError(f"an observation of shape {np.shape(observation)}, not {self._shape}")
         if self._history is None:
             return np.array(observation, np.float32)  # a copy: a game may change its own
         if observation.ndim == 3 and not (self._color and observation.shape[2] == 3):

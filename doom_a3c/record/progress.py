@@ -147,7 +147,7 @@ class Progress:
         """Returns the mean score at so many places of the curve at most, evenly spread up to the newest."""
         with self._lock:
             step = -(-len(self.curve) // count) or 1
-            return [point.mean for point in self.curve[::-1][::step]][::-1]
+            return [point.mean for point in self.curve[::-step]][::-1]
 
     @property
     def mean_score(self) -> float | None:

@@ -71,15 +71,13 @@ class VideoWriter:
     def add(self, picture: Picture) -> None:
         """Adds a picture."""
         if self._video is None:
-            path = self._stem.with_name(self._stem.name + ".mp4")
             self._video = imageio.v2.get_writer(
-                path, "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
+                self._path("mp4"), "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
             )
         try:
             self._video.append_data(picture)
         except OSError:  # of a pipe to ffmpeg, which has ended
-            name = self._stem.with_name(self._stem.name + ".mp4")
-            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(name)) from None
+            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._path("mp4"))) from None
         self._newest = picture
         if len(self._pictures) < MAX_PICTURES:
             self._pictures.append(picture)
@@ -90,7 +88,10 @@ class VideoWriter:
                 self._video.append_data(self._newest)
             self._video.close()
         if self._pictures:
-            write_whole(self._stem.with_name(self._stem.name + ".gif"), gif_bytes(self._pictures, self._rate))
+            write_whole(self._path("gif"), gif_bytes(self._pictures, self._rate))
+
+    def _path(self, kind: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.{kind}")
 
 
 def joined(films: Sequence[Path], target: Path) -> None:
