@@ -1,5 +1,6 @@
 """A run of train.py from start to end on real ViZDoom, what it leaves behind, and play.py with that."""
 
+import base64
 import csv
 import json
 import os
@@ -85,7 +86,8 @@ def test_the_logs_hold_the_documented_tags(trained):
 def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained, tmp_path):
     folder, _ = trained
     model = folder / "models" / "last.ckpt"
-    result = call("play", "--model", model, "--out", tmp_path / "out", "--episodes", 3, "--record", 1, cwd=tmp_path)
+    arguments = ("--out", tmp_path / "out", "--episodes", 3, "--record", 1, "--random-episodes", 4)
+    result = call("play", "--model", model, *arguments, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     gif = imageio.imread(tmp_path / "out" / "episode_000.gif", index=None)
@@ -99,8 +101,31 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained,
     assert abs(len(mp4) - len(gif) - 35 / 2) <= 1.5  # it holds the last picture for half a second
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
+    assert len(summary["random_scores"]) == 4
     assert not (tmp_path / "out" / "episode_001.gif").exists()
     assert not (tmp_path / "out" / "episodes.mp4").exists()  # of one
+    page = (tmp_path / "out" / "index.html").read_text()
+    film = base64.b64encode((tmp_path / "out" / "episode_000.mp4").read_bytes()).decode()
+    assert page.count(f'src="data:video/mp4;base64,{film}"') == page.count("<video") == 1
+    assert page.count("<svg") >= 2
+    assert "--random-episodes 4" in page
+
+
+def test_of_two_agents_the_better_one_is_told(trained, tmp_path):
+    models = [trained[0] / "models" / "last.ckpt"] * 2
+    result = call("play", "--compare", *models, "--episodes", 3, "--out", "out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "may be equally good: they differ by 0.00" in result.stdout
+    assert "3 episodes are few" in result.stdout
+    told = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    one, other = told["scores"].values()
+    assert one == other
+    assert len(one) == 3
+    assert [each["real"] for each in told["differences"].values()] == [False]
+    assert imageio.imread(tmp_path / "out" / "comparison.png").ndim == 3
+    assert (tmp_path / "out" / "comparison.csv").read_text().splitlines()[1] == f"1000000,{one[0]},{other[0]}"
+    alone = call("play", "--compare", models[0], cwd=tmp_path)
+    assert (alone.returncode, "--compare takes two checkpoints or more" in alone.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("policy", ["greedy", "sample"])
@@ -250,8 +275,10 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario,
     assert trained.stderr == ""
     (curve,) = tmp_path.glob("frames/*/scores.png")
     assert imageio.imread(curve).shape[2] >= 3
-    played = call("play", "--episodes", "1", "--record", "1", "--policy", "sample", cwd=tmp_path)
+    shown = ("--episodes", "1", "--record", "1", "--overlay", "saliency", "--random-episodes", "1")
+    played = call("play", *shown, "--policy", "sample", cwd=tmp_path)
     assert played.returncode == 0, played.stderr
+    assert imageio.imread(tmp_path / "result" / "episode_000.mp4", plugin="FFMPEG").shape[1] == 480
     summary = json.loads((tmp_path / "result" / "summary.json").read_text())
     assert summary["mean"] >= score
     film = imageio.imread(tmp_path / "result" / "episode_000.gif")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from run_fakes import ScriptedEngine, ScriptedEvaluator, tiny_record
 
+from doom_a3c.record.progress import EvaluationPoint
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
@@ -60,9 +61,10 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
     for _ in range(2):
         engine.update(0.1)
         evaluations.evaluate()
+    first, second = EvaluationPoint(0, 10.0, 0.0, 11.0, 0.0), EvaluationPoint(0, 5.0, 0.0, 6.0, 0.0)
     assert [(evaluation.score, best, is_best) for evaluation, _, best, is_best in reports] == [
-        (11.0, Best(11.0, "sample"), True),
-        (6.0, Best(11.0, "sample"), False),
+        (11.0, Best(11.0, "sample", (first,)), True),
+        (6.0, Best(11.0, "sample", (first, second)), False),
     ]
     assert [state.counters.updates for _, state, _, _ in reports] == [1, 2]
     assert not np.array_equal(*(state.variables["policy/kernel"] for _, state, _, _ in reports))

@@ -8,8 +8,20 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from doom_a3c.record.curves import drawn, write_curve, write_table
-from doom_a3c.record.progress import MAX_POINTS, WINDOW, Counters, Point, Progress, from_plain, shown, to_plain
+from doom_a3c.record import figures
+from doom_a3c.record.curves import drawn
+from doom_a3c.record.files import write_table
+from doom_a3c.record.progress import (
+    MAX_POINTS,
+    WINDOW,
+    Counters,
+    EvaluationPoint,
+    Point,
+    Progress,
+    from_plain,
+    shown,
+    to_plain,
+)
 
 SIZE = (495, 880)  # height and width in pixels
 
@@ -168,7 +180,11 @@ def test_a_progress_that_has_not_begun_has_no_mean():
 
 
 def points(played):
-    return [Point(i + 1, 0, score, mean) for i, (score, mean) in enumerate(zip(played, means(played), strict=True))]
+    return [Point(i + 1, 40 * i, score, mean) for i, (score, mean) in enumerate(zip(played, means(played), strict=True))]
+
+
+def write_curve(path, title, points, evaluations=()):
+    figures.written(figures.training_curve(title, points, evaluations), path)
 
 
 @pytest.mark.parametrize("count", [0, 1, 250])
@@ -185,15 +201,17 @@ def test_the_curve_is_a_png(tmp_path, count):
 
 def test_the_picture_shows_scores_and_means(tmp_path):
     def drawn(**changes):
-        lines = {"episode": range(1, 51), "score": scores(50), "mean": means(scores(50)), **changes}
-        rows = zip(lines["episode"], lines["score"], lines["mean"], strict=True)
-        write_curve(tmp_path / "scores.png", "title", [Point(one, 0, score, mean) for one, score, mean in rows])
+        lines = {"frames": range(50), "score": scores(50), "mean": means(scores(50)), "evaluations": (), **changes}
+        rows = zip(lines["frames"], lines["score"], lines["mean"], strict=True)
+        curve = [Point(1, frames, score, mean) for frames, score, mean in rows]
+        write_curve(tmp_path / "scores.png", "title", curve, lines["evaluations"])
         return imageio.imread(tmp_path / "scores.png")
 
     base = drawn()
     assert (base == drawn()).all()
     higher = np.add(scores(50), np.linspace(0, 9, 50)).tolist()
-    others = [drawn(score=higher), drawn(mean=higher), drawn(episode=range(101, 151))]
+    others = [drawn(score=higher), drawn(mean=higher), drawn(frames=range(101, 151))]
+    others.append(drawn(evaluations=[EvaluationPoint(25, 3.0, 1.0, 2.0, 0.5)]))
     assert all((other != base).any() for other in others)
     assert len(np.unique(base.reshape(-1, base.shape[-1]), axis=0)) > 10  # not a blank
 
@@ -239,7 +257,7 @@ def test_a_score_that_is_not_finite_is_counted_as_a_fault_and_spoils_nothing():
 def test_the_table_has_every_point_of_the_curve(tmp_path):
     progress = Progress()
     play(progress, [1.0, 3.5])
-    write_table(tmp_path / "gifs" / "scores.csv", progress.curve)
+    write_table(tmp_path / "gifs" / "scores.csv", Point._fields, progress.curve)
     text = (tmp_path / "gifs" / "scores.csv").read_text()
     assert text == "episode,frames,score,mean\n1,120,1.0,1.0\n2,240,3.5,2.25\n"
 

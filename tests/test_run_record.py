@@ -6,8 +6,8 @@ import pytest
 from fakes import changed
 from run_fakes import run_record
 
-from doom_a3c.record.progress import Counters, Point, Progress
-from doom_a3c.run.run_record import FORMAT, Best, record_from_plain, record_to_plain
+from doom_a3c.record.progress import Counters, EvaluationPoint, Point, Progress
+from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 
@@ -41,6 +41,9 @@ YESTERDAY = """
 """
 
 
+POINT = EvaluationPoint(80, 2.0, 0.5, 3.5, 0.25)
+
+
 def read(data):
     return record_from_plain(json.loads(json.dumps(data)), "models/last.ckpt")
 
@@ -50,14 +53,19 @@ def test_a_record_is_the_same_after_it_was_plain(scenario):
     progress, record = Progress(), run_record(scenario)
     progress.add_steps(30, 120, [1.0, 3.5], ["engine_died"])
     config = changed(record.config, frames=77, minutes=1.5, final_learning_rate=0.0, learning_rate_frames=50)
-    parts = {"restarts": 3, "config": config, "counters": progress.counters(), "best": Best(3.5, "sample")}
+    parts = {
+        "restarts": 3,
+        "config": config,
+        "counters": progress.counters(),
+        "best": Best(3.5, "sample").after(POINT, is_best=True),
+    }
     assert read(record_to_plain(record)) == record
     assert read(record_to_plain(record._replace(**parts))) == record._replace(**parts)
 
 
 def test_the_plain_form_says_its_format_and_has_the_games_frame_skip_with_the_game():
     data = record_to_plain(run_record("basic"))
-    assert data["format"] == FORMAT == 4
+    assert data["format"] == FORMAT == 5
     assert data["scenario"]["game"]["frame_skip"] == 4
     assert "frame_skip" not in data["config"].keys() | data["scenario"]["training"].keys()
     assert data["config"]["max_policy_lag"] == 100
@@ -96,9 +104,9 @@ def test_a_record_without_a_policy_plays_greedily():
     assert read(data).best == Best(62.0, "greedy")
 
 
-@pytest.mark.parametrize("data", [{"format": 1}, {"format": 5}, {"format": None}, {}, [1], "text", None])
+@pytest.mark.parametrize("data", [{"format": 1}, {"format": 6}, {"format": None}, {}, [1], "text", None])
 def test_another_format_is_one_line_that_says_which_are_read(data):
-    with pytest.raises(UserError, match=r"^models/last\.ckpt .* reads the formats 2, 3, 4$"):
+    with pytest.raises(UserError, match=r"^models/last\.ckpt .* reads the formats 2, 3, 4, 5$"):
         read(data)
 
 
@@ -118,6 +126,9 @@ def test_a_record_that_lacks_something_is_no_whole_checkpoint(key):
 @pytest.mark.parametrize(
     ("table", "key", "value", "message"),
     [
+        (None, "evaluations", [[1, 2.0, 3.0, 4.0]], "not a complete checkpoint"),
+        (None, "evaluations", [[1, 2.0, 3.0, 4.0, "many"]], "not a complete checkpoint"),
+        (None, "evaluations", [[1, 2.0, 3.0, 4.0, 5.0]] * (MAX_EVALUATIONS + 1), "too many evaluations"),
         ("progress", "frames", None, "not a complete checkpoint"),
         ("progress", "curve", [[1, 2]], "not a complete checkpoint"),
         ("progress", "frames", float("inf"), "not a complete checkpoint"),
@@ -129,7 +140,7 @@ def test_a_record_that_lacks_something_is_no_whole_checkpoint(key):
 )
 def test_a_record_with_a_wrong_value_is_one_line(table, key, value, message):
     data = record_to_plain(run_record("basic"))
-    data[table][key] = value
+    (data[table] if table else data)[key] = value
     assert message in complaint(data)
     assert "\n" not in complaint(data)
 

@@ -8,7 +8,7 @@ from fakes import changed, network
 from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.progress import EvaluationPoint, Progress
 from doom_a3c.run import training
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
@@ -144,7 +144,10 @@ def test_the_last_checkpoint_knows_the_final_evaluation(make_run, tmp_path):
     run.engine.update()
     assert run.run().best_evaluation == 70.0
     record = load(tmp_path / "last.ckpt").record
-    assert (record.best, record.counters) == (Best(70.0, "greedy"), run.progress.counters())
+    assert (record.best, record.counters) == (
+        Best().after(EvaluationPoint(40, 70.0, 0.0, 69.0, 0.0), True),
+        run.progress.counters(),
+    )
 
 
 def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, tmp_path):

@@ -10,9 +10,10 @@ from typing import Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
-from doom_a3c.record.curves import drawn, write_curve, write_table
-from doom_a3c.record.files import write_whole
-from doom_a3c.record.progress import shown
+from doom_a3c.record import figures
+from doom_a3c.record.curves import drawn
+from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.progress import EvaluationPoint, Point, shown
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.games import DoomSpec, GymnasiumSpec
@@ -33,7 +34,9 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last
-    panel.log(f"model  {model} (newest: {last})\ngifs   {session.gifs} (and scores.png, scores.csv)\nlogs   {session.logs}")
+    panel.log(
+        f"model  {model} (newest: {last})\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}"
+    )
     play, named = command.program("play"), named_again(session.record.scenario)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
@@ -55,10 +58,12 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
     """
     progress, folder = session.progress, session.gifs
     try:
-        write_table(folder / "scores.csv", progress.curve)
-        write_curve(folder / "scores.png", f"{session.record.name}, {progress.frames:,} frames", progress.curve)
+        write_table(folder / "scores.csv", Point._fields, progress.curve)
+        write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
+        figure = figures.training_curve(session.record.name, progress.curve, result.evaluations)
+        figures.written(figure, folder / "scores.png")
     except OSError as error:
-        panel.log(f"warning: scores.csv and scores.png not written: {error.strerror}")
+        panel.log(f"warning: the scores are not written to {folder}: {error.strerror}")
     if summary:
         data = json.dumps(outcome(session, result, seconds), indent=1)
         try:

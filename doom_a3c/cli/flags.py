@@ -65,4 +65,5 @@ def _add(section: Any, one: Setting) -> None:
         section.add_argument(one.flag, action=argparse.BooleanOptionalAction, help=text)
     else:
         metavar = one.kind.__name__.upper() if not one.choices else "NAME"
-        section.add_argument(one.flag, type=one.kind, metavar=metavar, help=text)
+        count = {"nargs": "+"} if one.many else {"nargs": "?", "const": one.bare} if one.bare else {}
+        section.add_argument(one.flag, type=one.kind, metavar=metavar, help=text, **count)

@@ -45,6 +45,12 @@ class Options:
         False, "continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
     )
     name: str | None = setting(None, "what to call a new run, in place of the scenario's name", section=USUAL)
+    compare_runs: tuple[str, ...] = setting(
+        (),
+        "draw the curves of these runs (logs/RUN, or logs for all) into one picture, and end",
+        section=OUTPUTS,
+        many=True,
+    )
     list_scenarios: bool = setting(False, "show what --scenario can name, and end", section=USUAL, switch=True)
     wad: str | None = setting(None, "goes with --resume: the wad of a run whose wad ViZDoom does not ship", section=OUTPUTS)
     summary: str | None = setting(None, "write the final result as JSON to this file", section=OUTPUTS)
@@ -65,6 +71,12 @@ def _train(arguments: list[str] | None) -> int:
         from doom_a3c.cli.listing import listing  # late: it imports ViZDoom
 
         print(listing())
+        return 0
+    if options.compare_runs:
+        import_tensorflow(cpu_count(), options.verbose, "cpu")  # TensorBoard would load it aloud
+        from doom_a3c.cli.compare_runs import compare_runs  # late: hardly any call needs it
+
+        print(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
     scenarios.resolved(scenarios.Scenario(name=""), overrides, "flags")

@@ -85,7 +85,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
         names = actions(game)
-        self.metadata = {**self.env.metadata, "title": f"{game.id}, {in_words(names)}"}
+        self.metadata = {**self.env.metadata, "title": f"{game.id}, {in_words(names)}", "action_names": names}
         self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
-from doom_a3c.envs.doom_setup import check, configure, title
+from doom_a3c.envs.doom_setup import action_names, check, configure, title
 from doom_a3c.envs.pixels import History, Pixels, rgb
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
@@ -45,7 +45,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._variables = np.zeros(len(game.variables), np.float32)
         self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
         self._actions = check(game, observation)
-        self.metadata = {**self.metadata, "title": title(game, observation)}
+        names = action_names(game, observation)
+        self.metadata = {**self.metadata, "title": title(game, observation), "action_names": names}
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)

@@ -11,7 +11,7 @@ from doom_a3c.envs.doom_setup import check, configure
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.settings.games import DoomSpec, Observation
 
-RESOLUTION = "320x240"
+RESOLUTION, LARGE = "320x240", "640x480"
 
 
 class DoomVideoRecorder:
@@ -21,10 +21,10 @@ class DoomVideoRecorder:
     shows the same episode at any resolution, while the network keeps seeing exactly what it was trained on.
     """
 
-    def __init__(self, game: DoomSpec, observation: Observation) -> None:
+    def __init__(self, game: DoomSpec, observation: Observation, large: bool = False) -> None:
         self._frame_skip = game.frame_skip
         self._actions = check(game, observation)
-        view = replace(observation, resolution=RESOLUTION, color=True)
+        view = replace(observation, resolution=LARGE if large else RESOLUTION, color=True)
         self._process = DoomProcess(partial(configure, spec=game, observation=view))
 
     def reset(self, seed: int) -> list[Pixels]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
@@ -51,6 +52,7 @@ class Facts(NamedTuple):
     observations: Space[Any]  # of one game
     actions: Space[Any]
     title: str  # what is played and by which actions
+    action_names: Sequence[str] | None  # None where they have none
     draws: bool = True  # whether there are pictures to make films of
 
 
@@ -70,8 +72,8 @@ class Games(Protocol):
     def facts(self) -> Facts:
         """Returns what the agent and people have to know of the games; the first call may start one."""
 
-    def recorder(self, env: Any) -> VideoRecorder:
-        """Returns what records an `env` of one game."""
+    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+        """Returns what records an `env` of one game, with `large` pictures where the game can draw such."""
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
@@ -140,7 +142,8 @@ class _Kind:
 
 
 def _facts(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
-    return Facts(env.single_observation_space, env.single_action_space, env.metadata["title"], draws)
+    spaces, metadata = (env.single_observation_space, env.single_action_space), env.metadata
+    return Facts(*spaces, metadata["title"], metadata.get("action_names"), draws)
 
 
 class _DoomGames(_Kind):
@@ -191,8 +194,8 @@ class _DoomGames(_Kind):
             future.add_done_callback(_close)  # at once, where it is done: nobody waits for games that hang as they start
         self._ahead = []
 
-    def recorder(self, env: Any) -> VideoRecorder:
-        return RemoteVideoRecorder(self._game, self._observation)
+    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+        return RemoteVideoRecorder(self._game, self._observation, large)
 
 
 def _close(future: Future[ProcessVectorEnv]) -> None:
@@ -220,7 +223,7 @@ class _AtariGames(_Kind):
 
         return AtariGames(self._game, self._observation, games)
 
-    def recorder(self, env: Any) -> VideoRecorder:
+    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
 
         return AtariVideoRecorder(self._game)
@@ -245,7 +248,7 @@ class _RegisteredGames(_Kind):
 
         return _vector(partial(make, self._game, self._observation), games, self._processes, rows)
 
-    def recorder(self, env: Any) -> VideoRecorder:
+    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder  # loads OpenCV, too
 
         return OwnVideoRecorder(env, self.steps_per_second)

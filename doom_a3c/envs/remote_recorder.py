@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
 
 
-def _doom_recorder(game: DoomSpec, observation: Observation, wire: Any) -> Any:
+def _doom_recorder(game: DoomSpec, observation: Observation, large: bool, wire: Any) -> Any:
     from doom_a3c.envs.doom_recorder import DoomVideoRecorder  # loads ViZDoom, which only game servers need
 
-    return DoomVideoRecorder(game, observation)
+    return DoomVideoRecorder(game, observation, large)
 
 
 class RemoteVideoRecorder:
@@ -24,15 +24,15 @@ class RemoteVideoRecorder:
 
     pictures_per_second: float = DoomSpec.frames_per_second
 
-    def __init__(self, game: DoomSpec, observation: Observation) -> None:
-        """Starts the game.
+    def __init__(self, game: DoomSpec, observation: Observation, large: bool = False) -> None:
+        """Starts the game, to be shown at 320x240, or at 640x480 where that is to be `large`.
 
         Raises:
             GamesError: if it does not start, after several tries.
         """
 
         def started() -> GameProcess:
-            process = GameProcess(partial(_doom_recorder, game, observation))
+            process = GameProcess(partial(_doom_recorder, game, observation, large))
             try:
                 process.answer()
             except BaseException:

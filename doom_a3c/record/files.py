@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.inputs import check_file, expanded
@@ -18,6 +22,16 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.replace(path)
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Writes a table as CSV, whole or not at all, in a folder that is made if need be."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, table.getvalue().encode())
 
 
 def output_folder(path: str, flag: str) -> Path:

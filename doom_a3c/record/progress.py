@@ -27,6 +27,26 @@ class Point(NamedTuple):
     mean: float  # of the last 100 episodes, or of all where there are fewer
 
 
+class EvaluationPoint(NamedTuple):
+    """One evaluation of a run: means and standard deviations of its scores, by policy."""
+
+    frames: int
+    greedy: float
+    greedy_std: float
+    sampled: float
+    sampled_std: float
+
+    @property
+    def score(self) -> float:
+        """The mean of the better policy."""
+        return max(self.greedy, self.sampled)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of that policy's scores."""
+        return self.sampled_std if self.sampled > self.greedy else self.greedy_std
+
+
 class Counters(NamedTuple):
     """All that is counted of a run, at one moment."""
 
@@ -70,6 +90,11 @@ def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
     if len(counts) > MAX_KINDS + 1 or not all(KIND.fullmatch(kind) for kind in counts):
         raise ValueError("faults of kinds that there are not")
     return {kind: whole(count, "faults") for kind, count in counts.items()}
+
+
+def evaluation_point(frames: Any, *numbers: Any) -> EvaluationPoint:
+    """Returns the evaluation that these are the numbers of; raises TypeError or ValueError if they are not."""
+    return EvaluationPoint(whole(frames, "frames"), *map(_finite_score, numbers))
 
 
 def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:

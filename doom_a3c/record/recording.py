@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import subprocess
 import threading
 import time
@@ -26,14 +27,16 @@ Picture = NDArray[np.uint8]  # [height, width, 3]
 KEPT_GIFS = 50
 SECONDS_BETWEEN_GIFS = 60.0
 MAX_PICTURES = 3000  # of one recording
+GIF_PIXELS = 35 * 320 * 240  # of a gif, a second: larger pictures are fewer, else they are a burden to whoever opens them
 HELD_SECONDS = 0.5  # the last picture of a film: an end that flashes by is not seen
 
 
 def gif_bytes(pictures: Sequence[Picture], pictures_per_second: float) -> bytes:
     """Returns a gif that plays in a loop at that speed, and holds its last picture for half a second."""
     chosen, durations = timed(len(pictures), pictures_per_second)
+    duration = durations if len(durations) > 1 else durations[0]  # the library takes no list of one
     stacked = np.stack([pictures[index] for index in chosen])
-    data: bytes = imageio.v3.imwrite("<bytes>", stacked, extension=".gif", duration=durations, loop=0)
+    data: bytes = imageio.v3.imwrite("<bytes>", stacked, extension=".gif", duration=duration, loop=0)
     return data
 
 
@@ -56,12 +59,13 @@ def timed(count: int, pictures_per_second: float) -> tuple[list[int], list[int]]
 class VideoWriter:
     """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end. A context.
 
-    The gif has the first 3000 pictures: it is made in memory, and larger ones are a burden to whoever opens them.
+    The gif has the first 3000 pictures, or every n-th of them where they are large: it is made in memory.
     """
 
     def __init__(self, stem: Path, pictures_per_second: float) -> None:
         self._stem, self._rate = stem, pictures_per_second
-        self._pictures: list[Picture] = []
+        self._pictures: list[Picture] = []  # of the gif
+        self._count, self._every = 0, 1  # pictures so far, of which every so many are the gif's
         self._newest: Picture
         self._video: Any = None
 
@@ -71,6 +75,7 @@ class VideoWriter:
     def add(self, picture: Picture) -> None:
         """Adds a picture."""
         if self._video is None:
+            self._every = math.ceil(picture[..., 0].size * self._rate / GIF_PIXELS)
             self._video = imageio.v2.get_writer(
                 self._path("mp4"), "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
             )
@@ -79,8 +84,9 @@ class VideoWriter:
         except OSError:  # of a pipe to ffmpeg, which has ended
             raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._path("mp4"))) from None
         self._newest = picture
-        if len(self._pictures) < MAX_PICTURES:
+        if self._count % self._every == 0 and self._count < MAX_PICTURES:
             self._pictures.append(picture)
+        self._count += 1
 
     def __exit__(self, *error: object) -> None:
         if self._video is not None:
@@ -88,7 +94,9 @@ class VideoWriter:
                 self._video.append_data(self._newest)
             self._video.close()
         if self._pictures:
-            write_whole(self._path("gif"), gif_bytes(self._pictures, self._rate))
+            if self._count < MAX_PICTURES:
+                self._pictures[-1] = self._newest
+            write_whole(self._path("gif"), gif_bytes(self._pictures, self._rate / self._every))
 
     def _path(self, kind: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{kind}")

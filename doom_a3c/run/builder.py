@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -16,6 +17,7 @@ from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import about
+from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.network import check_size
 from doom_a3c.settings.scenarios import Scenario
 
@@ -34,10 +36,11 @@ class Builder:
         self.steps_per_second = self._games.steps_per_second
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
-        self._observations, actions, self.title, self.draws = self._games.facts()
+        self._observations, actions, self.title, names, self.draws = self._games.facts()
         self.inputs: Inputs = observation_inputs(self._observations)
         with about(scenario.game.title):
             self.distribution = distribution_over(actions)
+        self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
         with about(f"scenario {scenario.name}"):
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
             core_called(scenario.network.core)  # networks are made later, and know no scenario's name
@@ -66,9 +69,17 @@ class Builder:
         for env in self._training:
             env.release()
 
-    def recorder(self, env: VectorEnv[Any, Any, Any]) -> VideoRecorder:
-        """Returns what records the episodes of an `env` of one game."""
-        return self._games.recorder(env)
+    def recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
+        """Returns what records the episodes of an `env` of one game, with `large` pictures where there are such."""
+        return self._games.recorder(env, large=large)
+
+    def variables(self, numbers: Any) -> list[tuple[str, float]]:
+        """Returns the numbers that the network sees of a game, [V], with their names and as the game has them."""
+        game = self.scenario.game
+        if isinstance(game, DoomSpec):
+            scales = game.variable_scales or [1.0] * len(numbers)
+            return [(name, float(n) / s) for name, n, s in zip(game.variables, numbers, scales, strict=True) if s]
+        return [(f"[{index}]", float(number)) for index, number in enumerate(numbers)]
 
     def model(self, config: Config) -> GlobalModel:
         """Returns a freshly initialised global model with the optimizer that the settings name."""

@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.player import Episode, Player
+from doom_a3c.agent.player import Episode, Player, Step
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
+from doom_a3c.envs.shared import map_nested
+from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.record.recording import Picture, VideoWriter
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.moments import Moments
 from doom_a3c.settings.fields import UserError
 
 
@@ -31,17 +35,62 @@ class Screen(Protocol):
         """Closes it."""
 
 
+class Played(NamedTuple):
+    """An episode that has been played, step by step."""
+
+    seed: int
+    episode: Episode
+    actions: Sequence[int]
+    rewards: Sequence[float]  # the game's own
+    values: Sequence[float]  # of what the agent saw before each, scaled
+    terminated: bool  # and not cut off by a time-out
+
+
+class Annotator:
+    """Draws what an agent sees and thinks beside its game. Owns what that takes."""
+
+    def __init__(self, builder: Builder, network: ACNetwork, salience: bool) -> None:
+        """With `salience` it also draws where the network looks, if it sees pixels."""
+        self._moments, self._overlay = Moments(builder), Overlay(builder.actions)
+        self._saliency = Saliency(network) if salience and network.inputs.pixels else None
+
+    def begin(self) -> None:
+        """Begins an episode."""
+        self._moments.begin()
+
+    def annotated(self, pictures: Sequence[Picture], step: Step, core_state: Any) -> list[Picture]:
+        """Returns the pictures of a step of one game; `core_state` is the one before it."""
+        salience = self._saliency(step.observations, step.resets, core_state) if self._saliency else None
+        observation = map_nested(lambda array: array[0], step.observations)
+        logits, value = step.decision.logits[0], step.decision.values[0]
+        moment = self._moments.next(observation, logits, value, step.actions[0], step.rewards[0], salience)
+        panel = self._overlay.panel(moment)
+        return [beside(picture, panel) for picture in pictures]
+
+
 class EpisodePlayer:
     """Plays single episodes, recording them on request. Owns a game and what records it; a context that closes both."""
 
     def __init__(
-        self, builder: Builder, network: ACNetwork, *, greedy: bool, epsilon: float, record: bool, screen: Screen | None
+        self,
+        builder: Builder,
+        network: ACNetwork,
+        *,
+        greedy: bool,
+        epsilon: float,
+        record: bool = False,
+        overlay: str | None = None,
+        screen: Screen | None = None,
     ) -> None:
-        """`record` tells whether any episode will be; with a `screen` all are watched there."""
+        """`record` tells whether any episode will be; with a `screen` all are watched there.
+
+        The `overlay` 'plain' shows what the agent sees and thinks beside the game, 'saliency' also where it looks.
+        """
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # set it, and the episode under way ends with its next step
         self._env = builder.evaluation_env(1)
-        self._recorder = builder.recorder(self._env) if record or screen else None
+        self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
+        self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
         self._screen = screen
 
     def __enter__(self) -> EpisodePlayer:
@@ -53,7 +102,7 @@ class EpisodePlayer:
             if view:
                 view.close()
 
-    def episode(self, seed: int, stem: Path | None) -> Episode:
+    def episode(self, seed: int, stem: Path | None = None) -> Played:
         """Plays one episode from its first observation to its end; records it as `stem`.mp4 and .gif where there is one.
 
         Raises:
@@ -67,7 +116,7 @@ class EpisodePlayer:
                 raise KeyboardInterrupt from None
             raise
 
-    def _recorded(self, seed: int, stem: Path | None) -> Episode:
+    def _recorded(self, seed: int, stem: Path | None) -> Played:
         recorder = self._recorder if stem or self._screen else None
         if recorder is None:
             return self._played(seed, None, lambda picture: None)
@@ -85,25 +134,38 @@ class EpisodePlayer:
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
 
-    def _played(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Episode:
+    def _played(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Played:
         random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
         player = Player(self._env, self._policy, random, seeds)
         if player.cut_short[0]:
             raise UserError(f"the game failed as it began ({', '.join(player.faults)}); run play.py again")
-        for picture in recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed) if recorder else ():
-            show(picture)
+        pictures: list[Picture] = []
+        if recorder:
+            pictures = recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed)
+        if self._annotator:
+            self._annotator.begin()
+        actions: list[int] = []
+        rewards: list[float] = []
+        values: list[float] = []
         episode = None
         while episode is None:
             if self.interrupted:
                 signal.alarm(0)  # which watches over a step that may not come
                 raise KeyboardInterrupt
+            core_state = player.core_state
             step = player.step(self._epsilon, self._greedy)
             if step.cut_short[0]:
                 raise UserError(f"the game failed while it was played ({', '.join(step.faults)}); run play.py again")
+            actions.append(int(step.actions[0]))
+            rewards.append(float(step.rewards[0]))
+            values.append(float(step.decision.values[0]))
             (episode,) = step.episodes or (None,)
-            for picture in recorder.step(step.actions[0], episode is not None) if recorder else ():
-                show(picture)
+            if recorder:  # an episode's first picture goes with its first decision
+                pictures += recorder.step(step.actions[0], episode is not None)
+                for picture in self._annotator.annotated(pictures, step, core_state) if self._annotator else pictures:
+                    show(picture)
+                pictures = []
         if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
             print(f"warning: the recording of seed {seed} shows another course ({recorder.score:.1f})", file=sys.stderr)
-        return episode
+        return Played(seed, episode, actions, rewards, values, bool(step.terminated[0]))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,11 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.player import Player, draw_seeds
+from doom_a3c.agent.player import Player, Step, draw_seeds
 from doom_a3c.agent.policy import Policy
+from doom_a3c.record.progress import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.checkpoint import finite
-from doom_a3c.run.run_record import Best, PolicyName
+from doom_a3c.run.run_record import Best
 from doom_a3c.settings.fields import UserError
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
@@ -38,10 +38,9 @@ class Evaluation(NamedTuple):
     greedy: Scores
     sampled: Scores
 
-    @property
-    def better(self) -> PolicyName:
-        """The policy with the higher mean; greedy where they are equal."""
-        return "sample" if self.sampled.mean > self.greedy.mean else "greedy"
+    def point(self, frames: int) -> EvaluationPoint:
+        """Returns what is kept of it, made after so many frames."""
+        return EvaluationPoint(frames, *self.greedy[:2], *self.sampled[:2])
 
     @property
     def score(self) -> float:
@@ -55,6 +54,24 @@ def scores(values: list[float]) -> Scores:
     return Scores(float(array.mean()), float(array.std()), float(array.min()), float(array.max()), len(values))
 
 
+def shares(episodes: int, games: int) -> list[int]:
+    """Returns how many of some episodes each game plays."""
+    return [episodes // games + (game < episodes % games) for game in range(games)]
+
+
+def first_scores(play: Callable[[], Step], quotas: Sequence[int], going_on: Callable[[], bool]) -> list[list[float]]:
+    """Returns the scores of the first episodes of each game, as many as its quota, or fewer where that does not go on.
+
+    To take the episodes that finish first, of whichever game, would favour short ones.
+    """
+    finished: list[list[float]] = [[] for _ in quotas]
+    while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)) and going_on():
+        for episode in play().episodes:
+            if len(finished[episode.game]) < quotas[episode.game]:
+                finished[episode.game].append(episode.score)
+    return finished
+
+
 def games_for(episodes: int) -> int:
     """Returns how many games an evaluation of that many episodes per policy is spread over."""
     return 2 * min(episodes, 5)
@@ -64,7 +81,7 @@ class Evaluator:
     """Plays evaluation episodes. Owns its games, its copy of the network and its random stream.
 
     The first half of the games plays greedily, but for a random action with probability `epsilon`; the second half
-    samples. Every game plays a fixed share of the episodes: to take those that finish first would favour short ones.
+    samples. Every game plays a fixed share of the episodes.
     """
 
     def __init__(
@@ -87,29 +104,28 @@ class Evaluator:
         Raises:
             UserError: if faults cut short one episode after the other.
         """
-        batch = self._env.num_envs
-        half = batch // 2
-        quotas = np.array([episodes // half + (i % half < episodes % half) for i in range(batch)])
-        greedy = np.arange(batch) < half
+        half = self._env.num_envs // 2
+        greedy = np.arange(2 * half) < half
         epsilons = np.where(greedy, self._epsilon, 0.0).astype(np.float32)
-        finished: list[list[float]] = [[] for _ in range(batch)]
-        lost_in_a_row = 0
         player = Player(self._env, self._policy, self._random, self._seeds)
         self._seeds = None  # later evaluations play on with the games' own streams: their episodes are new
         self._count(player.faults)
-        while any(len(done) < quota for done, quota in zip(finished, quotas, strict=True)):
-            if stop is not None and stop.is_set():
-                return None
+        lost_in_a_row = 0
+
+        def play() -> Step:
+            nonlocal lost_in_a_row
             step = player.step(epsilons, greedy)
             self._count(step.faults)
-            for episode in step.episodes:
-                if len(finished[episode.game]) < quotas[episode.game]:
-                    finished[episode.game].append(episode.score)
             if np.any(step.terminated | step.truncated):
                 lost_in_a_row = lost_in_a_row + int(np.sum(step.cut_short)) if np.any(step.cut_short) else 0
-            if lost_in_a_row > MAX_LOST * batch:
+            if lost_in_a_row > MAX_LOST * 2 * half:
                 raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
-        return Evaluation(*(scores(list(itertools.chain(*part))) for part in (finished[:half], finished[half:])))
+            return step
+
+        going_on = (lambda: not stop.is_set()) if stop is not None else lambda: True
+        finished = first_scores(play, 2 * shares(episodes, half), going_on)
+        parts = [list(itertools.chain(*part)) for part in (finished[:half], finished[half:])]
+        return Evaluation(*map(scores, parts)) if all(len(part) == episodes for part in parts) else None
 
     def _count(self, faults: Iterable[str]) -> None:
         for kind in faults:
@@ -177,9 +193,10 @@ class Evaluations:
         if evaluation is None:
             return
         self._evaluated_updates = state.counters.updates
-        scored = math.isfinite(evaluation.greedy.mean) and math.isfinite(evaluation.sampled.mean)
+        point = evaluation.point(state.counters.frames)
+        scored = all(abs(number) <= MAX_SCORE for number in point[1:])
         is_best = scored and (self.best.score is None or evaluation.score >= self.best.score)
-        self.best = Best(evaluation.score if is_best else self.best.score, evaluation.better)
+        self.best = self.best.after(point, is_best) if scored else self.best
         self._report(evaluation, state, self.best, is_best)
 
     def stop(self, seconds: float) -> None:

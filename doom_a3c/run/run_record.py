@@ -7,34 +7,42 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from doom_a3c.record.progress import Counters, Progress, from_plain, to_plain
+from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, evaluation_point, from_plain, to_plain
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import check_files, checked_name, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
 from doom_a3c.settings.trust import NOTHING, Named, admitted
 
-FORMAT = 4
-_READABLE = (2, 3, FORMAT)
-_KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "best_evaluation", "policy"}
+FORMAT = 5
+_READABLE = (2, 3, 4, FORMAT)
+_KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "best_evaluation", "policy", "evaluations"}
+MAX_EVALUATIONS = 1000  # that are kept
 
 
 PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
 
 
 class Best(NamedTuple):
-    """The best evaluation of a run, and which policy was the better one in its newest."""
+    """What is known by the evaluations of a run."""
 
     score: float | None = None  # None before there is any
-    policy: PolicyName = "greedy"
+    policy: PolicyName = "greedy"  # the better one in the newest
+    evaluations: tuple[EvaluationPoint, ...] = ()  # all, or every n-th where there are many
+
+    def after(self, evaluation: EvaluationPoint, is_best: bool) -> Best:
+        """Returns what is known after one more evaluation."""
+        kept = self.evaluations if len(self.evaluations) < MAX_EVALUATIONS else self.evaluations[1::2]
+        policy: PolicyName = "sample" if evaluation.sampled > evaluation.greedy else "greedy"
+        return Best(evaluation.score if is_best else self.score, policy, (*kept, evaluation))
 
 
 class RunRecord(NamedTuple):
     """What a run is and how far it has come, at one moment.
 
-    The plain form says its format. This version writes format 4, and reads two more: format 3 named a Doom game's cfg where
-    4 has what it says, and 2 had `frame_skip` among the settings and not in the game, and `max_staleness` for
-    `max_policy_lag`.
+    The plain form says its format. This version writes format 5, and reads three more: format 4 had no evaluations but the
+    best one's score, format 3 named a Doom game's cfg where 4 has what it says, and 2 had `frame_skip` among the settings
+    and not in the game, and `max_staleness` for `max_policy_lag`.
     """
 
     name: str  # of the run, and of its folders
@@ -68,6 +76,7 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
         "progress": to_plain(record.counters),
         "best_evaluation": record.best.score,
         "policy": record.best.policy,
+        "evaluations": [list(evaluation) for evaluation in record.best.evaluations],
     }
 
 
@@ -94,7 +103,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             scenario,
             config,
             from_plain(data["progress"]),
-            Best(_score(data["best_evaluation"]), _policy(data)),
+            Best(_score(data["best_evaluation"]), _policy(data), _evaluations(data)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
@@ -134,13 +143,21 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters, best = counters._replace(scores=()), best._replace(score=None)
+        counters, best = counters._replace(scores=()), best._replace(score=None, evaluations=())
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
 
 
 def _score(value: Any) -> float | None:
     """Returns the best score; NaN, which earlier versions may have written, is none."""
     return None if value is None or value != value else finite(value, "best_evaluation")  # noqa: PLR0124  # NaN
+
+
+def _evaluations(data: Mapping[str, Any]) -> tuple[EvaluationPoint, ...]:
+    """Returns the evaluations, of which formats before 5 say nothing."""
+    evaluations = data.get("evaluations", ())
+    if len(evaluations) > MAX_EVALUATIONS:
+        raise ValueError("there are too many evaluations")
+    return tuple(evaluation_point(*evaluation) for evaluation in evaluations)
 
 
 def _policy(data: Mapping[str, Any]) -> PolicyName:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.progress import EvaluationPoint, Progress
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
@@ -29,6 +30,7 @@ class Result(NamedTuple):
     seconds: float  # of training, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
+    evaluations: Sequence[EvaluationPoint]
 
 
 class StoppingRule:
@@ -108,7 +110,8 @@ class Training:
             self._reporter.report(seconds, self._evaluations.best.score)
         self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
-        return Result(stopped_by, seconds, rate, self._evaluations.best.score)
+        best = self._evaluations.best
+        return Result(stopped_by, seconds, rate, best.score, best.evaluations)
 
     def _stop(self) -> None:
         try:

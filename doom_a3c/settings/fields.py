@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MAX_TEXT = 1000  # characters of any text
-_WORDS = {"None": "unset", "True": "on", "False": "off"}  # that a default is told by
+_WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # that a default is told by
 Record = TypeVar("Record", bound="DataclassInstance")
 
 
@@ -93,6 +93,8 @@ class Setting:
     section: str = "settings"
     switch: bool = False
     default_words: str = ""
+    bare: str = ""
+    many: bool = False
 
     @property
     def flag(self) -> str:
@@ -128,6 +130,8 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
+        if self.many and isinstance(value, list | tuple):
+            return tuple(dataclasses.replace(self, many=False).checked(each) for each in value)
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
@@ -176,14 +180,17 @@ def setting(
     section: str = "settings",
     switch: bool = False,
     default_words: str = "",
+    bare: str = "",
+    many: bool = False,
 ) -> Any:
     """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group.
 
     `section` is the part of the help that it stands in; a `switch` is given or not, and nothing but its flag sets it;
-    `default_words` say what a default means that does not say so itself.
+    `default_words` say what a default means that does not say so itself; `bare` is what the flag means without a value;
+    `many` values may follow it.
     """
     limits = {"low": low, "high": high, "above": above, "choices": choices}
-    help_only = {"section": section, "switch": switch, "default_words": default_words}
+    help_only = {"section": section, "switch": switch, "default_words": default_words, "bare": bare, "many": many}
     metadata = {"text": text, "unit": unit, "goes_with": goes_with, **limits, **help_only}
     return dataclasses.field(default=default, metadata=metadata)
 

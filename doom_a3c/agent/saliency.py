@@ -1,0 +1,81 @@
+"""Where a network looks: how much its policy and its value change where a spot of what it sees is blurred.
+
+Perturbation saliency (Greydanus et al. 2018, "Visualizing and Understanding Atari Agents", equations 1 to 3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.networks import ACNetwork
+
+SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
+SPACING = 5  # pixels between two spots ...
+MAX_SPOTS = 800  # ... which are further apart where there would be more
+
+
+class Salience(NamedTuple):
+    """How much policy and value depend on each pixel, [H, W], 0 or more."""
+
+    policy: NDArray[np.float32]
+    value: NDArray[np.float32]
+
+
+class Saliency:
+    """Finds where a network looks. Owns the spots; all of a picture's are one batch."""
+
+    def __init__(self, network: ACNetwork) -> None:
+        """The network must see pixels."""
+        assert network.inputs.pixels is not None
+        height, width, _ = network.inputs.pixels
+        spacing = max(SPACING, math.ceil(math.sqrt(height * width / MAX_SPOTS)))
+        rows, columns = _bumps(height, spacing), _bumps(width, spacing)
+        self._network, self._shape = network, (len(rows), len(columns))
+        spots = rows[:, None, :, None] * columns[None, :, None, :]
+        self._spots = tf.constant(spots.reshape(-1, height, width, 1), tf.float32)
+        self._maps = network.compiled("saliency", self._mapped)
+
+    def _mapped(
+        self, observations: Any, blurred: tf.Tensor, spots: tf.Tensor, resets: tf.Tensor, core_state: CoreState
+    ) -> tf.Tensor:
+        """Returns by how much spots change logits and value, as pictures [2, H, W]."""
+        count, variables = spots.shape[0] + 1, self._network.inputs.variables
+        pixels = tf.cast(observations["pixels"] if variables else observations, tf.float32)
+
+        def repeated(tensor: tf.Tensor) -> tf.Tensor:
+            return tf.repeat(tensor, count, axis=0)
+
+        seen: Any = tf.concat([pixels, pixels * (1.0 - spots) + blurred * spots], axis=0)  # the first one is unchanged
+        if variables:
+            seen = {"pixels": seen, "variables": repeated(observations["variables"])}
+        output, _ = self._network.step(seen, repeated(resets), tf.nest.map_structure(repeated, core_state))
+        policy = tf.reduce_sum((output.logits[1:] - output.logits[:1]) ** 2, axis=1) / 2.0
+        changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
+        return tf.image.resize(tf.reshape(changes, (2, *self._shape, 1)), pixels.shape[1:3])[..., 0]
+
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Salience:
+        """Returns where the network looks as it decides about one game.
+
+        Args:
+            observations: what the game shows, [1, ...].
+            resets: 1 where that is the first of an episode, [1].
+            core_state: the state before the decision, arrays [1, size].
+        """
+        pixels = observations["pixels"] if self._network.inputs.variables else observations
+        blurred = gaussian_filter(pixels.astype(np.float32), (0, BLUR, BLUR, 0))
+        policy, value = self._maps(observations, blurred, self._spots, resets, core_state).numpy()
+        return Salience(policy, value)
+
+
+def _bumps(length: int, spacing: int) -> NDArray[np.float64]:
+    """Returns Gaussian bumps along a side of the picture, `spacing` apart, [bumps, length]."""
+    centres = np.arange(spacing // 2, length, spacing)
+    return np.exp(-((np.arange(length) - centres[:, None]) ** 2) / (2 * SPOT**2))

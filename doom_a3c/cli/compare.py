@@ -1,0 +1,82 @@
+"""play.py --compare: which of some agents is better, and how sure that is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.record import figures
+from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.progress import shown
+from doom_a3c.record.statistics import Difference, difference, mean_interval
+from doom_a3c.run.agent import Agent
+from doom_a3c.run.playback import Playback
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.playing import PlaySettings
+
+LEAST_EPISODES = 10  # below which an interval says little
+
+
+def compare(agents: Sequence[Agent], settings: PlaySettings, folder: Path, log: Callable[[str], None]) -> None:
+    """Plays all agents on the same seeds, tells how the first differs from the others, and writes it to `folder`.
+
+    Raises:
+        UserError: if they play different games, or there is only one.
+    """
+    games = {agent.record.scenario.name for agent in agents}
+    if len(agents) < 2 or len(games) > 1:
+        raise UserError(
+            f"--compare takes two checkpoints or more, of one game: these play {', '.join(sorted(games))}; "
+            "--scenario has all of them play the same one"
+        )
+    names = _names([agent.source for agent in agents])
+    log(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
+    scores = {name: _scores(agent, settings, name, log) for name, agent in zip(names, agents, strict=True)}
+    width = max(map(len, names))
+    for name, played in scores.items():
+        low, high = mean_interval(played)
+        log(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  95% interval {shown(low)} to {shown(high)}")
+    first, *others = names
+    differences = {other: difference(scores[first], scores[other]) for other in others}
+    for other, found in differences.items():
+        log(_verdict(first, other, found))
+    if settings.episodes < LEAST_EPISODES:
+        log(f"{settings.episodes} episodes are few: --episodes 100 says more")
+    _write(folder, settings, scores, differences)
+    log(f"comparison.png, comparison.csv and comparison.json are in {folder}")
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns a name for each path: the path itself, numbered where there are equal ones."""
+    return [path if paths.count(path) == 1 else f"{path} ({index})" for index, path in enumerate(paths, 1)]
+
+
+def _scores(agent: Agent, settings: PlaySettings, name: str, log: Callable[[str], None]) -> list[float]:
+    with Playback(agent, replace(settings, overlay=None), None) as playback:
+        log(f"playing {name}, {playback.settings.policy} policy")
+        return [played.episode.score for played in playback]
+
+
+def _verdict(first: str, other: str, found: Difference) -> str:
+    words = f"by {shown(abs(found.mean))} (95% interval of the difference {shown(found.low)} to {shown(found.high)})"
+    if not found.real:
+        return f"{first} and {other} may be equally good: they differ {words}, which chance may have made"
+    return f"{first} is {'better' if found.mean > 0 else 'worse'} than {other} {words}"
+
+
+def _write(
+    folder: Path, settings: PlaySettings, scores: dict[str, list[float]], differences: dict[str, Difference]
+) -> None:
+    rows = ([settings.seed + index, *row] for index, row in enumerate(zip(*scores.values(), strict=True)))
+    write_table(folder / "comparison.csv", ["seed", *scores], rows)
+    figures.written(figures.distributions("scores on the same seeds", scores), folder / "comparison.png")
+    told: dict[str, Any] = {
+        "seed": settings.seed,
+        "scores": scores,
+        "mean_intervals": {name: mean_interval(played) for name, played in scores.items()},
+        "differences": {name: {**found._asdict(), "real": found.real} for name, found in differences.items()},
+    }
+    write_whole(folder / "comparison.json", f"{json.dumps(told, indent=1)}\n".encode())

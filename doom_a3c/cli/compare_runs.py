@@ -1,0 +1,98 @@
+"""train.py --compare-runs: the curves of several runs in one picture, those that differ in their seed alone together."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from doom_a3c.record import figures
+from doom_a3c.record.files import output_folder
+from doom_a3c.record.progress import shown
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.inputs import expanded
+
+_RUN = re.compile(r"(.+)-seed\d+-\d{8}-\d{6}")  # what runs of one kind have in common
+_TAG = "Perf/Reward"
+
+
+class Curve(NamedTuple):
+    """The mean score of the last 100 episodes over the frames of a run."""
+
+    run: str
+    frames: Sequence[float]
+    means: Sequence[float]
+
+    @property
+    def group(self) -> str:
+        """What its runs are called, whatever their seed."""
+        named = _RUN.fullmatch(self.run)
+        return named[1] if named else self.run
+
+
+def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
+    """Draws the curves of runs to `comparison.png` in the folder of the gifs; returns what there is to say of them.
+
+    A path is the folder of a run's logs, or of its gifs with `scores.csv`, or one that holds such folders.
+
+    Raises:
+        UserError: for a path without a curve.
+    """
+    curves = [curve for path in paths for curve in _curves(expanded(path))]
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(curve.group, []).append(curve)
+    target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
+    drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
+    figures.written(figures.runs_compared("mean score", drawn), target)
+    width = max(5, *map(len, groups))
+    lines = [f"{'runs':{width}}  seeds  last mean of 100, by seed"]
+    for name, group in groups.items():
+        lines.append(f"{name:{width}}  {len(group):5d}  {_ends(group)}")
+    return "\n".join([*lines, f"curves: {target}"])
+
+
+def _ends(group: Sequence[Curve]) -> str:
+    ends = [curve.means[-1] for curve in group]
+    spread = f"{shown(float(np.mean(ends)))} +- {shown(float(np.std(ends)))}" if len(ends) > 1 else shown(ends[0])
+    return f"{spread} ({', '.join(map(shown, ends))})" if len(ends) > 1 else spread
+
+
+def _curves(path: Path) -> list[Curve]:
+    """Returns the curve of a run, or those of the runs in a folder."""
+    if not path.is_dir():
+        raise UserError(f"--compare-runs {path}: there is no such folder; name those of runs, such as logs/RUN")
+    for folders in ([path], sorted(each for each in path.iterdir() if each.is_dir())):
+        if found := [curve for folder in folders if (curve := _curve(folder))]:
+            return found
+    raise UserError(f"--compare-runs {path}: there is no run with a curve in it, which takes 100 episodes and a log")
+
+
+def _curve(folder: Path) -> Curve | None:
+    """Returns the curve of a run by its table or its log; None where there is none."""
+    table, log = folder / "scores.csv", folder / "global"
+    points = _of_table(table) if table.is_file() else _of_log(log) if log.is_dir() else []
+    return Curve(folder.resolve().name, *map(list, zip(*points, strict=True))) if len(points) > 1 else None
+
+
+def _of_table(table: Path) -> list[tuple[float, float]]:
+    try:
+        with table.open(newline="") as file:
+            return [(float(row["frames"]), float(row["mean"])) for row in csv.DictReader(file)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"--compare-runs {table} is no table of a run's scores") from error
+
+
+def _of_log(log: Path) -> list[tuple[float, float]]:
+    # Late: they load TensorFlow where it is installed.
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    events: Any = EventAccumulator(str(log), size_guidance={"tensors": 0}).Reload()
+    if _TAG not in events.Tags()["tensors"]:
+        return []
+    return [(float(event.step), float(make_ndarray(event.tensor_proto))) for event in events.Tensors(_TAG)]

@@ -1,0 +1,169 @@
+"""What an agent sees and thinks, drawn beside the pictures of its game."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+Pixels = NDArray[np.uint8]
+
+HEIGHT, WIDTH = 480, 320  # of what is drawn; games are shown as high
+_MARGIN, _TOP = 12, 28
+_SEEN_HEIGHT = 120
+_FACTS, _VARIABLES, _ACTIONS, _VALUES = 156, 184, 222, 366  # the rows that they begin in
+_BARS_HEIGHT, _LEAST_BAR, _MOST_BAR = 120, 9, 18
+_NAMES_WIDTH, _SHARES_WIDTH = 122, 36
+_FEW_VALUES, _VALUES_SHOWN = 50, 200  # steps that are shown, at least and at most
+_BACKGROUND, _DIM, _BRIGHT, _CHOSEN, _OTHER = "#14161a", "#8b93a1", "#f2f4f8", "#ffb000", "#4c8df6"
+_POLICY, _VALUE = (76, 141, 246), (255, 64, 64)  # where they look
+
+
+class Moment(NamedTuple):
+    """A step of an agent: what it saw, what it thought of it, what it did, and what it got."""
+
+    seen: Pixels | None  # [H, W, C], the network's input; None where it sees numbers alone
+    variables: Sequence[tuple[str, float]]  # the numbers that it sees, in the game's units
+    probabilities: NDArray[Any]  # [A]
+    action: int
+    value: float  # of what it saw, scaled
+    step: int  # of the episode, from 1
+    reward: float  # for the step
+    score: float  # of the episode, after the step
+    looks: Looks | None = None  # None where they are not asked for
+
+
+class Looks(NamedTuple):
+    """Where a network looks, as a share of where it has looked most, [H, W]."""
+
+    policy: NDArray[Any]
+    value: NDArray[Any]
+
+
+class Overlay:
+    """Draws the steps of one episode after the other. Owns the values of the running one."""
+
+    def __init__(self, actions: Sequence[str]) -> None:
+        """`actions` are their names."""
+        self._actions = actions
+        self._values: list[float] = []
+
+    def panel(self, moment: Moment) -> Pixels:
+        """Returns what is to be seen beside the pictures of the newest step, [480, 320, 3]."""
+        if moment.step == 1:
+            self._values = []
+        self._values.append(moment.value)
+        image = Image.new("RGB", (WIDTH, HEIGHT), _BACKGROUND)
+        draw = ImageDraw.Draw(image)
+        _draw_seen(image, draw, moment)
+        _text(draw, (_MARGIN, _FACTS), f"score {moment.score:,.6g}", 18, _BRIGHT)
+        _text(draw, (WIDTH - _MARGIN, _FACTS), f"step {moment.step:,}", 12, _DIM, "ra")
+        if moment.reward:
+            _text(draw, (WIDTH - _MARGIN, _FACTS + 14), f"{moment.reward:+,.6g}", 12, _CHOSEN, "ra")
+        _draw_variables(draw, moment.variables)
+        self._draw_actions(draw, moment)
+        self._draw_values(draw)
+        return np.asarray(image)
+
+    def _draw_actions(self, draw: ImageDraw.ImageDraw, moment: Moment) -> None:
+        _text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
+        places = list(range(len(moment.probabilities)))
+        if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
+            places = sorted(sorted(places, key=lambda place: -moment.probabilities[place])[:most])
+        height = min(_MOST_BAR, _BARS_HEIGHT // len(places))
+        left, right = _MARGIN + _NAMES_WIDTH, WIDTH - _MARGIN - _SHARES_WIDTH
+        for row, place in enumerate(places):
+            top, share = _ACTIONS + 18 + row * height, float(moment.probabilities[place])
+            color = _CHOSEN if place == moment.action else _OTHER
+            size = min(12, height)
+            _text(draw, (_MARGIN, top), _fitting(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
+            draw.rectangle((left, top + 1, left + round(share * (right - left)), top + height - 3), fill=color)
+            _text(draw, (WIDTH - _MARGIN, top), f"{100 * share:.0f}%", size, _DIM, "ra")
+
+    def _draw_values(self, draw: ImageDraw.ImageDraw) -> None:
+        shown = self._values[-_VALUES_SHOWN:]
+        low, high = min(shown), max(shown)
+        _text(draw, (_MARGIN, _VALUES), "value", 12, _DIM)
+        _text(draw, (WIDTH - _MARGIN, _VALUES), f"{shown[-1]:.3g}", 12, _BRIGHT, "ra")
+        top, bottom = _VALUES + 20, HEIGHT - _MARGIN
+        columns = np.linspace(_MARGIN, WIDTH - _MARGIN, max(_FEW_VALUES, len(shown)))
+        heights = bottom - (np.asarray(shown) - low) / max(high - low, 1e-9) * (bottom - top)
+        line = list(zip(columns[: len(shown)].tolist(), heights.tolist(), strict=True))
+        draw.line(line, fill=_CHOSEN, width=2)
+        (column, height) = line[-1]
+        draw.ellipse((column - 3, height - 3, column + 3, height + 3), fill=_BRIGHT)
+
+
+def beside(picture: Pixels, panel: Pixels) -> Pixels:
+    """Returns a game's picture, [h, w, 3], as high as the panel and beside it; films want an even width."""
+    height, width, _ = picture.shape
+    if height != HEIGHT or width % 2:
+        method = Image.Resampling.BICUBIC if height > HEIGHT else Image.Resampling.NEAREST
+        size = (max(2, width * HEIGHT // height // 2 * 2), HEIGHT)
+        picture = np.asarray(Image.fromarray(picture).resize(size, method))
+    return np.concatenate([picture, panel], axis=1)
+
+
+def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, moment: Moment) -> None:
+    _text(draw, (_MARGIN, 8), "the network sees" + ("" if moment.seen is not None else " numbers alone"), 12, _DIM)
+    if moment.seen is None:
+        return
+    newest = np.repeat(moment.seen[..., -1:], 3, axis=2) if moment.seen.shape[2] % 3 else moment.seen[..., -3:]
+    if moment.looks is None:
+        _paste(image, newest, _MARGIN, WIDTH - 2 * _MARGIN)
+        return
+    half = (WIDTH - 3 * _MARGIN) // 2
+    _paste(image, newest, _MARGIN, half)
+    _paste(image, lit(newest, moment.looks), 2 * _MARGIN + half, half)
+    _text(draw, (2 * _MARGIN + half, 8), "and looks at: policy,", 12, _POLICY)
+    _text(draw, (WIDTH - _MARGIN, 8), "value", 12, _VALUE, "ra")
+
+
+def lit(picture: Pixels, looks: Looks) -> Pixels:
+    """Returns a picture, [H, W, 3], blue where the policy looks and red where the value does (Greydanus et al. 2018)."""
+    light = looks.policy[..., None] * np.array(_POLICY) + looks.value[..., None] * np.array(_VALUE)
+    seen: Pixels = np.clip(0.6 * picture + light, 0, 255).astype(np.uint8)
+    return seen
+
+
+def _paste(image: Image.Image, picture: Pixels, left: int, width: int) -> None:
+    """Puts a picture into so many columns, as large as it fits."""
+    scale = min(width / picture.shape[1], _SEEN_HEIGHT / picture.shape[0])
+    size = (max(1, round(scale * picture.shape[1])), max(1, round(scale * picture.shape[0])))
+    image.paste(Image.fromarray(picture).resize(size, Image.Resampling.NEAREST), (left, _TOP))
+
+
+def _draw_variables(draw: ImageDraw.ImageDraw, variables: Sequence[tuple[str, float]]) -> None:
+    """Writes names and numbers one after the other, in two lines at most."""
+    left, top = _MARGIN, _VARIABLES
+    for name, number in variables:
+        words = f"{name} {number:.4g}   "
+        width = int(_font(11).getlength(words))
+        if left + width > WIDTH and left > _MARGIN:
+            left, top = _MARGIN, top + 15
+        if top > _VARIABLES + 15:
+            return
+        _text(draw, (left, top), words, 11, _BRIGHT)
+        left += width
+
+
+def _text(draw: ImageDraw.ImageDraw, place: tuple[int, int], words: str, size: int, color: Any, anchor: str = "la") -> None:
+    draw.text(place, words, fill=color, font=_font(size), anchor=anchor)
+
+
+def _fitting(words: str, size: int, width: int) -> str:
+    """Returns as much of some words as is not too wide."""
+    if _font(size).getlength(words) <= width:
+        return words
+    while words and _font(size).getlength(words + "...") > width:
+        words = words[:-1]
+    return words + "..."
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)

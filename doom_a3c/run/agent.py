@@ -1,0 +1,89 @@
+"""A trained agent, as a checkpoint holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.policy import Policy
+from doom_a3c.envs.shared import map_nested
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.run_record import PolicyName, RunRecord
+from doom_a3c.settings.catalog import find
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.trust import NOTHING, Named
+
+
+class Agent:
+    """A network with trained weights, and the games that it plays. Owns the network, no game."""
+
+    def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
+        """`source` is the path of its checkpoint; `load` is how agents are made."""
+        self.builder, self.network, self.record, self.source = builder, network, record, source
+        self._policy, self._random = Policy(network), np.random.default_rng()
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], named: Named = NOTHING) -> Agent:
+        """Returns the agent of a checkpoint, which plays what that says but for what the user has `named`.
+
+        Raises:
+            UserError: if it is no checkpoint, or its scenario's files are not here.
+        """
+        checkpoint = load(Path(path), named)
+        record = checkpoint.record
+        checkpoint.check_finite(Path(path))
+        if named.scenario:
+            record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(named.scenario).name))
+        builder = Builder(record.scenario, record.config)
+        network = builder.network("player", record.config.seed)
+        try:
+            network.load(checkpoint.variables)
+        except (KeyError, ValueError) as error:
+            raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
+        return cls(builder, network, record, str(path))
+
+    @property
+    def actions(self) -> list[str]:
+        """The names of the actions that it takes."""
+        return list(self.builder.actions)
+
+    @property
+    def better_policy(self) -> PolicyName:
+        """Whether the likeliest action or a draw scored better when it was evaluated."""
+        return self.record.best.policy
+
+    def act(
+        self, observation: Any, state: CoreState | None = None, policy: PolicyName | None = None
+    ) -> tuple[int, CoreState]:
+        """Returns the index of the action to take, and the recurrent state to call this with next time.
+
+        Args:
+            observation: of one game as `doom_a3c.envs` shows it: uint8 [H, W, C], numbers [V], or a dict of the two.
+            state: what the call before returned; None at the start of an episode.
+            policy: 'greedy' for the likeliest action, 'sample' for a draw; None is the better one.
+
+        Raises:
+            ValueError: if the observation is of another shape.
+        """
+        inputs = self.network.inputs
+        given = {"pixels": observation} if inputs.pixels and not inputs.variables else observation
+        shapes = {"pixels": inputs.pixels, "variables": (inputs.variables,) if inputs.variables else None}
+        if not isinstance(given, dict):
+            given = {"variables": given}
+        seen = {name: np.shape(array) for name, array in given.items()}
+        if seen != (wanted := {name: shape for name, shape in shapes.items() if shape}):
+            raise ValueError(f"the observation has {seen}, where the network sees {wanted}")
+        batch = map_nested(lambda array: np.asarray(array)[None], observation)
+        resets = np.full(1, state is None, np.float32)
+        decision = self._policy(batch, resets, self._policy.initial_state(1) if state is None else state)
+        distribution = self._policy.distribution
+        greedy = (policy or self.better_policy) == "greedy"
+        chosen = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
+        return int(chosen[0]), decision.core_state

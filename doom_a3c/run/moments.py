@@ -1,0 +1,46 @@
+"""What an agent sees and thinks, step by step, as people are shown it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.saliency import Salience
+from doom_a3c.record.overlay import Looks, Moment
+from doom_a3c.run.builder import Builder
+
+
+class Moments:
+    """Makes records of the steps of one game. Owns the sums of its running episode, and how far salience has gone."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._named, self._pixels = builder.variables, builder.inputs.pixels is not None
+        self._numbers = builder.inputs.variables > 0
+        self._most = np.full((2, 1, 1), 1e-12)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins an episode."""
+        self._steps, self._score = 0, 0.0
+
+    def next(
+        self, observation: Any, logits: Array, value: float, action: int, reward: float, salience: Salience | None = None
+    ) -> Moment:
+        """Returns the record of the next step: of what was seen, `logits` [A] and value of it, and what came of it."""
+        self._steps += 1
+        self._score += reward
+        pixels, numbers = observation if self._pixels else None, observation
+        if self._pixels and self._numbers:
+            pixels, numbers = observation["pixels"], observation["variables"]
+        looks = None
+        if salience is not None:
+            maps = np.stack(salience)
+            self._most = np.maximum(self._most, maps.max(axis=(1, 2), keepdims=True))
+            looks = Looks(*(maps / self._most))
+        shown = self._named(numbers) if self._numbers else []
+        return Moment(
+            pixels, shown, softmax(logits), int(action), float(value), self._steps, float(reward), self._score, looks
+        )

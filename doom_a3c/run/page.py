@@ -1,0 +1,111 @@
+"""The page that shows what an agent does: films, scores, actions, and what its values were worth, all in one file."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from doom_a3c.algorithm.returns import discounted_sums
+from doom_a3c.record import figures
+from doom_a3c.record.progress import shown
+from doom_a3c.record.statistics import mean_interval
+from doom_a3c.run.episode_player import Played
+from doom_a3c.run.run_record import RunRecord, record_to_plain
+from doom_a3c.settings.config import Config
+
+MAX_ROWS = 1000  # of the table
+
+
+class Results(NamedTuple):
+    """What play.py has seen of an agent."""
+
+    model: str  # where its checkpoint is
+    run: str  # its name
+    scenario: str
+    policy: str
+    epsilon: float
+    actions: Sequence[str]
+    played: Sequence[Played]
+    random: Sequence[float]  # scores of random play
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores of the episodes."""
+        return [each.episode.score for each in self.played]
+
+
+def page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
+    """Returns the page as HTML; `films` are those of the recorded episodes, by their number."""
+    told = record_to_plain(record)  # which does not say where files of the user's lie
+    settings = {name: told[name] for name in ("scenario", "config")}
+    low, high = mean_interval(results.scores)
+    beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
+    lead = (
+        f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))} "
+        f"(95% interval {shown(low)} to {shown(high)}) over {len(results.played)} episodes{beside}."
+    )
+    template = Template((files("doom_a3c.run") / "page.html").read_text())
+    return template.substitute(
+        title=html.escape(f"{results.scenario}: what the agent does"),
+        lead=html.escape(lead),
+        films=_films(results.played, films),
+        plots="\n".join(f"<figure>{figures.as_svg(figure)}</figure>" for figure in _plots(results, record.config)),
+        rows="\n".join(_row(index, each) for index, each in enumerate(results.played[:MAX_ROWS])),
+        command=html.escape(command),
+        settings=html.escape(json.dumps(settings, indent=2)),
+    )
+
+
+def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
+    """Returns the best, the median and the worst of the recorded episodes, one each."""
+    ranked = sorted(films, key=lambda index: played[index].episode.score)
+    if not ranked:
+        return ""
+    chosen = {ranked[0]: "worst", ranked[len(ranked) // 2]: "median", ranked[-1]: "best"}
+    of = " of those recorded" if len(films) < len(played) else ""
+    parts = []
+    for index, name in reversed(chosen.items()):
+        caption = f"{name}{of}: score {shown(played[index].episode.score)}"
+        source = f"data:video/mp4;base64,{base64.b64encode(films[index].read_bytes()).decode()}"
+        film = f'<video controls loop muted autoplay playsinline src="{source}"></video>'
+        parts.append(f"<figure><figcaption>{caption}</figcaption>{film}</figure>")
+    return f'<div class="films">{"".join(parts)}</div>'
+
+
+def _plots(results: Results, config: Config) -> list[Any]:
+    """Returns the figures."""
+    groups = {f"{results.policy} policy": results.scores} | ({"random play": results.random} if results.random else {})
+    taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
+    made = [
+        figures.distributions("score of an episode, and the mean", groups),
+        figures.action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
+    ]
+    # Where a time-out has cut an episode off, what would have come is not known.
+    whole = [each for each in results.played if each.terminated]
+    if whole:
+        values = np.concatenate([each.values for each in whole])
+        returns = np.concatenate([_returns(each.rewards, config) for each in whole])
+        made.append(figures.values_and_returns("value against what came", values.tolist(), returns.tolist()))
+    return made
+
+
+def _returns(rewards: Sequence[float], config: Config) -> Any:
+    """Returns the discounted sums of the rewards as they are learned from, [T]."""
+    scaled = np.asarray(rewards, np.float32)[:, None] * config.reward_scale
+    if config.reward_clip is not None:
+        scaled = np.clip(scaled, -config.reward_clip, config.reward_clip)
+    return discounted_sums(scaled, np.zeros(scaled.shape, np.bool_), config.discount)[:, 0]
+
+
+def _row(index: int, each: Played) -> str:
+    end = "the game" if each.terminated else "time-out"
+    cells = (index, each.seed, shown(each.episode.score), each.episode.length, end)
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

@@ -1,0 +1,157 @@
+"""Playing a trained agent's episodes into a folder: films, scores, and the page that shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.record import figures
+from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.recording import joined
+from doom_a3c.run.agent import Agent
+from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
+from doom_a3c.run.evaluation import Scores, scores
+from doom_a3c.run.page import Results, page
+from doom_a3c.run.random_play import random_scores
+from doom_a3c.settings.playing import PlaySettings
+
+JOINED = "episodes.mp4"  # all episodes as one film
+_RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
+
+
+class Playback:
+    """Plays an agent's episodes and writes what they were. Owns the player; a context that closes it.
+
+    Iterate over it to have the episodes played, then have them written.
+    """
+
+    def __init__(self, agent: Agent, settings: PlaySettings, folder: Path | None, screen: Screen | None = None) -> None:
+        """Recordings and scores go to `folder`, where there is one, and pictures to `screen`."""
+        config = agent.record.config
+        policy = settings.policy or agent.better_policy
+        usual = config.evaluation_epsilon if policy == "greedy" else 0.0
+        self._agent, self._folder = agent, folder
+        self.settings = replace(
+            settings,
+            policy=policy,
+            epsilon=usual if settings.epsilon is None else settings.epsilon,
+            record=settings.record if folder else 0,
+        )
+        self._played: list[Played] = []
+        self._player = EpisodePlayer(
+            agent.builder,
+            agent.network,
+            greedy=policy == "greedy",
+            epsilon=self.settings.epsilon or 0.0,
+            record=self.settings.record > 0,
+            overlay=settings.overlay,
+            screen=screen,
+        )
+
+    def __enter__(self) -> Playback:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._player.__exit__(*error)
+
+    def __iter__(self) -> Iterator[Played]:
+        """Plays the episodes, one after the other; raises as `EpisodePlayer.episode` does."""
+        for index in range(self.settings.episodes):
+            self._played.append(self._player.episode(self.settings.seed + index, self._stem(index)))
+            yield self._played[-1]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the episode under way is to end with its next step."""
+        return self._player.interrupted
+
+    def interrupt(self) -> None:
+        """Ends the episode under way with its next step, as KeyboardInterrupt; a signal handler may call it."""
+        self._player.interrupted = True
+
+    def _stem(self, index: int) -> Path | None:
+        """Returns the path of an episode's recordings, but for what ends their names; None where it is not recorded."""
+        return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record else None
+
+    def results(self, random: Sequence[float] = ()) -> Results:
+        """Returns what has been seen so far, beside the scores of random play."""
+        record, settings = self._agent.record, self.settings
+        return Results(
+            model=self._agent.source,
+            run=record.name,
+            scenario=record.scenario.name,
+            policy=settings.policy or "",
+            epsilon=settings.epsilon or 0.0,
+            actions=self._agent.builder.actions,
+            played=self._played,
+            random=random,
+        )
+
+    def random(self) -> list[float]:
+        """Returns the scores of random play, as many as there are to be."""
+        settings = self.settings
+        return (
+            random_scores(self._agent.builder, settings.random_episodes, settings.seed) if settings.random_episodes else []
+        )
+
+    def write(self, results: Results, command: str) -> Scores:
+        """Writes everything that there is of the episodes played; `command` is what has played them.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        assert self._folder
+        films = {index: film for index in range(len(self._played)) if (film := self._film(index))}
+        together = self._folder / JOINED
+        if len(films) > 1:
+            joined(list(films.values()), together)
+        recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
+        recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
+        _remove_older(self._folder, recordings)
+        seen = scores(results.scores)
+        rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
+        write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
+        groups = {f"{results.policy} policy": results.scores} | ({"random play": results.random} if results.random else {})
+        figures.written(figures.distributions(f"{results.scenario}: scores", groups), self._folder / "scores.png")
+        record = self._agent.record
+        content = page(results, films, command, record)
+        write_whole(self._folder / "index.html", content.encode())
+        summary = _summary(results, seen, recordings)
+        write_whole(self._folder / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+        return seen
+
+    def _film(self, index: int) -> Path | None:
+        """Returns the film of an episode that has been played, None where there is none."""
+        stem = self._stem(index)
+        film = stem.with_suffix(".mp4") if stem else None
+        return film if film and self._agent.builder.draws and film.exists() else None
+
+
+def _summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[str, Any]:
+    return {
+        "model": results.model,
+        "scenario": results.scenario,
+        "policy": results.policy,
+        "epsilon": results.epsilon,
+        "seed": results.played[0].seed,
+        **seen._asdict(),
+        "lengths": [each.episode.length for each in results.played],
+        "scores": results.scores,
+        "random_scores": list(results.random),
+        "recordings": recordings,
+    }
+
+
+def _remove_older(folder: Path, kept: Sequence[str]) -> None:
+    """Removes the recordings of an earlier call, as its summary lists them: they would pass for those of this one."""
+    try:
+        older = json.loads((folder / "summary.json").read_text())["recordings"]
+    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is somebody else's
+        return
+    for name in older:
+        if _RECORDING.fullmatch(str(name)) and name not in kept:
+            (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,47 @@
+"""Playing at random: what a score is worth shows beside it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array, Distribution
+from doom_a3c.agent.player import Player, draw_seeds
+from doom_a3c.agent.policy import Decision
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.evaluation import first_scores, shares
+
+GAMES = 10
+MAX_SECONDS = 30.0
+
+
+class RandomPolicy:
+    """Decides for every action alike."""
+
+    def __init__(self, distribution: Distribution) -> None:
+        self.distribution = distribution
+
+    def initial_state(self, batch_size: int, /) -> CoreState:
+        """Returns no state: it has none."""
+        return ()
+
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+        """Returns equal logits and no values."""
+        batch = len(resets)
+        return Decision(np.zeros((batch, self.distribution.size), np.float32), np.zeros(batch, np.float32), (), 0)
+
+
+def random_scores(builder: Builder, episodes: int, seed: int) -> list[float]:
+    """Returns the scores of so many episodes of random play, of fewer where those take longer than half a minute."""
+    games, end = min(GAMES, episodes), time.monotonic() + MAX_SECONDS
+    sequence, epsilons = np.random.SeedSequence(seed), np.zeros(games, np.float32)
+    with closing(builder.evaluation_env(games)) as env:
+        random = np.random.default_rng(sequence)
+        player = Player(env, RandomPolicy(builder.distribution), random, draw_seeds(sequence, games))
+        finished = first_scores(lambda: player.step(epsilons), shares(episodes, games), lambda: time.monotonic() < end)
+    return list(itertools.chain(*finished))

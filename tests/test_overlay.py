@@ -1,0 +1,109 @@
+"""What is shown beside a game: what the network sees, thinks and looks at."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.ndimage import gaussian_filter
+
+from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
+from doom_a3c.record.overlay import HEIGHT, WIDTH, Looks, Moment, Overlay, beside
+
+ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
+SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 1), dtype=np.uint8)
+MOMENT = Moment(SEEN, [("HEALTH", 100.0)], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, -4.0, -4.0)
+
+
+def panel(*moments, actions=ACTIONS):
+    overlay = Overlay(actions)
+    return [overlay.panel(moment) for moment in moments][-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seen": 255 - SEEN},
+        {"seen": None},
+        {"variables": [("HEALTH", 99.0)]},
+        {"probabilities": np.array([0.1, 0.6, 0.3])},
+        {"action": 2},
+        {"value": 0.5},
+        {"step": 2},
+        {"reward": 0.0},
+        {"score": 95.0},
+        {"looks": Looks(np.ones((84, 84)), np.zeros((84, 84)))},
+    ],
+)
+def test_all_that_a_moment_says_is_to_be_seen(change):
+    base = panel(MOMENT)
+    assert base.shape == (HEIGHT, WIDTH, 3)
+    assert (panel(MOMENT) == base).all()
+    assert (panel(MOMENT._replace(**change)) != base).any()
+
+
+def test_policy_and_value_light_up_in_their_colours():
+    dark, light = np.zeros((84, 84)), np.ones((84, 84))
+    black = MOMENT._replace(seen=np.zeros((84, 84, 1), np.uint8))
+    left, right = panel(black._replace(looks=Looks(light, dark))), panel(black._replace(looks=Looks(dark, light)))
+    area = np.s_[40:140, 175:270]
+    assert left[area].reshape(-1, 3).mean(axis=0).argmax() == 2  # blue
+    assert right[area].reshape(-1, 3).mean(axis=0).argmax() == 0  # red
+
+
+def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities():
+    probabilities = np.full(40, 0.001)
+    probabilities[37] = 1 - 39 * 0.001
+    names = [f"ACTION_{index}" for index in range(40)]
+    many = MOMENT._replace(probabilities=probabilities, action=37)
+    other = [*names[:37], "ANOTHER", *names[38:]]
+    assert (panel(many, actions=names) != panel(many, actions=other)).any()
+    assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
+
+
+def test_a_new_episode_begins_with_no_values_of_the_old_one():
+    later = MOMENT._replace(step=2, value=9.0)
+    assert (panel(MOMENT, later, MOMENT) == panel(MOMENT)).all()
+    assert (panel(MOMENT, later) != panel(later)).any()
+
+
+@pytest.mark.parametrize("size", [(480, 640), (210, 160), (240, 321), (84, 84), (2000, 1000)])
+def test_any_game_is_shown_as_high_as_the_panel_and_even(size):
+    picture = beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))
+    height, width, _ = picture.shape
+    assert height == HEIGHT
+    assert width % 2 == 0
+    assert abs((width - WIDTH) / height - size[1] / size[0]) < 0.01
+    assert (picture[:, : width - WIDTH] == 7).all()
+
+
+@pytest.mark.parametrize("variables", [0, 2])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network, core, variables):
+    network = make_network(core=core, variables=variables)
+    random = np.random.default_rng(1)
+    pixels = random.integers(256, size=(1, 8, 8, 1), dtype=np.uint8)
+    numbers = random.normal(size=(1, variables)).astype(np.float32)
+    state = tuple(random.normal(size=part.shape).astype(np.float32) for part in network.initial_state(1))
+
+    def decide(picture):
+        seen = {"pixels": picture, "variables": numbers} if variables else picture
+        output, _ = network.step(seen, tf.zeros(1), state)
+        return output.logits.numpy()[0], float(output.values[0])
+
+    logits, value = decide(pixels.astype(np.float32))
+    blurred = gaussian_filter(pixels[0, :, :, 0].astype(np.float32), BLUR)
+    policy_changes, value_changes = np.zeros((2, 2)), np.zeros((2, 2))
+    for row, y in enumerate((2, 7)):
+        for column, x in enumerate((2, 7)):
+            rows, columns = np.mgrid[0:8, 0:8]
+            mask = np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / (2 * SPOT**2))
+            spotted = pixels[0, :, :, 0] * (1 - mask) + blurred * mask
+            other_logits, other_value = decide(spotted[None, :, :, None].astype(np.float32))
+            policy_changes[row, column] = ((other_logits - logits) ** 2).sum() / 2
+            value_changes[row, column] = (other_value - value) ** 2 / 2
+    found = Saliency(network)(
+        {"pixels": pixels, "variables": numbers} if variables else pixels, np.zeros(1, np.float32), state
+    )
+    for maps, changes in zip(found, (policy_changes, value_changes), strict=True):
+        expected = tf.image.resize(changes[..., None], (8, 8)).numpy()[..., 0]
+        assert changes.max() > 0
+        np.testing.assert_allclose(maps, expected, rtol=1e-3, atol=1e-4 * changes.max())
