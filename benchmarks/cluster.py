@@ -95,7 +95,7 @@ def push_of(config: Config, builder: Builder) -> Push:
     stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
     if config.transport == "gradients":
         sums = GradientAccumulator(1, 1)
-        sums.count(stats)
+        sums.count(stats, np.zeros(0))
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
         sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
         return sums.next_push()

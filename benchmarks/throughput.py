@@ -41,6 +41,7 @@ from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, resolved
 
 if TYPE_CHECKING:
+    from doom_a3c.agent.distributions import Actions
     from doom_a3c.agent.learner import Gradients
     from doom_a3c.agent.rollouts import Rollout, RolloutStats
     from doom_a3c.engines.threads import Updates
@@ -184,9 +185,9 @@ class CountedUpdates:
     def __init__(self, updates: Updates) -> None:
         self._updates, self._played, self.frames = updates, 0, 0
 
-    def count(self, stats: RolloutStats) -> None:
+    def count(self, stats: RolloutStats, actions: Actions) -> None:
         """Counts what has been played and is about to be learned from."""
-        self._updates.count(stats)
+        self._updates.count(stats, actions)
         self._played += stats.frames
 
     def apply(self, gradients: Gradients, version: int) -> None:

@@ -1,3 +1,41 @@
-"""doom_a3c: asynchronous advantage actor-critic agents for games seen as pixels."""
+"""doom_a3c: asynchronous advantage actor-critic agents for games seen as pixels.
 
-__version__ = "0.1.0"
+    import doom_a3c as dc
+
+    agent = dc.train("basic", minutes=1)
+    agent.play(episodes=3, out="result")
+    agent = dc.load("models/best.ckpt")
+    action, state = agent.act(observation, state)
+
+This import loads next to nothing: TensorFlow comes with the first use of a name below. It has every scenario in Gymnasium's
+registry, as `doom_a3c/Basic-v0` and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from doom_a3c.api import Agent, Results, RunError, Status, UserError, load, resume, train
+
+__version__ = "0.2.0"
+__all__ = ["Agent", "Results", "RunError", "Status", "UserError", "__version__", "load", "resume", "train"]
+
+
+with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command lines say what is not installed
+    from doom_a3c.envs.registry import register_all
+
+    register_all()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from doom_a3c import api  # late: it loads TensorFlow
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,8 +17,8 @@ from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.engines.cluster.server_client import RunCounts
+from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import Progress, to_plain
-from doom_a3c.record.recording import Gif
 from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="cluster", workers=2, games=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)

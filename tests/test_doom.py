@@ -97,7 +97,7 @@ def test_colour_stack_and_variables_reach_the_observation():
 
 
 def test_the_recorder_shows_the_same_episode_every_frame(env):
-    recorder = DoomVideoRecorder(*BASIC)
+    recorder = DoomVideoRecorder(*BASIC, "320x240")
     _, info = env.reset(seed=5)
     frames = recorder.reset(info["seed"])
     total, ended = 0.0, False

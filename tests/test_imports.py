@@ -18,7 +18,9 @@ RANKS = {
     "engines": 5,
     "run": 6,
     "cli": 7,
+    "api": 8,
 }
+DOORS = {"doom_a3c.api", "doom_a3c.envs.registry"}  # that the package itself opens, for those who import it alone
 HEAVY = ("tensorflow", "keras", "ray")
 
 
@@ -77,6 +79,8 @@ def test_imports_only_go_down(modules):
     for name, targets in modules.items():
         for target in (target for target in targets if target.partition(".")[0] == "doom_a3c"):
             inside = room(name) == room(target) and "." in name
+            if name == "doom_a3c" and target in DOORS:
+                continue
             if not inside and RANKS[room(target)] >= RANKS[room(name)]:
                 upward.append(f"{name} imports {target}")
     assert upward == []

@@ -22,20 +22,21 @@ from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
 from doom_a3c.record.loggers import Loggers, named
 from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
-from doom_a3c.record.tensorboard import TAGS, tag
-from doom_a3c.run.evaluation import Evaluation, Scores
+from doom_a3c.record.tags import TAGS, tag
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.reporter import EpisodeCurve, RunMetrics
+from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, RunMetrics
 from doom_a3c.run.run_record import begun
 from doom_a3c.run.session import session_of
 
 # What each log is told; `host` is that of every host.
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields}
 RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
-EVALUATION = {f"{policy}.{number}" for policy in Evaluation._fields for number in Scores._fields}
+SPREAD = ("mean", "std", "min", "max")
+EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
+TRAIN = WORKER | {"actions"}
 LOGS = {
-    "threads": {"global": RUN | EVALUATION, "train_0": WORKER, "train_1": WORKER},
-    "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": WORKER},
+    "threads": {"global": RUN | EVALUATION, "train_0": TRAIN, "train_1": TRAIN},
+    "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": TRAIN},
     "cluster": {
         "global": RUN | EVALUATION | {*ClusterMetrics._fields},
         "server": {"push_lags"},
@@ -64,8 +65,8 @@ class JsonLinesLogger:
     def histogram(self, name, values, frames):
         self.write(name, values=list(values), count=frames)
 
-    def text(self, name, markdown):
-        self.write(name, text=markdown)
+    def settings(self, settings):
+        self.write("config", settings=settings)
 
     def graph(self, graph):
         self.write("graph", operations=len(graph.get_operations()))
@@ -100,7 +101,8 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
     scenario, config = settings("cartpole")
     folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 2.0}
-    config = changed(config, engine=engine, workers=2, games=4, **often, **folders)
+    moving = {"final_learning_rate": 0.0, "final_entropy_cost": 0.0, "epsilon": 0.1, "final_epsilon": 0.0}
+    config = changed(config, engine=engine, workers=2, games=4, **often, **moving, **folders)
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
@@ -113,8 +115,8 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
     lines = [json.loads(line) for path in session.logs.glob("*.jsonl") for line in path.read_text().splitlines()]
     assert {line["name"] for line in lines} == set.union(*names.values())
     assert all(math.isfinite(line["value"]) for line in lines if "value" in line)
-    (text,) = [line["text"] for line in lines if line["name"] == "config"]
-    assert json.loads(text.removeprefix("```json\n").removesuffix("\n```"))["engine"] == engine
+    (told,) = [line["settings"] for line in lines if line["name"] == "config"]
+    assert (told["engine"], told["tables"]["name"]) == (engine, "cartpole")
 
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
@@ -141,7 +143,7 @@ def test_all_logs_are_closed_though_one_of_them_raises():
         def __init__(self, folder):
             self.name = folder.name
 
-        def text(self, name, markdown):
+        def settings(self, settings):
             pass
 
         def close(self):
@@ -152,7 +154,7 @@ def test_all_logs_are_closed_though_one_of_them_raises():
     closed, lines = [], []
     loggers = Loggers(Log, Path("logs"), lines.append)
     for name in ("global", "train_0"):
-        loggers(name).text("config", "...")
+        loggers(name).settings({})
     loggers.close()
     assert sorted(set(closed)) == ["global", "train_0"]
     assert lines == ["warning: logs not written: the disk is full; training continues, and tries again"]

@@ -1,6 +1,7 @@
 """Recordings: which episodes are recorded, from where to where, and what becomes of them."""
 
 import io
+import operator
 import threading
 
 import imageio.v3 as imageio
@@ -9,9 +10,13 @@ import pytest
 from gymnasium.vector import VectorEnv
 from PIL import Image
 
-from doom_a3c.record import recording
+from doom_a3c.record import films, gifs, recording
+from doom_a3c.record.films import VideoWriter
+from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import Gif, GifFolder, GifMaker, RecordedVectorEnv, Recording, VideoWriter
+from doom_a3c.record.recording import RecordedVectorEnv, Recording
+
+PICTURES = operator.attrgetter("pictures")
 
 
 class Slides(VectorEnv):
@@ -51,6 +56,58 @@ def test_every_nth_episode_of_the_first_game_is_recorded_from_first_to_last_pict
     assert [picture[0, 0, 0] for picture in recordings[1].pictures] == [0, 1, 2, 99]
 
 
+class Seeds(Slides):
+    """The same, whose episodes have the seeds 7, 8, 9 and so on."""
+
+    seed = 6
+
+    def told(self, ended):
+        self.seed += ended
+        return {"seed": np.array([self.seed, 0])} if ended else {}
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0], self.told(True)
+
+    def step(self, actions):
+        *result, _ = super().step(actions)
+        return *result, self.told(result[2][0])
+
+
+def test_games_that_are_played_again_are_recorded_by_seed_and_actions():
+    recordings = []
+    env = RecordedVectorEnv(Seeds(), 7, 2, RateLimiter(0), recordings.append, replayed=True)
+    env.reset()
+    for step in range(12):
+        env.step(np.array([step, 0]))
+    assert [(one.episode, one.score, one.seed, one.actions) for one in recordings] == [
+        (0, 3.0, 7, [0, 1, 2]),
+        (2, 3.0, 9, [6, 7, 8]),
+    ]
+    assert not any(one.pictures for one in recordings)
+
+
+def test_a_narrator_says_what_belongs_to_each_step():
+    class Narrator:
+        steps = 0
+
+        def begin(self):
+            self.steps = 0
+
+        def moment(self, action, reward):
+            self.steps += 1
+            return self.steps, action, reward
+
+    recordings = []
+    env = RecordedVectorEnv(Slides(), 7, 1, RateLimiter(0), recordings.append, narrator=Narrator())
+    env.reset()
+    for step in range(6):
+        env.step(np.array([step, 0]))
+    assert [one.moments for one in recordings] == [
+        [(1, 0, 1.0), (2, 1, 1.0), (3, 2, 1.0)],
+        [(1, 3, 1.0), (2, 4, 1.0), (3, 5, 1.0)],
+    ]
+
+
 def test_what_the_limiter_forbids_is_not_recorded():
     limiter = RateLimiter(1e9)
     assert [one.episode for one in recorded(1, limiter)] == [0]
@@ -59,7 +116,7 @@ def test_what_the_limiter_forbids_is_not_recorded():
 
 
 def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "KEPT_GIFS", 3)
+    monkeypatch.setattr(gifs, "KEPT_GIFS", 3)
     lines, done = [], threading.Semaphore(0)
     folder = GifFolder(tmp_path, lines.append)
 
@@ -67,7 +124,7 @@ def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
         folder.add(gif)
         done.release()
 
-    maker = GifMaker(10.0, made)
+    maker = GifMaker(PICTURES, 10.0, made)
     for episode in range(6):
         maker.add(Recording([np.full((4, 4, 3), value, np.uint8) for value in (0, 255)], 1.0, episode, 0))
         assert done.acquire(timeout=30)
@@ -77,22 +134,22 @@ def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
 
 
 def test_recordings_in_the_queue_become_gifs_before_the_end_and_those_without_room_none():
-    going_on, gifs = threading.Event(), []
+    going_on, finished = threading.Event(), []
 
     def made(gif):
         assert going_on.wait(30)
-        gifs.append(gif)
+        finished.append(gif)
 
-    maker = GifMaker(10.0, made)
+    maker = GifMaker(PICTURES, 10.0, made)
     pictures = [np.full((4, 6, 3), value, np.uint8) for value in (0, 255)]
     for episode in range(9):
         maker.add(Recording(pictures, 1.0, episode, 3))
     going_on.set()
     maker.close(30.0)
-    episodes = [gif.episode for gif in gifs]
+    episodes = [gif.episode for gif in finished]
     assert episodes in ([0, 1, 2, 3], [0, 1, 2, 3, 4])  # four wait, and one may be in the making
-    assert {(gif.height, gif.width, gif.score, gif.worker) for gif in gifs} == {(4, 6, 1.0, 3)}
-    assert imageio.imread(gifs[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
+    assert {(gif.height, gif.width, gif.score, gif.worker) for gif in finished} == {(4, 6, 1.0, 3)}
+    assert imageio.imread(finished[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
 
 
 def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
@@ -102,8 +159,25 @@ def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
     assert [line.partition(":")[0] for line in lines] == ["warning"]
 
 
+def test_a_film_of_one_picture_is_one_too(tmp_path):
+    with VideoWriter(tmp_path / "film", 10.0) as film:
+        film.add(np.full((32, 48, 3), 100, np.uint8))
+    with Image.open(tmp_path / "film.gif") as gif:
+        assert (gif.n_frames, gif.info["duration"]) == (1, 500)
+
+
+def test_a_gif_of_large_pictures_has_fewer(tmp_path):
+    size = (480, 960, 3)
+    with VideoWriter(tmp_path / "film", 35.0) as film:
+        for value in range(14):
+            film.add(np.full(size, 10 * value, np.uint8))
+    video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
+    assert (len(video), gif.shape) == (14 + round(35 / 2), (3, *size))
+    np.testing.assert_allclose(gif[:, 16, 24, 0], [0, 60, 130], atol=4)  # every sixth, and the last one
+
+
 def test_a_video_is_whole_and_a_gif_has_its_first_pictures(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "MAX_PICTURES", 4)
+    monkeypatch.setattr(films, "MAX_PICTURES", 4)
     with VideoWriter(tmp_path / "film", 10.0) as film:
         for value in range(0, 250, 25):
             film.add(np.full((32, 48, 3), value, np.uint8))
@@ -129,28 +203,28 @@ def test_no_pictures_make_no_video(tmp_path):
 @pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 1000.0])
 def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
     count = 71
-    chosen, durations = recording.timed(count, rate)
+    chosen, durations = films.timed(count, rate)
     assert min(durations) >= 20  # browsers slow anything faster down
     assert (chosen[0], chosen[-1]) == (0, count - 1)
     assert all(duration % 10 == 0 for duration in durations)
     starts = np.cumsum([0, *durations[:-1]])
     np.testing.assert_allclose(starts[:-1], [1000 * index / rate for index in chosen[:-1]], atol=5.01)
     assert durations[-1] == 500
-    data = recording.gif_bytes([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
+    data = films.gif_bytes([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
     with Image.open(io.BytesIO(data)) as gif:
         shown = [(gif.seek(index), gif.info["duration"])[1] for index in range(gif.n_frames)]
     assert shown == durations
 
 
 def test_films_are_joined_one_after_the_other(tmp_path):
-    films = [tmp_path / f"film it's {value}.mp4" for value in (0, 200)]
-    for value, path in zip((0, 200), films, strict=True):
+    paths = [tmp_path / f"film it's {value}.mp4" for value in (0, 200)]
+    for value, path in zip((0, 200), paths, strict=True):
         with VideoWriter(path.with_suffix(""), 10.0) as film:
             for _ in range(3):
                 film.add(np.full((32, 48, 3), value, np.uint8))
-    recording.joined(films, tmp_path / "all.mp4")
+    films.joined(paths, tmp_path / "all.mp4")
     video = imageio.imread(tmp_path / "all.mp4", index=None)
     np.testing.assert_allclose(video[:, 16, 24, 0], [0] * 8 + [200] * 8, atol=6)
     assert len(list(tmp_path.iterdir())) == 5
     with pytest.raises(OSError, match=r"all\.mp4"):
-        recording.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")
+        films.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")

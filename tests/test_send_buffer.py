@@ -30,7 +30,7 @@ def test_gradients_are_added_up_until_they_are_enough():
     thread, results = caught(sums.next_push)
     for number, version in enumerate((5, 3, 4)):
         assert waits(thread)
-        sums.count(stats(8 + number, [EPISODE] * number, ["crash"] * number))
+        sums.count(stats(8 + number, [EPISODE] * number, ["crash"] * number), None)
         sums.add(gradients([1.0, 10.0**number], entropy=number), version)
     thread.join(10)
     [push] = results
@@ -43,7 +43,7 @@ def test_gradients_are_added_up_until_they_are_enough():
 def test_gradients_that_are_not_finite_are_left_out_and_counted():
     sums = GradientAccumulator(3, 1)
     for vector in ([np.nan, 1.0], [1.0, 2.0], [np.inf, 1.0]):
-        sums.count(stats(8))
+        sums.count(stats(8), None)
         sums.add(gradients(vector, finite=bool(np.isfinite(vector).all())), 1)
     push = prompt(sums.next_push)
     assert (push["gradients"].tolist(), push["not_finite"], push["steps"]) == ([1.0, 2.0], 2, 24)
@@ -96,7 +96,7 @@ def test_what_is_counted_at_once_is_taken_at_once():
         yield EPISODE
 
     sums.add(gradients([1.0]), 0)
-    sums.count(stats(8, episodes(), ["crash"]))
+    sums.count(stats(8, episodes(), ["crash"]), None)
     thread, results = takers[0]
     thread.join(10)
     assert [(push["steps"], len(push["episodes"]), push["faults"]) for push in results] == [(8, 1, ["crash"])]
@@ -107,7 +107,7 @@ def test_many_workers_lose_and_double_nothing():
 
     def work():
         for _ in range(50):
-            sums.count(stats(8, [EPISODE], ["crash"]))
+            sums.count(stats(8, [EPISODE], ["crash"]), None)
             sums.apply(gradients([1.0]), 0)
             sums.apply(gradients([np.nan], finite=False), 0)
 

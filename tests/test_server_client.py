@@ -26,8 +26,8 @@ from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
+from doom_a3c.record.gifs import Gif
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import Gif
 
 
 class Script:

@@ -19,9 +19,10 @@ from fakes import changed, until
 
 from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
+from doom_a3c.record.films import gif_bytes
+from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import MAX_KINDS
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import Gif, gif_bytes
 
 NAN, INF = float("nan"), float("inf")
 EPISODE = (2.0, 5, 0.5, 0)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from doom_a3c.cli import listing, play, train
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.run import agent
+from doom_a3c.run import agent, launch
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import settings_of
@@ -77,7 +77,8 @@ def _stop_before_games() -> None:
         raise ReachedError
 
     parser = functools.cache(flag_parser)
-    _replace(train, _started=reached, flag_parser=parser)
+    _replace(train, flag_parser=parser)
+    _replace(launch, _started=reached)
     _replace(play, flag_parser=parser)
     _replace(agent, Builder=reached)
     _replace(listing, listing=functools.cache(listing.listing))

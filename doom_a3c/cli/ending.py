@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli import command
@@ -14,11 +13,10 @@ from doom_a3c.record import figures
 from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_table, write_whole
 from doom_a3c.record.progress import EvaluationPoint, Point, shown
+from doom_a3c.run.run_record import RunRecord, needed_again
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
-from doom_a3c.settings.games import DoomSpec, GymnasiumSpec
 from doom_a3c.settings.inputs import expanded
-from doom_a3c.settings.scenarios import Scenario
 
 
 def told(session: Session, result: Result, seconds: float, panel: Panel) -> None:
@@ -37,17 +35,16 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     panel.log(
         f"model  {model} (newest: {last})\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}"
     )
-    play, named = command.program("play"), named_again(session.record.scenario)
+    play, named = command.program("play"), named_again(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
 
 
-def named_again(scenario: Scenario) -> str:
+def named_again(record: RunRecord) -> str:
     """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
-    game = scenario.game
-    if isinstance(game, DoomSpec) and game.wad and Path(game.wad).is_absolute():
-        return f" --wad {shlex.quote(game.wad)}"
-    return f" --scenario {shlex.quote(game.id)}" if isinstance(game, GymnasiumSpec) and ":" in game.id else ""
+    named = needed_again(record)
+    flags = {"--wad": named.wad, "--scenario": named.scenario}
+    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
 def written(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:

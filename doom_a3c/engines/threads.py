@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Batch, Gradients, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
@@ -25,8 +26,8 @@ MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do n
 class Updates(Protocol):
     """Where a worker's gradients go."""
 
-    def count(self, stats: RolloutStats) -> None:
-        """Counts what has been played and is about to be learned from."""
+    def count(self, stats: RolloutStats, actions: Actions) -> None:
+        """Counts what has been played and is about to be learned from, and the actions in it."""
 
     def apply(self, gradients: Gradients, version: int) -> None:
         """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are."""
@@ -81,7 +82,7 @@ class Worker:
             played = actor.rollout()
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
-            self._updates.count(played.stats)
+            self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
         self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions))

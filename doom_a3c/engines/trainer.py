@@ -37,7 +37,7 @@ class Trainer:
             for _ in range(config.accumulate):
                 taken = self._rollouts.take(low, high)
                 for played in taken:
-                    self._updater.count(played.stats)
+                    self._updater.count(played.stats, played.rollout.actions)
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Gradients
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.player import Episode
@@ -15,12 +16,13 @@ from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
 from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # updates in a row
 NON_FINITE = "non_finite_update"  # the kind of the fault
 
 
-class DivergedError(Exception):
+class DivergedError(RunError):
     """Loss or gradients were not finite many times in a row; no such update has been applied."""
 
 
@@ -33,20 +35,22 @@ class EpisodeMetrics(NamedTuple):
 
 
 class Updater:
-    """Applies one learning thread's gradients and logs what they were like. Owns the episodes since its last point."""
+    """Applies one learning thread's gradients and logs what they were like. Owns what was played since its last point."""
 
     def __init__(self, config: Config, model: GlobalModel, progress: Progress, logger: Logger | None) -> None:
         self._config, self._model, self._progress, self._logger = config, model, progress, logger
         self._limiter = log_limiter()
         self._episodes: list[Episode] = []
+        self._actions: Actions | None = None  # of the newest rollout
         self._non_finite = 0
 
-    def count(self, stats: RolloutStats) -> None:
-        """Counts what has been played and is about to be learned from."""
+    def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
+        """Counts what has been played and is about to be learned from, and the actions in it where they are known."""
         scores = [episode.score for episode in stats.episodes]
         self._progress.add_steps(stats.steps, stats.frames, scores, stats.faults)
         if self._logger is not None:
             self._episodes.extend(stats.episodes)
+            self._actions = actions
 
     def apply(self, gradients: Gradients, version: int) -> None:
         """Applies gradients that come from rollouts of that version, if they are finite; raises as `skip` does if not."""
@@ -61,6 +65,8 @@ class Updater:
         if self._logger is not None and self._limiter.allow():
             self._logger.metrics(gradients.metrics, self._progress.frames)
             self._logger.metrics(episode_metrics(self._episodes), self._progress.frames)
+            if self._actions is not None:
+                self._logger.histogram("actions", self._actions.ravel().tolist(), self._progress.frames)
             self._episodes.clear()
 
     def skip(self) -> None:

@@ -1,4 +1,4 @@
-"""Recording ViZDoom episodes for people, whatever the network sees."""
+"""Recording ViZDoom episodes for people, by playing them again."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from doom_a3c.envs.doom_setup import check, configure
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.settings.games import DoomSpec, Observation
 
-RESOLUTION, LARGE = "320x240", "640x480"
-
 
 class DoomVideoRecorder:
-    """Records episodes in colour, every frame, whatever the network sees. Owns a second engine.
+    """Records episodes in colour, whatever the network sees. Owns a second engine.
 
     ViZDoom is deterministic in seed and actions, so a second game that is given the seed and the actions of the first
     shows the same episode at any resolution, while the network keeps seeing exactly what it was trained on.
     """
 
-    def __init__(self, game: DoomSpec, observation: Observation, large: bool = False) -> None:
-        self._frame_skip = game.frame_skip
+    def __init__(self, game: DoomSpec, observation: Observation, resolution: str, every_frame: bool = True) -> None:
+        """Has pictures of that resolution, of every frame, or else of every step."""
+        frames = game.frame_skip
+        self._parts = [1] * frames if every_frame else [frames]  # of a step, in frames, each with a picture
         self._actions = check(game, observation)
-        view = replace(observation, resolution=LARGE if large else RESOLUTION, color=True)
+        view = replace(observation, resolution=resolution, color=True)
         self._process = DoomProcess(partial(configure, spec=game, observation=view))
 
     def reset(self, seed: int) -> list[Pixels]:
@@ -34,10 +34,10 @@ class DoomVideoRecorder:
         return [self._process.game.get_state().screen_buffer]
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
-        """Plays one step; returns the picture of every frame that has one (the frame that ends the episode has none)."""
+        """Plays one step; returns its pictures (the frame that ends the episode has none)."""
         game, pictures = self._process.game, []
-        for _ in range(self._frame_skip):
-            self._process.ask(lambda: game.make_action(self._actions[action], 1))
+        for frames in self._parts:
+            self._process.ask(partial(game.make_action, self._actions[action], frames))
             if game.is_episode_finished():
                 break
             pictures.append(game.get_state().screen_buffer)

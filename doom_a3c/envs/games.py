@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
 
 DOOM_PROCESSES = 1  # for a worker's games, unless the settings say otherwise
+FILM, LARGE_FILM = "320x240", "640x480"  # what Doom's episodes are shown at
 
 
 class VideoRecorder(Protocol):
@@ -60,6 +61,7 @@ class Games(Protocol):
     """One kind of games."""
 
     steps_per_second: float  # in real time
+    replayed: bool  # whether there is a replayer
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns games stepped together; `limited` ends episodes that could last forever.
@@ -69,11 +71,17 @@ class Games(Protocol):
         may then be views of them.
         """
 
+    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        """Returns one game in this process, for other programs' learners; its episodes end at last."""
+
     def facts(self) -> Facts:
         """Returns what the agent and people have to know of the games; the first call may start one."""
 
     def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         """Returns what records an `env` of one game, with `large` pictures where the game can draw such."""
+
+    def replayer(self) -> VideoRecorder | None:
+        """Returns what plays an episode again by `infos["seed"]` and its actions, one picture a step; None without such."""
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
@@ -107,18 +115,21 @@ def games_of(game: GameSpec, observation: Observation, processes: int | None = N
             return _RegisteredGames(game, observation, processes)
 
 
-def make_doom(game: DoomSpec, observation: Observation, limited: bool) -> gymnasium.Env[Any, Any]:
+def make_doom(
+    game: DoomSpec, observation: Observation, limited: bool, render_mode: str | None = "rgb_array"
+) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom."""
     from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
 
-    env = DoomEnv(game, observation)
+    env = DoomEnv(game, observation, render_mode)
     return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
 
 
 class _Kind:
-    """What kinds of games have in common: nothing is started ahead."""
+    """What kinds of games have in common: nothing is started ahead, nor played again."""
 
     steps_per_second: float
+    replayed = False
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         raise NotImplementedError
@@ -127,6 +138,9 @@ class _Kind:
         env = self.vector(1, limited=True)
         env.close()
         return _facts(env)
+
+    def replayer(self) -> VideoRecorder | None:
+        return None
 
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         pass
@@ -148,6 +162,8 @@ def _facts(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
 
 class _DoomGames(_Kind):
     """ViZDoom games. Owns the vectors that are being started ahead."""
+
+    replayed = True
 
     def __init__(self, game: DoomSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
@@ -194,8 +210,14 @@ class _DoomGames(_Kind):
             future.add_done_callback(_close)  # at once, where it is done: nobody waits for games that hang as they start
         self._ahead = []
 
+    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        return make_doom(self._game, self._observation, True, render_mode)
+
     def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
-        return RemoteVideoRecorder(self._game, self._observation, large)
+        return RemoteVideoRecorder(self._game, self._observation, LARGE_FILM if large else FILM)
+
+    def replayer(self) -> VideoRecorder | None:
+        return RemoteVideoRecorder(self._game, self._observation, self._observation.resolution, every_frame=False)
 
 
 def _close(future: Future[ProcessVectorEnv]) -> None:
@@ -223,6 +245,11 @@ class _AtariGames(_Kind):
 
         return AtariGames(self._game, self._observation, games)
 
+    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        from doom_a3c.envs.single import SingleEnv
+
+        return SingleEnv(self.vector(1, limited=True), render_mode)
+
     def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
 
@@ -247,6 +274,11 @@ class _RegisteredGames(_Kind):
         from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns
 
         return _vector(partial(make, self._game, self._observation), games, self._processes, rows)
+
+    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        from doom_a3c.envs.registered import make  # as above
+
+        return make(self._game, self._observation)
 
     def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder  # loads OpenCV, too

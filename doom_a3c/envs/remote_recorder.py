@@ -13,26 +13,24 @@ if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
 
 
-def _doom_recorder(game: DoomSpec, observation: Observation, large: bool, wire: Any) -> Any:
+def _doom_recorder(game: DoomSpec, observation: Observation, resolution: str, every_frame: bool, wire: Any) -> Any:
     from doom_a3c.envs.doom_recorder import DoomVideoRecorder  # loads ViZDoom, which only game servers need
 
-    return DoomVideoRecorder(game, observation, large)
+    return DoomVideoRecorder(game, observation, resolution, every_frame)
 
 
 class RemoteVideoRecorder:
     """A video recorder for Doom, in a process of its own. Owns the process."""
 
-    pictures_per_second: float = DoomSpec.frames_per_second
-
-    def __init__(self, game: DoomSpec, observation: Observation, large: bool = False) -> None:
-        """Starts the game, to be shown at 320x240, or at 640x480 where that is to be `large`.
+    def __init__(self, game: DoomSpec, observation: Observation, resolution: str, every_frame: bool = True) -> None:
+        """Starts the game, to be shown at that resolution, every frame of it or every step.
 
         Raises:
             GamesError: if it does not start, after several tries.
         """
 
         def started() -> GameProcess:
-            process = GameProcess(partial(_doom_recorder, game, observation, large))
+            process = GameProcess(partial(_doom_recorder, game, observation, resolution, every_frame))
             try:
                 process.answer()
             except BaseException:
@@ -40,6 +38,7 @@ class RemoteVideoRecorder:
                 raise
             return process
 
+        self.pictures_per_second = DoomSpec.frames_per_second / (1 if every_frame else game.frame_skip)
         self._process = persistently(started, [])
 
     @property

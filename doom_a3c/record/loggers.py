@@ -27,8 +27,8 @@ class Logger(Protocol):
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes how often values occur."""
 
-    def text(self, name: str, markdown: str) -> None:
-        """Writes a text."""
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Writes the settings of the run, by name; some are tables."""
 
     def graph(self, graph: Any) -> None:
         """Writes the graph of a concrete function of TensorFlow's."""
@@ -38,6 +38,22 @@ class Logger(Protocol):
 
     def close(self) -> None:
         """Writes what is left to disk."""
+
+
+class Deaf:
+    """What all loggers of a kind that has no place for something do with it: nothing."""
+
+    def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
+        """Does nothing."""
+
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Does nothing."""
+
+    def graph(self, graph: Any) -> None:
+        """Does nothing."""
+
+    def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
+        """Does nothing."""
 
 
 MakeLogger = Callable[[Path], Logger]  # of the log in that folder
@@ -76,9 +92,9 @@ class PatientLogger:
         """As `Logger` says."""
         self._try(lambda logger: logger.histogram(name, values, frames))
 
-    def text(self, name: str, markdown: str) -> None:
+    def settings(self, settings: Mapping[str, Any]) -> None:
         """As `Logger` says."""
-        self._try(lambda logger: logger.text(name, markdown))
+        self._try(lambda logger: logger.settings(settings))
 
     def graph(self, graph: Any) -> None:
         """As `Logger` says."""

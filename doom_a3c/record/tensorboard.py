@@ -1,60 +1,17 @@
-"""TensorBoard: scalars, the run's configuration as text, gifs as animated images."""
+"""TensorBoard: scalars, histograms, the run's settings as text and hyper-parameters, gifs as animated images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams
 
 from doom_a3c.record.loggers import Metrics, named
-
-_FAULTS = "faults."  # begins the names of faults, their kind follows
-TAGS = {
-    "reward": "Perf/Reward",
-    "maximum_reward": "Perf/Maximum Reward",
-    "length": "Perf/Length",
-    "value": "Perf/Value",
-    "frames_per_second": "Perf/Frames per Second",
-    "episodes": "Perf/Episodes",
-    "updates": "Perf/Updates",
-    "policy_lag": "Perf/Policy Lag",
-    "push_seconds": "Perf/Push Seconds",
-    "reward_by_episode": "By Episode/Reward",
-    "maximum_reward_by_episode": "By Episode/Maximum Reward",
-    "policy_loss": "Losses/Policy Loss",
-    "value_loss": "Losses/Value Loss",
-    "entropy": "Losses/Entropy",
-    "grad_norm": "Losses/Grad Norm",
-    "var_norm": "Losses/Var Norm",
-    "learning_rate": "Schedules/Learning Rate",
-    "entropy_cost": "Schedules/Entropy Cost",
-    "epsilon": "Schedules/Epsilon",
-    "requests": "Queue/Requests",
-    "rollouts": "Queue/Rollouts",
-    "prediction_batch": "Queue/Prediction Batch",
-    "training_batch": "Queue/Training Batch",
-    "hosts": "Cluster/Hosts",
-    "pushes_per_second": "Cluster/Pushes per Second",
-    "bytes_per_second": "Cluster/Bytes per Second",
-    "push_lags": "Cluster/Policy Lag",
-    "greedy.mean": "Evaluation/Greedy Mean",
-    "greedy.std": "Evaluation/Greedy Std",
-    "greedy.min": "Evaluation/Greedy Min",
-    "greedy.max": "Evaluation/Greedy Max",
-    "greedy.episodes": "Evaluation/Greedy Episodes",
-    "sampled.mean": "Evaluation/Sampled Mean",
-    "sampled.std": "Evaluation/Sampled Std",
-    "sampled.min": "Evaluation/Sampled Min",
-    "sampled.max": "Evaluation/Sampled Max",
-    "sampled.episodes": "Evaluation/Sampled Episodes",
-}
-
-
-def tag(name: str) -> str:
-    """Returns the tag of a metric; one that has none is shown by its name."""
-    return f"Faults/{name.removeprefix(_FAULTS)}" if name.startswith(_FAULTS) else TAGS.get(name, name)
+from doom_a3c.record.tags import tag
 
 
 class TensorBoardLogger:
@@ -74,10 +31,16 @@ class TensorBoardLogger:
         with self._writer.as_default():
             tf.summary.histogram(tag(name), tf.constant(values, tf.float32), step=frames)
 
-    def text(self, name: str, markdown: str) -> None:
-        """Writes a text panel."""
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Writes them as a text, and those that are single values as hyper-parameters of which the evaluation comes."""
         with self._writer.as_default():
-            tf.summary.text(name, markdown, step=0)
+            tf.summary.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```", step=0)
+            known = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
+            hparams.hparams_config(
+                hparams=[hparams.HParam(name) for name in sorted(known)],
+                metrics=[hparams.Metric(tag("score"), display_name="evaluation")],
+            )
+            hparams.hparams(known)
         self._writer.flush()
 
     def graph(self, graph: Any) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rollouts import Actor
+from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import SECONDS_BETWEEN_GIFS, RecordedVectorEnv, Recording
+from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.moments import Narration
 from doom_a3c.settings.config import Config, Counts, corrects, rows_kept, worker_count
 
 
@@ -36,12 +38,21 @@ class ActorFactory:
         """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
         config, games = self._config, self._config.games
         vector = self._builder.training_env(games, rows_kept(config))
-        env = RecordedVectorEnv(vector, index, config.gif_every, self._limiter, self._recorded)
+        narration = Narration(policy, self._builder) if config.gif_overlay else None
+        env = RecordedVectorEnv(
+            vector,
+            index,
+            config.gif_every,
+            self._limiter,
+            self._recorded,
+            replayed=self._builder.replayed,
+            narrator=narration,
+        )
         places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
         powers = 1.0 + config.epsilon_spread * places
         return Actor(
             env,
-            policy,
+            narration or policy,
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,

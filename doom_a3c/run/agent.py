@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,16 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
 from doom_a3c.envs.shared import map_nested
+from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.trust import NOTHING, Named
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.11 has its own
 
 
 class Agent:
@@ -30,7 +34,7 @@ class Agent:
         self._policy, self._random = Policy(network), np.random.default_rng()
 
     @classmethod
-    def load(cls, path: str | PathLike[str], named: Named = NOTHING) -> Agent:
+    def load(cls, path: str | PathLike[str], named: Named = NOTHING) -> Self:
         """Returns the agent of a checkpoint, which plays what that says but for what the user has `named`.
 
         Raises:
@@ -48,6 +52,16 @@ class Agent:
         except (KeyError, ValueError) as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         return cls(builder, network, record, str(path))
+
+    @property
+    def curve(self) -> list[Point]:
+        """The scores of its training episodes, or of every n-th, with their running mean."""
+        return list(self.record.counters.curve)
+
+    @property
+    def evaluations(self) -> list[EvaluationPoint]:
+        """Its evaluations on the way."""
+        return list(self.record.best.evaluations)
 
     @property
     def actions(self) -> list[str]:

@@ -18,8 +18,8 @@ from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
 from doom_a3c.envs.shared import map_nested
+from doom_a3c.record.films import Picture, VideoWriter
 from doom_a3c.record.overlay import Overlay, beside
-from doom_a3c.record.recording import Picture, VideoWriter
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Moments
 from doom_a3c.settings.fields import UserError

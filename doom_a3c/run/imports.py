@@ -18,7 +18,8 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     """Imports TensorFlow without its chatter and sets its thread pools: `threads` operations at once, `each` on so many.
 
     Workers run at the same time, so parallelism between operations serves two of them better than parallelism within.
-    `device` decides which GPU TensorFlow sees, if any; what it sees, it uses.
+    `device` decides which GPU TensorFlow sees, if any; what it sees, it uses. Where TensorFlow runs already, it stays as it
+    is.
 
     Raises:
         UserError: if there is no such device.
@@ -33,13 +34,14 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         with importing(), without("keras.src"):
             import tensorflow as tf
 
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
-        tf.config.threading.set_intra_op_parallelism_threads(each)
         gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
         chosen = gpus[int(number or 0) : int(number or 0) + 1]
-        tf.config.set_visible_devices(chosen, "GPU")
-        for gpu in chosen:
-            tf.config.experimental.set_memory_growth(gpu, True)  # others may want some of it
+        with contextlib.suppress(RuntimeError):  # it runs already, set up by an earlier call, or by whoever uses it
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
+            tf.config.threading.set_intra_op_parallelism_threads(each)
+            tf.config.set_visible_devices(chosen, "GPU")
+            for gpu in chosen:
+                tf.config.experimental.set_memory_growth(gpu, True)  # others may want some of it
         tf.constant(0)  # starts the runtime, which prints too
     if kind == "gpu" and not chosen:
         raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")

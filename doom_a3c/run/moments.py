@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.policy import Decider, Decision
 from doom_a3c.agent.saliency import Salience
+from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.overlay import Looks, Moment
 from doom_a3c.run.builder import Builder
 
@@ -44,3 +47,27 @@ class Moments:
         return Moment(
             pixels, shown, softmax(logits), int(action), float(value), self._steps, float(reward), self._score, looks
         )
+
+
+class Narration:
+    """A policy that remembers what it has decided for the first of its games, and says what came of it."""
+
+    def __init__(self, policy: Decider, builder: Builder) -> None:
+        self._policy, self._moments = policy, Moments(builder)
+        self.distribution, self.initial_state = policy.distribution, policy.initial_state
+        self._newest: tuple[Any, Array, float]
+
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+        """Returns the decision about observations [B, ...] with resets [B]."""
+        decision = self._policy(observations, resets, core_state)
+        self._newest = map_nested(lambda array: array[0], observations), decision.logits[0], decision.values[0]
+        return decision
+
+    def begin(self) -> None:
+        """Begins an episode."""
+        self._moments.begin()
+
+    def moment(self, action: int, reward: float) -> Moment:
+        """Returns the record of the newest step."""
+        observation, logits, value = self._newest
+        return self._moments.next(map_nested(np.copy, observation), logits, value, action, reward)

@@ -11,7 +11,7 @@ from typing import Any
 
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_table, write_whole
-from doom_a3c.record.recording import joined
+from doom_a3c.record.films import joined
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
 from doom_a3c.run.evaluation import Scores, scores

@@ -42,13 +42,14 @@ def host(settings: dict[str, Any], name: str, number: int, server: Server) -> Ho
     import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
     from doom_a3c.engines.cluster.host import Host
     from doom_a3c.engines.cluster.server_client import RunCounts
-    from doom_a3c.record.recording import Gif, GifMaker
+    from doom_a3c.record.gifs import Gif, GifMaker
     from doom_a3c.run.actors import ActorFactory  # these import TensorFlow, silenced by now
     from doom_a3c.run.builder import Builder
+    from doom_a3c.run.film_maker import FilmMaker
 
     builder, counts = Builder(scenario, config), RunCounts()
     gifs: deque[Gif] = deque(maxlen=1)
-    recorded = GifMaker(builder.steps_per_second, gifs.append).add
+    recorded = GifMaker(FilmMaker(builder), builder.steps_per_second, gifs.append).add
     return Host(
         name,
         server,

@@ -14,8 +14,9 @@ from doom_a3c.engines.engine import Engine
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import WINDOW, Progress, shown
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.run.evaluation import Evaluation
+from doom_a3c.run.evaluation import Evaluation, Scores
 from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import Schedule
 
 _RATE_SECONDS = 2.0  # that frames per second are the mean of, at least
 _RATES = 15  # of them that the time left is estimated by
@@ -60,9 +61,9 @@ class RunMetrics(NamedTuple):
     frames_per_second: float | None
     episodes: int
     updates: int
-    learning_rate: float
-    entropy_cost: float
-    epsilon: float
+    learning_rate: float | None  # None, as the next two, where it is constant
+    entropy_cost: float | None
+    epsilon: float | None
     policy_lag: int
     entropy: float
     reward: float | None  # mean of the last 100 episodes, None before there are as many
@@ -75,6 +76,18 @@ class EpisodeCurve(NamedTuple):
 
     reward_by_episode: float
     maximum_reward_by_episode: float
+
+
+class EvaluationMetrics(NamedTuple):
+    """An evaluation as it is logged."""
+
+    score: float  # the mean of the better policy
+    greedy: Mapping[str, float]  # mean, std, min and max
+    sampled: Mapping[str, float]
+
+
+def _spread(scores: Scores) -> dict[str, float]:
+    return {name: value for name, value in scores._asdict().items() if name != "episodes"}
 
 
 class Reporter:
@@ -163,9 +176,9 @@ class Reporter:
             self._rate,
             progress.episodes,
             progress.updates,
-            config.learning_rate.at(progress.frames, config.frames),
-            config.entropy_cost.at(progress.frames, config.frames),
-            config.epsilon.at(progress.frames, config.frames),
+            self._scheduled(config.learning_rate),
+            self._scheduled(config.entropy_cost),
+            self._scheduled(config.epsilon),
             progress.lag,
             progress.entropy,
             mean,
@@ -175,10 +188,14 @@ class Reporter:
         self._logger.metrics(metrics, progress.frames)
         self._logger.metrics(self._engine.metrics(), progress.frames)
 
+    def _scheduled(self, schedule: Schedule) -> float | None:
+        """Returns the value of a schedule that changes."""
+        return None if schedule.final is None else schedule.at(self._progress.frames, self._config.frames)
+
     def evaluated(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
         """Reports an evaluation."""
         frames, self._evaluation = state.counters.frames, evaluation.score
-        self._logger.metrics(evaluation, frames)
+        self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
         greedy, sampled = evaluation
         self._view.log(
             f"evaluation at {frames:,} frames: greedy {shown(greedy.mean)} +- {shown(greedy.std)}, "

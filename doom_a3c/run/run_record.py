@@ -12,7 +12,7 @@ from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import check_files, checked_name, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
-from doom_a3c.settings.trust import NOTHING, Named, admitted
+from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 5
 _READABLE = (2, 3, 4, FORMAT)
@@ -78,6 +78,13 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
         "policy": record.best.policy,
         "evaluations": [list(evaluation) for evaluation in record.best.evaluations],
     }
+
+
+def needed_again(record: RunRecord) -> Named:
+    """Returns what a user has to name again where a checkpoint with this record is loaded."""
+    return needed(
+        record_to_plain(record)["scenario"]["game"], getattr(record.scenario.game, "wad", ""), record.config.scenario
+    )
 
 
 def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunRecord:

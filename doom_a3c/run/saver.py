@@ -13,11 +13,12 @@ from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
 from doom_a3c.run.checkpoint import finite
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best, RunRecord
+from doom_a3c.settings.fields import RunError
 
 ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
 
 
-class SaveError(Exception):
+class SaveError(RunError):
     """A run could not be saved at its beginning, or at its end."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,22 +21,23 @@ from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
+from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
+from doom_a3c.record.logger_kinds import make_logger_called
 from doom_a3c.record.loggers import Loggers, MakeLogger
 from doom_a3c.record.progress import Progress
-from doom_a3c.record.recording import Gif, GifFolder, GifMaker, Recording
-from doom_a3c.record.tensorboard import TensorBoardLogger
+from doom_a3c.record.recording import Recording
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
+from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import Best, RunRecord, stamped
+from doom_a3c.run.run_record import Best, RunRecord, record_to_plain, stamped
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
-from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import spent, worker_count
-from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.fields import UserError
 
 
 class Session(NamedTuple):
@@ -59,9 +59,11 @@ def session_of(
     checkpoints: CheckpointFolder,
     variables: Snapshot | None,
     view: View,
-    make_logger: MakeLogger = TensorBoardLogger,
+    make_logger: MakeLogger | None = None,
 ) -> Iterator[Session]:
     """Puts a session together, and closes afterwards all that it runs. A resumed run continues from the `variables`.
+
+    Logs are made by `make_logger`, where that is given, and else as the settings say.
 
     Whatever can fail by a user's mistake is made before any folder or file but that of the checkpoints.
 
@@ -72,6 +74,7 @@ def session_of(
     config = record.config
     if config.engine == "cluster":
         access.check(config.address)
+    make_logger = make_logger or make_logger_called(config.logger)
     builder = Builder(record.scenario, config, games)
     model, progress = builder.model(config), Progress()
     if variables is not None:
@@ -99,7 +102,8 @@ def session_of(
             gif_folder.add(gif)
             loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
 
-        gif_maker = stack.enter_context(closing(GifMaker(builder.steps_per_second, add_gif)))
+        film_maker = stack.enter_context(closing(FilmMaker(builder)))
+        gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif)))
         stack.enter_context(closing(builder))
         if config.engine == "cluster":
             engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
@@ -166,8 +170,8 @@ def _described(record: RunRecord, builder: Builder) -> str:
 
 
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:
-    settings = {**plain(record.config), "scenario": scenarios.to_plain(record.scenario)}
-    loggers("global").text("config", f"```json\n{json.dumps(settings, indent=2)}\n```")
+    told = record_to_plain(record)  # which does not say where files of the user's lie
+    loggers("global").settings({**told["config"], "tables": told["scenario"]})
     # As workers play: what is compiled first has fixed shapes, all other numbers of games share one graph.
     loggers("global").graph(Policy(model.network).graph(builder.example(record.config.games)))
 

@@ -40,9 +40,15 @@ def _own_files() -> dict[str, Path]:
     return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
 
 
+def own_names() -> list[str]:
+    """Returns the names of the scenarios that the project has tuned files of."""
+    return [name for name in _own_files() if not name.startswith("base/")]
+
+
 def available() -> dict[str, Path]:
     """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
-    tuned = {name: path for name, path in _own_files().items() if not name.startswith("base/")}
+    files = _own_files()
+    tuned = {name: files[name] for name in own_names()}
     shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
     return {**shipped, **tuned}
 

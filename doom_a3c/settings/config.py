@@ -222,12 +222,23 @@ class Config:
     )
     models_dir: str = setting("models", "folder of the checkpoints", section=USUAL)
     frames_dir: str = setting("frames", "folder of the gifs and the score curve", section=OUTPUTS)
-    logs_dir: str = setting("logs", "folder of the TensorBoard logs", section=OUTPUTS)
+    logs_dir: str = setting("logs", "folder of the logs", section=OUTPUTS)
+    logger: str = setting(
+        "tensorboard",
+        "where metrics go: tensorboard, csv (a table for each log), wandb or mlflow",
+        choices=("tensorboard", "csv", "wandb", "mlflow"),
+        section=OUTPUTS,
+    )
     gif_every: int = setting(
         25,
         "record every n-th episode of the first game of each worker as a gif, one a minute at most; 0 is never",
         unit="episodes",
         low=0,
+        section=OUTPUTS,
+    )
+    gif_overlay: bool = setting(
+        False,
+        "show beside the games in those gifs what the network sees, its action probabilities and its value",
         section=OUTPUTS,
     )
     checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0, section=OUTPUTS)

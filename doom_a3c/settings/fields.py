@@ -28,6 +28,10 @@ class UserError(Exception):
     """A mistake of the user's: the command line prints it as one line and exits with status 2."""
 
 
+class RunError(Exception):
+    """What has ended a run and is no mistake of the user's: the command line prints it as one line, and exits with 1."""
+
+
 def first_line(error: BaseException) -> str:
     """Returns what an error of somebody else's says, in a line that is not too long; its type where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip()[:200]

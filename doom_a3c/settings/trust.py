@@ -64,6 +64,17 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
     return dict(with_config_read({"game": table}, source)["game"])
 
 
+def needed(game: Mapping[str, Any], wad: str, scenario: str) -> Named:
+    """Returns what a user has to name again where a checkpoint has that [game] table: its `wad`, or its `scenario`."""
+    for named in (NOTHING, Named(wad=wad or None)):
+        try:
+            admitted(game, "the checkpoint", named)
+            return named
+        except UserError:
+            continue
+    return Named(scenario)
+
+
 def _shipped(file: object) -> bool:
     """Tells whether a wad or cfg is one that ViZDoom ships, by its bare name."""
     return isinstance(file, str) and bool(_BARE.fullmatch(file)) and located(file).is_file()

@@ -29,9 +29,9 @@ from doom_a3c.engines.cluster.ray import (
     machines,
 )
 from doom_a3c.engines.updates import DivergedError
+from doom_a3c.record.gifs import Gif
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress, from_plain, to_plain
-from doom_a3c.record.recording import Gif
 from doom_a3c.settings.fields import UserError
 
 _TICK_SECONDS = 0.5

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import Vector, flat
@@ -52,8 +53,8 @@ class GradientAccumulator:
         self._faults: list[str] = []
         self._metrics: LearnerMetrics | None = None
 
-    def count(self, stats: RolloutStats) -> None:
-        """Counts what has been played; it travels with the next push."""
+    def count(self, stats: RolloutStats, actions: Actions) -> None:
+        """Counts what has been played; it travels with the next push, but for the actions, which no push has."""
         with self._changed:
             self._steps += stats.steps
             self._frames += stats.frames

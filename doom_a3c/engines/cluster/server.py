@@ -40,10 +40,10 @@ from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, episode_metrics
+from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import SECONDS_BETWEEN_GIFS
 from doom_a3c.settings.config import Config, spent
 
 MAX_GIFS = 4  # that wait for the driver

@@ -13,7 +13,7 @@ import numpy as np
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
-from doom_a3c.record.recording import Gif
+from doom_a3c.record.gifs import Gif
 
 SECONDS_BETWEEN_TRIES = 0.1
 

@@ -16,8 +16,8 @@ from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, blank_rollout
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Push
+from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import KIND
-from doom_a3c.record.recording import Gif
 from doom_a3c.settings.config import Config
 
 _MAX_WORKERS = 1024  # of a host that takes as many as it has CPUs; --workers may say no more

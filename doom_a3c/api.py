@@ -1,0 +1,150 @@
+"""What programs call: train an agent, load one, look at how it does. `import doom_a3c` has all of it, loaded when used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.record.files import check_exists, output_folder
+from doom_a3c.run.checkpoint import record_of
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.run.launch import continued_run, launched, new_run
+from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.run_record import RunRecord, needed_again
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.fields import RunError, UserError, validated
+from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.playing import PlaySettings
+from doom_a3c.settings.trust import Named
+
+import_tensorflow(cpu_count(), verbose=False, device="auto")  # before the modules that would load it aloud
+
+from doom_a3c.run import agent  # noqa: E402
+from doom_a3c.run.page import Results  # noqa: E402
+from doom_a3c.run.playback import Playback  # noqa: E402
+from doom_a3c.run.reporter import Status  # noqa: E402
+from doom_a3c.run.training import StoppingRule  # noqa: E402
+
+__all__ = ["Agent", "Results", "RunError", "Status", "UserError", "load", "resume", "train"]
+
+
+class Agent(agent.Agent):
+    """A trained agent. `load`, `train` and `resume` make it; see there."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its checkpoint, which `resume` takes."""
+        return Path(self.source).parent
+
+    def play(self, out: str | PathLike[str] | None = None, **settings: Any) -> Results:
+        """Plays episodes; returns their scores, actions, rewards and values, step by step.
+
+        Args:
+            out: a folder for films, scores and the page that shows them; None writes nothing.
+            settings: those of play.py: `episodes=3`, `seed`, `policy`, `epsilon`, `record`, `overlay`, `random_episodes`.
+
+        Raises:
+            UserError: for a setting that does not fit, or a folder that cannot be written to.
+        """
+        chosen = validated(PlaySettings, settings, "settings")
+        folder = None if out is None else output_folder(str(out), "out")
+        with Playback(self, chosen, folder) as playback:
+            for _ in playback:
+                pass
+        if folder is None:
+            return playback.results()
+        results = playback.results(playback.random())
+        playback.write(results, f"agent.play({str(out)!r}, {', '.join(f'{k}={v!r}' for k, v in settings.items())})")
+        return results
+
+
+Callback = Callable[[Status], bool | None]
+
+
+def train(scenario: str = "basic", *, name: str | None = None, callback: Callback | None = None, **settings: Any) -> Agent:
+    """Trains an agent, and returns it as it was at its best evaluation.
+
+    Its checkpoints go to a folder of their own, `models/RUN`, unless `models_dir` names another; gifs and logs go to
+    `frames/RUN` and `logs/RUN`, as those of train.py. KeyboardInterrupt ends it, saved.
+
+    Args:
+        scenario: what to play: a name, a file or a Gymnasium id, as `--scenario` takes it.
+        name: what to call the run, in place of the scenario's name.
+        callback: is called ten times a second with how far the run has come; True ends the run.
+        settings: every setting that train.py has a flag for, such as `minutes=1`, `frames=200_000`, `learning_rate=3e-4`.
+
+    Raises:
+        UserError: for a setting that there is not, or that does not fit; in one line what is wrong and what would be right.
+        RunError: for a run that has diverged, or could not be saved.
+    """
+    settings = {**settings, "scenario": str(scenario)}
+    record = new_run(settings, name)
+    folder = Path(settings.get("models_dir") or f"models/{record.name}")
+    record = new_run({**settings, "models_dir": str(folder)}, name)._replace(name=record.name)
+    with FolderLock(expanded(str(folder)), "models_dir") as lock:
+        lock.note(record.name)
+        checkpoints = CheckpointFolder(lock.folder, lock.held)
+        checkpoints.check_unused()
+        return _trained(record, checkpoints, None, callback)
+
+
+def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
+    """Continues the run of a folder, such as `agent.folder`, with a larger budget, and returns the agent; as `train`.
+
+    A `scenario` or a `wad` among the settings names again what a checkpoint does not.
+    """
+    folder = expanded(str(models_dir))
+    check_exists(folder / "last.ckpt")
+    named = Named(settings.get("scenario"), settings.pop("wad", None))
+    with FolderLock(folder, "models_dir") as lock:
+        checkpoints = CheckpointFolder(folder, lock.held)
+        old = record_of(checkpoints.last, named)
+        record = continued_run(old, {**settings, "models_dir": str(models_dir)})
+        lock.note(record.name)
+        return _trained(record, checkpoints, named, callback)
+
+
+def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | None = None) -> Agent:
+    """Returns the agent of a checkpoint; one of a stranger's is safe to load.
+
+    Args:
+        path: of the checkpoint, such as `models/best.ckpt`.
+        scenario: what to play instead of what the checkpoint says.
+        wad: the wad of a model that was trained on one which ViZDoom does not ship.
+
+    Raises:
+        UserError: if it is no checkpoint, or its scenario's files are not here.
+    """
+    check_exists(Path(path))
+    return Agent.load(path, Named(scenario, wad))
+
+
+def _trained(record: RunRecord, checkpoints: CheckpointFolder, named: Named | None, callback: Callback | None) -> Agent:
+    view = _View(callback)
+    with launched(record, checkpoints, named, view) as session:
+        view.stopping = session.stopping
+        session.training.run()
+    best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
+    return Agent.load(best, needed_again(record))  # the caller has named that
+
+
+class _View:
+    """Shows nothing, but to the callback. Owns whether that has stopped the run."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback = callback
+        self.stopping: StoppingRule
+
+    def show(self, status: Status) -> None:
+        """Calls the callback."""
+        if self._callback and self._callback(status):
+            self.stopping.interrupt("callback")
+
+    def phase(self, what: Callable[[], str]) -> None:
+        """Does nothing."""
+
+    def log(self, message: str) -> None:
+        """Does nothing."""

@@ -1,0 +1,48 @@
+"""Logs as tables: `metrics.csv` with a line for every number, and `settings.json`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from doom_a3c.record.files import write_whole
+from doom_a3c.record.loggers import Deaf, Metrics, named
+from doom_a3c.record.tags import tag
+
+_FLUSH_SECONDS = 5.0
+COLUMNS = ("count", "metric", "value")
+
+
+class CsvLogger(Deaf):
+    """One log (a sub-folder of the logs), to whose table a resumed run adds. Owns the file."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._lock, self._flushed = folder, threading.Lock(), time.monotonic()
+        table = folder / "metrics.csv"
+        is_new = not table.exists()
+        self._file = table.open("a", newline="")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if is_new:
+            self._writer.writerow(COLUMNS)
+
+    def metrics(self, metrics: Metrics, count: int) -> None:
+        """Writes a line for each number."""
+        with self._lock:
+            self._writer.writerows((count, tag(name), value) for name, value in named(metrics))
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = time.monotonic()
+
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Writes them to a file."""
+        write_whole(self._folder / "settings.json", f"{json.dumps(settings, indent=2)}\n".encode())
+
+    def close(self) -> None:
+        """Closes the table."""
+        self._file.close()

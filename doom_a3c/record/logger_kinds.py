@@ -1,0 +1,36 @@
+"""The kinds of logs that there are, by the names that users give them."""
+
+from __future__ import annotations
+
+import os
+
+from doom_a3c.record.loggers import MakeLogger
+from doom_a3c.settings.fields import UserError
+
+
+def make_logger_called(kind: str) -> MakeLogger:
+    """Returns what makes the logs of one session: 'tensorboard', 'csv', 'wandb' or 'mlflow'.
+
+    Raises:
+        UserError: if what that needs is not installed.
+    """
+    try:  # late: each loads what hardly any other run needs
+        match kind:
+            case "csv":
+                from doom_a3c.record.csv_logger import CsvLogger
+
+                return CsvLogger
+            case "wandb":
+                os.environ.setdefault("WANDB_SILENT", "true")
+                from doom_a3c.record.wandb_logger import WandbRun
+
+                return WandbRun().logger
+            case "mlflow":
+                from doom_a3c.record.mlflow_logger import MlflowRun
+
+                return MlflowRun().logger
+    except ModuleNotFoundError as error:
+        raise UserError(f"--logger {kind} needs {error.name}: pip install -r requirements-loggers.txt") from error
+    from doom_a3c.record.tensorboard import TensorBoardLogger
+
+    return TensorBoardLogger

@@ -1,0 +1,49 @@
+"""What metrics are called where people read them."""
+
+from __future__ import annotations
+
+_FAULTS = "faults."  # begins the names of faults, their kind follows
+TAGS = {
+    "reward": "Perf/Reward",
+    "maximum_reward": "Perf/Maximum Reward",
+    "length": "Perf/Length",
+    "value": "Perf/Value",
+    "frames_per_second": "Perf/Frames per Second",
+    "episodes": "Perf/Episodes",
+    "updates": "Perf/Updates",
+    "policy_lag": "Perf/Policy Lag",
+    "push_seconds": "Perf/Push Seconds",
+    "reward_by_episode": "By Episode/Reward",
+    "maximum_reward_by_episode": "By Episode/Maximum Reward",
+    "policy_loss": "Losses/Policy Loss",
+    "value_loss": "Losses/Value Loss",
+    "entropy": "Losses/Entropy",
+    "grad_norm": "Losses/Grad Norm",
+    "var_norm": "Losses/Var Norm",
+    "learning_rate": "Schedules/Learning Rate",
+    "entropy_cost": "Schedules/Entropy Cost",
+    "epsilon": "Schedules/Epsilon",
+    "requests": "Queue/Requests",
+    "rollouts": "Queue/Rollouts",
+    "prediction_batch": "Queue/Prediction Batch",
+    "training_batch": "Queue/Training Batch",
+    "hosts": "Cluster/Hosts",
+    "pushes_per_second": "Cluster/Pushes per Second",
+    "bytes_per_second": "Cluster/Bytes per Second",
+    "push_lags": "Cluster/Policy Lag",
+    "actions": "Actions/Taken",
+    "score": "Evaluation/Score",
+    "greedy.mean": "Evaluation/Greedy Mean",
+    "greedy.std": "Evaluation/Greedy Std",
+    "greedy.min": "Evaluation/Greedy Min",
+    "greedy.max": "Evaluation/Greedy Max",
+    "sampled.mean": "Evaluation/Sampled Mean",
+    "sampled.std": "Evaluation/Sampled Std",
+    "sampled.min": "Evaluation/Sampled Min",
+    "sampled.max": "Evaluation/Sampled Max",
+}
+
+
+def tag(name: str) -> str:
+    """Returns the tag of a metric; one that has none is shown by its name."""
+    return f"Faults/{name.removeprefix(_FAULTS)}" if name.startswith(_FAULTS) else TAGS.get(name, name)

@@ -1,0 +1,90 @@
+"""A trained network for programs without this one: as TensorFlow's SavedModel, or as ONNX, with an example that plays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.run.agent import Agent
+from doom_a3c.settings.fields import UserError
+
+KINDS = ("onnx", "savedmodel")
+OPSET = 17  # of ONNX: what converters and runtimes have known for years
+_EXAMPLE = '''"""Plays an episode of {scenario} with {file}, which knows nothing of TensorFlow: pip install onnxruntime."""
+
+import numpy as np
+import onnxruntime
+from doom_a3c.envs.registry import make
+
+session, env = onnxruntime.InferenceSession("{file}"), make("{scenario}")
+sizes = {{each.name: each.shape[1] for each in session.get_inputs() if each.name.startswith("state")}}
+state = {{name: np.zeros((1, size), np.float32) for name, size in sizes.items()}}
+(observation, _), over, score, reset = env.reset(seed=1), False, 0.0, np.ones(1, np.float32)
+while not over:
+    seen = observation if isinstance(observation, dict) else {{"{observed}": observation}}
+    batch = {{name: np.asarray(array)[None] for name, array in seen.items()}}
+    logits, value, *new = session.run(None, batch | state | {{"reset": reset}})
+    state, reset = dict(zip(state, new)), np.zeros(1, np.float32)
+    observation, reward, terminated, truncated, _ = env.step(int(logits.argmax()))
+    score, over = score + reward, terminated or truncated
+print(score)
+'''
+
+
+def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
+    """Writes the network of an agent; returns what has been written.
+
+    It computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset` (float32
+    [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32 [N, size]);
+    outputs are `logits` [N, A], `value` [N], and the next state.
+
+    Raises:
+        UserError: if what the kind needs is not installed.
+    """
+    decide, signature = _decision(agent)
+    if kind == "savedmodel":
+        module, target = tf.Module(), folder / "savedmodel"
+        module.decide = tf.function(decide, input_signature=signature)
+        module.network = agent.network.parameters
+        tf.saved_model.save(module, str(target), signatures={"serving_default": module.decide})
+        return [target]
+    try:
+        import tf2onnx  # late: an extra that nothing else needs
+    except ModuleNotFoundError as error:
+        raise UserError(f"--export onnx needs {error.name}: pip install -r requirements-export.txt") from None
+    target = folder / "model.onnx"
+    tf2onnx.convert.from_function(
+        tf.function(decide, input_signature=signature), signature, opset=OPSET, output_path=str(target)
+    )
+    example = folder / "example.py"
+    observed = "pixels" if agent.network.inputs.pixels else "variables"
+    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.record.scenario.name, observed=observed))
+    return [target, example]
+
+
+def _decision(agent: Agent) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
+    """Returns the function of a decision, and its signature."""
+    trained, inputs = agent.network, agent.network.inputs
+    network = ACNetwork(trained.spec, inputs, trained.distribution, 0, "exported", "float32")
+    for mine, its in zip(network.parameters, trained.parameters, strict=True):
+        mine.assign(its)
+    parts = {}
+    if inputs.pixels:
+        parts["pixels"] = tf.TensorSpec((None, *inputs.pixels), tf.uint8, "pixels")
+    if inputs.variables:
+        parts["variables"] = tf.TensorSpec((None, inputs.variables), tf.float32, "variables")
+    sizes = [state.shape[1] for state in network.initial_state(1)]
+    states = [tf.TensorSpec((None, size), tf.float32, f"state_{index}") for index, size in enumerate(sizes)]
+
+    def decide(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
+        seen = dict(zip(parts, arguments, strict=False))
+        observations = seen if len(seen) > 1 else next(iter(seen.values()))
+        output, new = network.step(observations, arguments[len(seen)], tuple(arguments[len(seen) + 1 :]))
+        # Outputs of TensorFlow's functions are in the order of their names: this one is that of the inputs.
+        return {"a_logits": output.logits, "b_value": output.values} | {f"c_state_{i}": each for i, each in enumerate(new)}
+
+    return decide, [*parts.values(), tf.TensorSpec((None,), tf.float32, "reset"), *states]

@@ -1,0 +1,121 @@
+"""Starting runs: from settings by name to a session that trains, for the command line and for programs alike."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.imports import import_tensorflow, importing
+from doom_a3c.run.run_record import RunRecord, begun, continued
+from doom_a3c.settings import catalog, scenarios
+from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
+from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.trust import Named
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.games import Games
+    from doom_a3c.run.reporter import View
+    from doom_a3c.run.session import Session
+
+_STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
+# A resumed run does not take these from its checkpoint: it may continue elsewhere, and for another time.
+_OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
+
+
+def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
+    """Returns the record of a run that begins: of defaults, then the scenario file, then the `settings`, flat, by name.
+
+    Raises:
+        UserError: for a setting that there is not, or that does not fit.
+    """
+    scenario = catalog.find(settings.get("scenario", Config.scenario))
+    scenario, config = scenarios.resolved(scenario, {**scenario.training, **settings}, "settings")
+    return begun(scenario, consistent(config, settings), name)
+
+
+def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
+    """Returns the record of a run that continues: of what its checkpoint says, then the `settings`.
+
+    Raises:
+        UserError: for a setting that there is not, or that does not fit.
+    """
+    scenario = old.scenario
+    if settings.get("scenario", old.config.scenario) != old.config.scenario:
+        scenario = catalog.find(settings["scenario"])
+    kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
+    _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
+    scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
+    return continued(old, scenario, consistent(config, settings))
+
+
+def _check_folders(kept: Mapping[str, Any], name: str) -> None:
+    """Raises UserError if a checkpoint, which may be a stranger's, would have its run write elsewhere than here.
+
+    A folder elsewhere is fine where the run has written to it before, on this machine.
+    """
+    for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
+        path = expanded(folder)
+        inside = not path.is_absolute() and ".." not in path.parts
+        if not inside and not (_STAMPED.fullmatch(name) and os.path.isdir(path / name)):
+            raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
+
+
+@contextlib.contextmanager
+def launched(
+    record: RunRecord, checkpoints: CheckpointFolder, named: Named | None, view: View, verbose: bool = False
+) -> Iterator[Session]:
+    """Starts games, loads TensorFlow, and puts a session together, all at once as far as may be; closes all afterwards.
+
+    It continues from the newest checkpoint where that has been `named`.
+
+    Raises:
+        UserError: as `session_of` does, and for a checkpoint that cannot be continued from.
+        RunError: for a run that has diverged, or could not be saved.
+    """
+    config = record.config
+    # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
+    device = "cpu" if config.engine == "cluster" else config.device
+    with closing(_started(record.scenario, config)) as games:
+        view.phase(lambda: ", ".join(filter(None, [games.starting(), "loading TensorFlow"])))
+        import_tensorflow(cpu_count(), verbose, device)
+        variables = None
+        if named is not None:
+            checkpoint = load(checkpoints.last, named)
+            checkpoint.check_finite(checkpoints.last)
+            variables = checkpoint.variables
+        checkpoints.tidy()
+        with importing():  # takes a second; the games start meanwhile
+            from doom_a3c.engines.updates import DivergedError  # late: TensorFlow is imported by now
+            from doom_a3c.run.session import session_of
+        view.phase(games.starting)
+        with session_of(record, games, checkpoints, variables, view) as session:
+            try:
+                yield session
+            except DivergedError as error:
+                raise DivergedError(f"{error}; the last good checkpoint is {checkpoints.last}") from None
+            except UserError as error:  # of whoever has written the game, say
+                raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
+
+
+def _started(scenario: scenarios.Scenario, config: Config) -> Games:
+    """Returns the games of a run; those of its workers are starting."""
+    from doom_a3c.envs.games import games_of  # late: --help needs none
+
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    if config.engine != "cluster":  # there hosts play
+        games.start_ahead(worker_count(config), config.games, rows_kept(config))
+    return games
+
+
+def held_by(folder: Path) -> list[Path]:
+    """Returns the folders near by that hold a run, other than `folder`."""
+    found = {path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")}
+    return sorted(found - {folder})

@@ -1,0 +1,124 @@
+"""What programs call: training, loading, acting and playing, by `import doom_a3c`."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from commands import ROOT
+
+import doom_a3c as dc
+from doom_a3c.envs.games import games_of
+
+QUICK = {"workers": 2, "games": 2, "rollout_length": 8, "evaluation_episodes": 2, "evaluate_every": 0.0, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("api")
+
+
+@pytest.fixture(scope="module")
+def agent(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield dc.train("basic", frames=3000, **QUICK)
+
+
+def test_training_returns_an_agent_with_its_curve_and_leaves_a_run(agent, folder):
+    assert (folder / agent.folder / "last.ckpt").exists()
+    assert agent.folder.name.startswith("basic-seed3-")
+    assert {path.name for path in folder.iterdir()} == {"models", "frames", "logs"}
+    assert len(agent.curve) > 10
+    assert agent.curve[-1].frames > 1000
+    (evaluation,) = agent.evaluations
+    assert evaluation.score == agent.record.best.score
+    assert agent.actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
+
+
+def test_acting_step_by_step_is_what_playing_does(agent):
+    played = agent.play(episodes=1, seed=5, policy="greedy", epsilon=0.0)
+    assert played.played[0].actions
+    game = agent.record.scenario.game
+    env = games_of(game, agent.record.scenario.observation, 0).vector(1, limited=True)
+    observations, _ = env.reset(seed=np.array([5]))
+    state, actions, over = None, [], False
+    while not over:
+        action, state = agent.act(observations[0], state, "greedy")
+        actions.append(action)
+        observations, _, terminated, truncated, _ = env.step(np.array([action]))
+        over = terminated[0] or truncated[0]
+    env.close()
+    assert actions == played.played[0].actions
+
+
+def test_acting_draws_from_the_policy_or_takes_the_likeliest(agent):
+    seen = np.zeros(agent.network.inputs.pixels, np.uint8)
+    assert {agent.act(seen, policy="sample")[0] for _ in range(100)} == {0, 1, 2}
+    assert len({agent.act(seen, policy="greedy")[0] for _ in range(20)}) == 1
+
+
+def test_an_observation_of_another_shape_is_told(agent):
+    with pytest.raises(ValueError, match=r"has \{'pixels': \(3, 3\)\}, where the network sees \{'pixels': \(84, 84, 1\)\}"):
+        agent.act(np.zeros((3, 3), np.uint8))
+
+
+def test_playing_writes_what_play_py_writes(agent, tmp_path):
+    results = agent.play(tmp_path / "out", episodes=2, record=1, random_episodes=2)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["scores"] == results.scores
+    assert {"index.html", "episode_000.mp4", "scores.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert [len(each.values) for each in results.played] == [each.episode.length for each in results.played]
+
+
+def test_a_loaded_agent_plays_as_the_trained_one(agent, folder):
+    loaded = dc.load(folder / agent.source)
+    assert loaded.play(episodes=2, seed=9).scores == agent.play(episodes=2, seed=9).scores
+
+
+def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+
+    def stop(status):
+        seen.append(status)
+        return status.frames > 500
+
+    agent = dc.train("CartPole-v1", callback=stop, frames=10_000_000, name="mine", **QUICK)
+    assert 500 < agent.record.counters.frames < 10_000_000
+    assert all(isinstance(status, dc.Status) for status in seen)
+    assert agent.folder.name.startswith("mine-seed3-")
+    again = dc.resume(agent.folder, callback=stop)
+    assert again.record.counters.frames > agent.record.counters.frames - 1
+    assert again.record.restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dc.train("basik"), "unknown scenario 'basik' (did you mean basic?)"),
+        (lambda: dc.train("basic", rollout_lenght=3), "unknown setting 'rollout_lenght' (did you mean rollout_length?)"),
+        (lambda: dc.train("basic", games=0), "games: 0 is out of range"),
+        (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
+        (lambda: dc.resume("nothing"), "there is no checkpoint"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, call, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(dc.UserError) as raised:
+        call()
+    assert message in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_setting_of_playing_is_one_line(agent):
+    with pytest.raises(dc.UserError, match="unknown setting 'episode'"):
+        agent.play(episode=3)
+
+
+def test_the_import_is_light_and_knows_its_names():
+    code = "import doom_a3c, sys; print('tensorflow' in sys.modules, 'vizdoom' in sys.modules, *dir(doom_a3c))"
+    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert output.split() == ["False", "False", *sorted(dc.__all__)]
+    with pytest.raises(AttributeError, match="'doom_a3c' has no attribute 'trian'"):
+        dc.trian  # noqa: B018

@@ -1,0 +1,95 @@
+"""Exported networks decide as the trained one, over an episode with its recurrent state."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+import tensorflow as tf
+from commands import ROOT
+from run_fakes import settings
+
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.envs.games import games_of
+from doom_a3c.run.agent import Agent
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.export import export
+from doom_a3c.run.run_record import begun
+
+
+def agent_of(name):
+    """An agent whose policy is not near uniform, and how it decides in float32."""
+    scenario, config = settings(name)
+    builder = Builder(scenario, config, games_of(scenario.game, scenario.observation, 0))
+    network = ACNetwork(scenario.network, builder.inputs, builder.distribution, 1, "test", "float32")
+    random = np.random.default_rng(0)
+    for parameter in network.parameters[:2]:  # the heads
+        parameter.assign(random.normal(size=parameter.shape))
+    return Agent(builder, network, begun(scenario, config), "test")
+
+
+def decide_by_tensorflow(agent):
+    def decide(inputs):
+        seen = {name: array for name, array in inputs.items() if name in ("pixels", "variables")}
+        observations = seen if len(seen) > 1 else next(iter(seen.values()))
+        states = tuple(inputs[name] for name in sorted(inputs) if name.startswith("state"))
+        output, new = agent.network.step(observations, inputs["reset"], states)
+        return [output.logits.numpy(), output.values.numpy(), *(state.numpy() for state in new)]
+
+    return decide
+
+
+def decide_by_onnx(path):
+    session = onnxruntime.InferenceSession(path)
+    return lambda inputs: session.run(None, inputs)
+
+
+def decide_by_saved_model(path):
+    decide = tf.saved_model.load(str(path)).signatures["serving_default"]
+
+    def call(inputs):
+        outputs = decide(**{name: tf.constant(array) for name, array in inputs.items()})
+        return [outputs[name].numpy() for name in sorted(outputs)]
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["basic", "cartpole", "predict_position", "deathmatch"])
+@pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
+def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
+    agent = agent_of(name)
+    target, *_ = export(agent, kind, tmp_path)
+    deciders = [decide_by_tensorflow(agent), (decide_by_onnx if kind == "onnx" else decide_by_saved_model)(target)]
+    states = [agent.network.initial_state(1)] * 2
+    env = agent.builder.evaluation_env(1)
+    observations, _ = env.reset(seed=np.array([4]))
+    reset = np.ones(1, np.float32)
+    for _ in range(60):
+        seen = observations if isinstance(observations, dict) else {"pixels": observations}
+        seen = {"variables": observations} if agent.network.inputs.pixels is None else seen
+        outputs = []
+        for decide, state in zip(deciders, states, strict=True):
+            named = {f"state_{index}": np.asarray(part, np.float32) for index, part in enumerate(state)}
+            outputs.append(decide({**seen, "reset": reset, **named}))
+        for wanted, found in zip(*outputs, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-5)
+        states = [output[2:] for output in outputs]
+        observations, _, terminated, truncated, _ = env.step(outputs[0][0].argmax(axis=1))
+        reset = (terminated | truncated).astype(np.float32)
+    env.close()
+
+
+def test_the_example_plays(tmp_path):
+    export(agent_of("basic"), "onnx", tmp_path)
+    result = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert -500 < float(result.stdout) < 100
