@@ -35,7 +35,7 @@ def decide_by_tensorflow(agent):
         observations = seen if len(seen) > 1 else next(iter(seen.values()))
         states = tuple(inputs[name] for name in sorted(inputs) if name.startswith("state"))
         output, new = agent.network.step(observations, inputs["reset"], states)
-        return [output.logits.numpy(), output.values.numpy(), *(state.numpy() for state in new)]
+        return [output.logits.numpy(), *(state.numpy() for state in new), output.values.numpy()]
 
     return decide
 
@@ -74,7 +74,7 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
             outputs.append(decide({**seen, "reset": reset, **named}))
         for wanted, found in zip(*outputs, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-5)
-        states = [output[2:] for output in outputs]
+        states = [output[1:-1] for output in outputs]
         observations, _, terminated, truncated, _ = env.step(outputs[0][0].argmax(axis=1))
         reset = (terminated | truncated).astype(np.float32)
     env.close()

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from doom_a3c.record import figures
+from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
+from doom_a3c.record.tags import tag
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.inputs import expanded
 
 _RUN = re.compile(r"(.+)-seed\d+-\d{8}-\d{6}")  # what runs of one kind have in common
-_TAG = "Perf/Reward"
+_TAG = tag("reward")
 
 
 class Curve(NamedTuple):
@@ -75,7 +77,12 @@ def _curves(path: Path) -> list[Curve]:
 def _curve(folder: Path) -> Curve | None:
     """Returns the curve of a run by its table or its log; None where there is none."""
     table, log = folder / "scores.csv", folder / "global"
-    points = _of_table(table) if table.is_file() else _of_log(log) if log.is_dir() else []
+    if table.is_file():
+        points = _of_table(table)
+    elif (log / TABLE).is_file():
+        points = _of_metrics(log / TABLE)
+    else:
+        points = _of_log(log) if log.is_dir() else []
     return Curve(folder.resolve().name, *map(list, zip(*points, strict=True))) if len(points) > 1 else None
 
 
@@ -85,6 +92,15 @@ def _of_table(table: Path) -> list[tuple[float, float]]:
             return [(float(row["frames"]), float(row["mean"])) for row in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"--compare-runs {table} is no table of a run's scores") from error
+
+
+def _of_metrics(table: Path) -> list[tuple[float, float]]:
+    try:
+        with table.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["metric"] == _TAG]
+            return [(float(row["count"]), float(row["value"])) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"--compare-runs {table} is no log of a run") from error
 
 
 def _of_log(log: Path) -> list[tuple[float, float]]:

@@ -37,6 +37,11 @@ class Options:
     compare: tuple[str, ...] = setting(
         (), "play these checkpoints on the same seeds, and say which is better, and how sure that is", many=True
     )
+    export: str | None = setting(
+        None,
+        "write the network for other programs to --out, with an example, and end",
+        choices=("onnx", "savedmodel"),
+    )
     scenario: str | None = setting(None, "play this game, named as for train.py, instead of the checkpoint's own")
     wad: str | None = setting(None, "the wad of a model that was trained on one which ViZDoom does not ship")
     out: str = setting("result", "folder for index.html, the recordings, scores and summary.json")
@@ -74,11 +79,21 @@ def _play(arguments: list[str] | None) -> int:
 
     agents = [Agent.load(model, Named(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
-    log = (lambda line: None) if options.quiet else (lambda line: print(line, flush=True))
+
+    def log(line: str) -> None:
+        if not options.quiet:
+            print(line, flush=True)
+
     if options.compare:
         from doom_a3c.cli.compare import compare
 
         compare(agents, settings, folder, log)
+        return 0
+    if options.export:
+        from doom_a3c.run.export import export  # late, as above
+
+        for path in export(agents[0], options.export, folder):
+            log(str(path))
         return 0
     called = f"{command.program('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
     _show(agents[0], options, settings, folder, called, log)

@@ -15,6 +15,7 @@ from doom_a3c.record.loggers import Deaf, Metrics, named
 from doom_a3c.record.tags import tag
 
 _FLUSH_SECONDS = 5.0
+TABLE = "metrics.csv"
 COLUMNS = ("count", "metric", "value")
 
 
@@ -24,7 +25,7 @@ class CsvLogger(Deaf):
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._lock, self._flushed = folder, threading.Lock(), time.monotonic()
-        table = folder / "metrics.csv"
+        table = folder / TABLE
         is_new = not table.exists()
         self._file = table.open("a", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")

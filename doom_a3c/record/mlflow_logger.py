@@ -1,10 +1,11 @@
 """MLflow: one run there for a session here, whose logs are told apart by the beginning of their metrics' names.
 
-`MLFLOW_TRACKING_URI` says where it goes; without it, it is the folder `mlruns` on this machine.
+`MLFLOW_TRACKING_URI` says where it goes; without it, that is `mlflow.db` in the current folder.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ class MlflowRun:
         """Returns the log of that folder, which is the run's name and the log's."""
         with self._lock:
             if self._client is None:
-                self._client = MlflowClient()
+                self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
                 known = self._client.get_experiment_by_name(EXPERIMENT)
                 experiment = known.experiment_id if known else self._client.create_experiment(EXPERIMENT)
                 self._id = self._client.create_run(experiment, run_name=folder.parent.name).info.run_id

@@ -12,7 +12,6 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.run.agent import Agent
 from doom_a3c.settings.fields import UserError
 
-KINDS = ("onnx", "savedmodel")
 OPSET = 17  # of ONNX: what converters and runtimes have known for years
 _EXAMPLE = '''"""Plays an episode of {scenario} with {file}, which knows nothing of TensorFlow: pip install onnxruntime."""
 
@@ -27,7 +26,7 @@ state = {{name: np.zeros((1, size), np.float32) for name, size in sizes.items()}
 while not over:
     seen = observation if isinstance(observation, dict) else {{"{observed}": observation}}
     batch = {{name: np.asarray(array)[None] for name, array in seen.items()}}
-    logits, value, *new = session.run(None, batch | state | {{"reset": reset}})
+    logits, *new, value = session.run(None, batch | state | {{"reset": reset}})
     state, reset = dict(zip(state, new)), np.zeros(1, np.float32)
     observation, reward, terminated, truncated, _ = env.step(int(logits.argmax()))
     score, over = score + reward, terminated or truncated
@@ -40,16 +39,17 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
 
     It computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset` (float32
     [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32 [N, size]);
-    outputs are `logits` [N, A], `value` [N], and the next state.
+    outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
         UserError: if what the kind needs is not installed.
     """
-    decide, signature = _decision(agent)
+    network = _in_full_precision(agent.network)
+    decide, signature = _decision(network)
     if kind == "savedmodel":
         module, target = tf.Module(), folder / "savedmodel"
         module.decide = tf.function(decide, input_signature=signature)
-        module.network = agent.network.parameters
+        module.parameters = list(network.parameters)  # what is not an attribute is not saved
         tf.saved_model.save(module, str(target), signatures={"serving_default": module.decide})
         return [target]
     try:
@@ -62,16 +62,21 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     )
     example = folder / "example.py"
     observed = "pixels" if agent.network.inputs.pixels else "variables"
-    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.record.scenario.name, observed=observed))
+    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.record.config.scenario, observed=observed))
     return [target, example]
 
 
-def _decision(agent: Agent) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
-    """Returns the function of a decision, and its signature."""
-    trained, inputs = agent.network, agent.network.inputs
-    network = ACNetwork(trained.spec, inputs, trained.distribution, 0, "exported", "float32")
+def _in_full_precision(trained: ACNetwork) -> ACNetwork:
+    """Returns a network that computes in float32 with the weights of a trained one."""
+    network = ACNetwork(trained.spec, trained.inputs, trained.distribution, 0, "exported", "float32")
     for mine, its in zip(network.parameters, trained.parameters, strict=True):
         mine.assign(its)
+    return network
+
+
+def _decision(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
+    """Returns the function of a decision, and its signature."""
+    inputs = network.inputs
     parts = {}
     if inputs.pixels:
         parts["pixels"] = tf.TensorSpec((None, *inputs.pixels), tf.uint8, "pixels")
@@ -84,7 +89,6 @@ def _decision(agent: Agent) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
         seen = dict(zip(parts, arguments, strict=False))
         observations = seen if len(seen) > 1 else next(iter(seen.values()))
         output, new = network.step(observations, arguments[len(seen)], tuple(arguments[len(seen) + 1 :]))
-        # Outputs of TensorFlow's functions are in the order of their names: this one is that of the inputs.
-        return {"a_logits": output.logits, "b_value": output.values} | {f"c_state_{i}": each for i, each in enumerate(new)}
+        return {"logits": output.logits, "value": output.values} | {f"next_state_{i}": each for i, each in enumerate(new)}
 
     return decide, [*parts.values(), tf.TensorSpec((None,), tf.float32, "reset"), *states]

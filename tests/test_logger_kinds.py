@@ -1,0 +1,125 @@
+"""The kinds of logs that --logger names: what they write, offline, and what is said where a package is missing."""
+
+import csv
+import json
+import sqlite3
+import sys
+from contextlib import closing
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from commands import SMALL, call
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from doom_a3c.cli.compare_runs import compare_runs
+from doom_a3c.record.films import gif_bytes
+from doom_a3c.record.logger_kinds import make_logger_called
+from doom_a3c.record.loggers import Loggers
+from doom_a3c.settings.fields import UserError
+
+GIF = gif_bytes([np.full((8, 8, 3), value, np.uint8) for value in (0, 200)], 10.0)
+
+
+def write(kind, folder, lines=None):
+    """Writes something of all that logs are told; nothing may fail."""
+    lines = [] if lines is None else lines
+    loggers = Loggers(make_logger_called(kind), folder / "logs" / "basic-seed1", lines.append)
+    loggers("global").settings({"seed": 1, "name": None, "tables": {"a": [1, 2]}})
+    for frames in (40, 80):
+        loggers("global").metrics({"frames_per_second": 2.0 * frames, "reward": None}, frames)
+        loggers("train_0").metrics({"entropy": 0.5}, frames)
+        loggers("train_0").histogram("actions", [0, 1, 1], frames)
+    loggers("global").gif("game", GIF, 8, 8, 80)
+    loggers.close()
+    assert lines == []
+    return folder / "logs" / "basic-seed1"
+
+
+def test_tables_have_every_number_and_a_resumed_run_adds_to_them(tmp_path):
+    write("csv", tmp_path)
+    folder = write("csv", tmp_path)
+    with (folder / "global" / "metrics.csv").open(newline="") as file:
+        rows = [tuple(row.values()) for row in csv.DictReader(file)]
+    assert rows == [("40", "Perf/Frames per Second", "80.0"), ("80", "Perf/Frames per Second", "160.0")] * 2
+    assert (folder / "train_0" / "metrics.csv").read_text().startswith("count,metric,value\n40,Losses/Entropy,0.5\n")
+    assert json.loads((folder / "global" / "settings.json").read_text())["seed"] == 1
+
+
+def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path):
+    folder = write("tensorboard", tmp_path)
+    events = EventAccumulator(str(folder / "global")).Reload()
+    assert events.PluginTagToContent("hparams").keys() == {"_hparams_/experiment", "_hparams_/session_start_info"}
+    content = events.PluginTagToContent("hparams")["_hparams_/experiment"]
+    assert b"Evaluation/Score" in content
+    assert b"seed" in events.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
+
+
+def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    folder = write("wandb", tmp_path)
+    (run,) = (folder / "wandb").glob("offline-run-*")
+    (log,) = run.glob("*.wandb")
+    data = log.read_bytes()
+    for name in (b"Perf/Frames per Second", b"train_0/Losses/Entropy", b"basic-seed1"):
+        assert name in data
+    assert list(run.rglob("*.gif"))
+
+
+def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("mlflow", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        numbers = database.execute("select key, value, step from metrics order by key, step").fetchall()
+        settings = dict(database.execute("select key, value from params").fetchall())
+        runs = database.execute("select name, status from runs").fetchall()
+    assert numbers == [
+        ("Perf/Frames per Second", 80.0, 40),
+        ("Perf/Frames per Second", 160.0, 80),
+        ("train_0/Losses/Entropy", 0.5, 40),
+        ("train_0/Losses/Entropy", 0.5, 80),
+    ]
+    assert settings["seed"] == "1"
+    assert runs == [("basic-seed1", "FINISHED")]
+
+
+@pytest.mark.parametrize("kind", ["wandb", "mlflow"])
+def test_what_is_not_installed_is_told_in_one_line(kind, monkeypatch):
+    for name in [name for name in sys.modules if kind in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, kind, None)
+    with pytest.raises(UserError, match=rf"--logger {kind} needs .*: pip install -r requirements-loggers.txt"):
+        make_logger_called(kind)
+
+
+def test_a_run_is_logged_as_it_is_told_to(tmp_path):
+    result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (table,) = tmp_path.glob("logs/*/global/metrics.csv")
+    assert "Evaluation/Score" in table.read_text()
+    compared = call("train", "--compare-runs", "frames", "--frames-dir", "out", cwd=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    assert (tmp_path / "out" / "comparison.png").exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+def test_runs_are_compared_by_their_logs_those_of_one_name_together(kind, tmp_path):
+    for name, means in (("a-seed1", [1.0, 3.0]), ("a-seed2", [2.0, 5.0]), ("b-seed1", [0.0, -1.5])):
+        loggers = Loggers(make_logger_called(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
+        for frames, mean in zip((40, 80), means, strict=True):
+            loggers("global").metrics({"reward": mean}, frames)
+        loggers.close()
+    told = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out")).splitlines()
+    assert [line.split() for line in told[1:3]] == [
+        ["a", "2", "4.00", "+-", "1.00", "(3.00,", "5.00)"],
+        ["b", "1", "-1.50"],
+    ]
+    assert imageio.imread(tmp_path / "out" / "comparison.png").shape[0] > 400
+    one = compare_runs([str(tmp_path / "logs" / "b-seed1-20261122-120000")], str(tmp_path / "out"))
+    assert one.splitlines()[1].split() == ["b", "1", "-1.50"]
+    with pytest.raises(UserError, match="there is no such folder"):
+        compare_runs(["nothing"], str(tmp_path / "out"))
+    with pytest.raises(UserError, match="there is no run with a curve in it"):
+        compare_runs([str(tmp_path / "out")], str(tmp_path / "out"))
