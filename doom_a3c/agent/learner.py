@@ -80,7 +80,8 @@ class Learner:
 
         `frames` says where the schedules are.
         """
-        entropy_cost = tf.constant(self._config.entropy_cost.at(frames, self._config.frames), tf.float32)
+        # An array: TensorFlow keeps every Python number that was ever made a tensor.
+        entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
         gradients, losses = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
         steps = np.array([batch.steps for batch in batches], np.float32)
         combined, metrics = self._combined(gradients, losses, tf.constant(steps / steps.sum()))

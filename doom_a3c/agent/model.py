@@ -69,7 +69,8 @@ class GlobalModel(SharedNetwork):
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
         """Applies one update; returns the number of updates before it."""
         with self._lock:
-            self._compiled_apply(list(gradients), tf.constant(learning_rate, tf.float32))
+            # An array: TensorFlow keeps every Python number that was ever made a tensor.
+            self._compiled_apply(list(gradients), np.asarray(learning_rate, np.float32))
             self.version += 1
             return self.version - 1
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorboard.plugins.hparams import api as hparams
 
 from doom_a3c.record.loggers import Metrics, named
@@ -24,12 +26,12 @@ class TensorBoardLogger:
         """Writes a point for each number."""
         with self._writer.as_default():
             for name, value in named(metrics):
-                tf.summary.scalar(tag(name), value, step=count)
+                tf.summary.scalar(tag(name), np.asarray(value, np.float32), step=_step(count))
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes how often values occur."""
         with self._writer.as_default():
-            tf.summary.histogram(tag(name), tf.constant(values, tf.float32), step=frames)
+            tf.summary.histogram(tag(name), np.asarray(values, np.float32), step=_step(frames))
 
     def settings(self, settings: Mapping[str, Any]) -> None:
         """Writes them as a text, and those that are single values as hyper-parameters of which the evaluation comes."""
@@ -54,8 +56,13 @@ class TensorBoardLogger:
         metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="images"))
         tensor = tf.constant([str(width).encode(), str(height).encode(), gif])
         with self._writer.as_default():
-            tf.summary.write(name, tensor, step=frames, metadata=metadata)
+            tf.summary.write(name, tensor, step=_step(frames), metadata=metadata)
 
     def close(self) -> None:
         """Writes what is left to disk."""
         self._writer.close()
+
+
+def _step(count: int) -> NDArray[np.int64]:
+    """Returns a count as an array: TensorFlow keeps every Python number that was ever made a tensor."""
+    return np.asarray(count, np.int64)

@@ -1,0 +1,87 @@
+"""The doctor: what it finds on real games, and what it advises where something is wrong."""
+
+from contextlib import closing
+
+import gymnasium
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from commands import call
+from gymnasium.spaces import Box, Discrete
+
+from doom_a3c.envs.games import games_of
+from doom_a3c.run.doctor import findings
+from doom_a3c.run.launch import new_run
+
+
+class Sick(gymnasium.Env):
+    """Pays in its last step alone, a million; its second and third action do nothing, the fourth ends the episode later."""
+
+    observation_space = Box(0, 255, (84, 84), np.uint8)
+    action_space = Discrete(4)
+    length = 600
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = self.position = 0
+        return self.see(), {}
+
+    def see(self):
+        return np.full((84, 84), self.position % 4, np.uint8)
+
+    def step(self, action):
+        self.time += 1
+        self.position += {0: 1, 3: 2}.get(int(action), 0)
+        ended = self.time >= self.length
+        return self.see(), 1e6 * ended, ended, False, {}
+
+
+class Poor(Sick):
+    """Never pays."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, 0.0, *rest
+
+
+gymnasium.register("tests/Sick-v0", Sick)
+gymnasium.register("tests/Poor-v0", Poor)
+
+
+def found(scenario, tmp_path, **settings):
+    record = new_run({"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings})
+    with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
+        return {finding.what: finding for finding in findings(record, games)}
+
+
+def test_what_is_wrong_with_a_game_is_found(tmp_path):
+    found_ = found("tests/Sick-v0", tmp_path, discount=0.9)
+    advice = {name: finding.advice for name, finding in found_.items() if finding.advice}
+    assert advice["rewards"] == "learned from best at about 1: --reward-scale 1e-06, or --reward-clip 1"
+    assert advice["network sees"].startswith("hardly anything is to be seen")
+    assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
+    assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"
+    assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_game_that_never_pays_is_told(tmp_path):
+    assert found("tests/Poor-v0", tmp_path)["rewards"].says == "random play is never paid"
+
+
+@pytest.mark.parametrize("scenario", ["basic", "CartPole-v1", "ALE/Breakout-v5"])
+def test_a_good_game_gets_hardly_any_advice(scenario, tmp_path):
+    result = call("train", "--doctor", "--scenario", scenario, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    advice = [line for line in result.stdout.splitlines() if line.startswith("  -> advice")]
+    expected = {"basic": "no action presses nothing", "ALE/Breakout-v5": "FIRE does nothing"}.get(scenario)
+    assert [expected in line for line in advice] == [True] * bool(expected)
+    if scenario != "CartPole-v1":
+        (sheet,) = tmp_path.glob("frames/*-seen.png")
+        assert imageio.imread(sheet).std() > 10
+    assert {path.name for path in tmp_path.iterdir()} <= {"frames"}
+
+
+def test_the_doctor_says_what_a_mistake_is_in_one_line(tmp_path):
+    result = call("train", "--doctor", "--scenario", "basik", cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
