@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -80,11 +82,10 @@ def train(scenario: str = "basic", *, name: str | None = None, callback: Callbac
         UserError: for a setting that there is not, or that does not fit; in one line what is wrong and what would be right.
         RunError: for a run that has diverged, or could not be saved.
     """
-    settings = {**settings, "scenario": str(scenario)}
-    record = new_run(settings, name)
-    folder = Path(settings.get("models_dir") or f"models/{record.name}")
-    record = new_run({**settings, "models_dir": str(folder)}, name)._replace(name=record.name)
-    with FolderLock(expanded(str(folder)), "models_dir") as lock:
+    record = new_run({**settings, "scenario": str(scenario)}, name)
+    if "models_dir" not in settings:
+        record = record._replace(config=dataclasses.replace(record.config, models_dir=f"models/{record.name}"))
+    with FolderLock(expanded(record.config.models_dir), "models_dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
@@ -132,7 +133,7 @@ def _trained(record: RunRecord, checkpoints: CheckpointFolder, named: Named | No
 
 
 class _View:
-    """Shows nothing, but to the callback. Owns whether that has stopped the run."""
+    """Shows nothing, but to the callback, and warnings as Python's."""
 
     def __init__(self, callback: Callback | None) -> None:
         self._callback = callback
@@ -147,4 +148,6 @@ class _View:
         """Does nothing."""
 
     def log(self, message: str) -> None:
-        """Does nothing."""
+        """Warns, where the message is a warning."""
+        if message.startswith("warning: "):
+            warnings.warn(message.removeprefix("warning: "), RuntimeWarning, stacklevel=2)

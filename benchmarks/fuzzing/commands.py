@@ -19,6 +19,7 @@ from doom_a3c.run import agent, launch
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import settings_of
+from doom_a3c.settings.playing import PlaySettings
 from fuzzing.doors import Door, small_checkpoint
 from fuzzing.guards import FindingError
 from fuzzing.mutations import Mutator, mutated_json
@@ -66,7 +67,9 @@ def commands(folder: Path) -> Door:
     small_checkpoint(folder / "saved" / "last.ckpt")
     (folder / "own.toml").write_text('base = "base/doom"\n[game]\nconfig = "basic.cfg"\n')
     _stop_before_games()
-    flags = tuple(one.flag for record in (Config, train.Options, play.Options) for one in settings_of(record).values())
+    flags = tuple(
+        one.flag for record in (Config, train.Options, play.Options, PlaySettings) for one in settings_of(record).values()
+    )
     return Door([json.dumps(list(seed)).encode() for seed in SEEDS], _take, _mutate, flags, named_by_user=True)
 
 

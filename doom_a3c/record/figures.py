@@ -13,7 +13,7 @@ from doom_a3c.record.files import write_whole
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Point
 from doom_a3c.record.statistics import mean_interval
 
-MAX_DOTS = 4000  # of a scatter plot
+MAX_DOTS, FEW_DOTS = 4000, 300  # of a scatter plot; more than a few are one picture in an svg
 BANDS = 200  # places where the spread of scores is drawn
 _DOTS, _LINE, _EVALUATION = "tab:blue", "tab:orange", "tab:green"
 
@@ -73,8 +73,9 @@ def distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Any:
     axes = _axes((8, 1.2 + 1.1 * len(groups)))
     random = np.random.default_rng(0)  # dots that lie on each other would be one
     for row, scores in enumerate(groups.values()):
-        heights = row + random.uniform(-0.25, 0.25, len(scores))
-        axes.scatter(scores, heights, 26, alpha=0.5, color=_DOTS, linewidths=0)
+        dots = scores[:: -(-len(scores) // MAX_DOTS)]
+        heights = row + random.uniform(-0.25, 0.25, len(dots))
+        axes.scatter(dots, heights, 26, alpha=0.5, color=_DOTS, linewidths=0, rasterized=len(dots) > FEW_DOTS)
         low, high = mean_interval(scores)
         mean = float(np.mean(scores))
         axes.errorbar(
@@ -101,7 +102,8 @@ def values_and_returns(title: str, values: Sequence[float], returns: Sequence[fl
     """Returns what values said beside the discounted rewards that came; a network that knows lies on the diagonal."""
     axes = _axes((5.5, 5))
     apart = -(-len(values) // MAX_DOTS) or 1
-    axes.scatter(values[::apart], returns[::apart], 9, alpha=0.3, color=_DOTS, linewidths=0)
+    dots = values[::apart], returns[::apart]
+    axes.scatter(*dots, 16, alpha=0.4, color=_DOTS, linewidths=0, rasterized=len(dots[0]) > FEW_DOTS)
     low, high = min(*values, *returns), max(*values, *returns)
     axes.plot([low, high], [low, high], color=_LINE, linewidth=1.5, label="as foretold")
     axes.set(title=_plain(title), xlabel="value: what the network expects", ylabel="what came: discounted, scaled rewards")

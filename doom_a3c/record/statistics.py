@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 10_000
+RESAMPLES = 2_000
 LEVEL = 0.95
 
 

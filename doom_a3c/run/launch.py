@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from doom_a3c.run.session import Session
 
 _STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
-# A resumed run does not take these from its checkpoint: it may continue elsewhere, and for another time.
-_OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address")
+# A resumed run does not take these from its checkpoint, which may be a stranger's: it may continue elsewhere, for another
+# time, and only its user says to whom it tells of itself.
+_OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address", "logger")
 
 
 def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:

@@ -225,7 +225,7 @@ class Config:
     logs_dir: str = setting("logs", "folder of the logs", section=OUTPUTS)
     logger: str = setting(
         "tensorboard",
-        "where metrics go: tensorboard, csv (a table for each log), wandb or mlflow",
+        "where metrics go: tensorboard, csv (a table for each log), wandb or mlflow; a resumed run does not remember it",
         choices=("tensorboard", "csv", "wandb", "mlflow"),
         section=OUTPUTS,
     )

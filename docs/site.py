@@ -1,0 +1,83 @@
+"""What the site has beyond the files of this folder: pages made from the program, and links that lead out of it.
+
+`mkdocs build` calls these; see mkdocs.yml.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from mkdocs.structure.files import File  # noqa: E402
+
+from doom_a3c.cli import play, train  # noqa: E402
+from doom_a3c.settings import catalog  # noqa: E402
+from doom_a3c.settings.config import Config  # noqa: E402
+from doom_a3c.settings.fields import Setting, settings_of  # noqa: E402
+from doom_a3c.settings.games import GameSettings  # noqa: E402
+from doom_a3c.settings.playing import PlaySettings  # noqa: E402
+
+_OUTWARD = re.compile(r"\[((?:`[^`\n]+`|[^\]`])*)\]\((?:\.\./)+(?!results/)[^)\s]*\)")  # to a file that is no page
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages that are made from the program."""
+    files.append(File.generated(config, "settings.md", content=settings_page()))
+    files.append(File.generated(config, "scenarios.md", content=scenarios_page()))
+    return files
+
+
+def on_page_markdown(markdown: str, **others: Any) -> str:
+    """Returns a page whose links into the code are words: the site has no code."""
+    return _OUTWARD.sub(r"\1", markdown)
+
+
+def settings_page() -> str:
+    """Returns a page with a table for each part of the help."""
+    parts = ["# Settings", "", _ABOUT_SETTINGS]
+    for program, records in (
+        ("train.py", (Config, GameSettings, train.Options)),
+        ("play.py", (play.Options, PlaySettings)),
+    ):
+        parts += ["", f"## `{program}`"]
+        sections: dict[str, list[Setting]] = {}
+        for one in (one for record in records for one in settings_of(record).values()):
+            sections.setdefault(one.section, []).append(one)
+        for section, settings in sections.items():
+            parts += ["", f"### {section[0].upper()}{section[1:]} ({program})", "", "| flag | what it does |", "|---|---|"]
+            parts += [f"| `{one.flag}` | {_escaped(one.help)} |" for one in settings]
+    return "\n".join([*parts, ""])
+
+
+def scenarios_page() -> str:
+    """Returns a page with all tuned scenarios, with the films and curves that there are."""
+    parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
+    for name in catalog.own_names():
+        if "/" in name:
+            continue
+        scenario = catalog.find(name)
+        parts += ["", f"## {name}", "", f"{scenario.description}.", "", f"- game: `{scenario.game.title}`"]
+        parts += [f"- score to expect: {scenario.expected_score}", f"- train it: `python train.py --scenario {name}`"]
+        pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "gif"), ("results", "png"))]
+        parts += ["", *(f"![{name}]({path})" for path in pictures if (ROOT / "docs" / path).exists())]
+    return "\n".join([*parts, ""])
+
+
+def _escaped(words: str) -> str:
+    return words.replace("|", r"\|").replace("<", "&lt;")
+
+
+_ABOUT_SETTINGS = """\
+Every flag with its default, unit and range, as `--help` has them; this page is made from the same records. A setting of
+`train.py` is also a key of `[training]` in a scenario file (with underscores: `--learning-rate` is `learning_rate`) and an argument
+of `doom_a3c.train`. Built-in defaults give way to the scenario file, and that to the command line."""
+
+_ABOUT_SCENARIOS = """\
+What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every registered
+Gymnasium environment with discrete actions. Each is also in Gymnasium's registry: `gymnasium.make("doom_a3c/Basic-v0")`. The
+scores to expect are measured ones; [results](results/README.md) has the commands. This page is made from the scenario files."""
