@@ -1,6 +1,6 @@
-"""What the site has beyond the files of this folder: pages made from the program, and links that lead out of it.
+"""The pages that are made from the program, and what the site does with links that lead out of it.
 
-`mkdocs build` calls these; see mkdocs.yml.
+python docs/site.py writes the pages; mkdocs calls `on_page_markdown`, see mkdocs.yml.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from mkdocs.structure.files import File  # noqa: E402
-
 from doom_a3c.cli import play, train  # noqa: E402
 from doom_a3c.settings import catalog  # noqa: E402
 from doom_a3c.settings.config import Config  # noqa: E402
@@ -23,13 +21,6 @@ from doom_a3c.settings.games import GameSettings  # noqa: E402
 from doom_a3c.settings.playing import PlaySettings  # noqa: E402
 
 _OUTWARD = re.compile(r"\[((?:`[^`\n]+`|[^\]`])*)\]\((?:\.\./)+(?!results/)[^)\s]*\)")  # to a file that is no page
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages that are made from the program."""
-    files.append(File.generated(config, "settings.md", content=settings_page()))
-    files.append(File.generated(config, "scenarios.md", content=scenarios_page()))
-    return files
 
 
 def on_page_markdown(markdown: str, **others: Any) -> str:
@@ -73,11 +64,19 @@ def _escaped(words: str) -> str:
 
 
 _ABOUT_SETTINGS = """\
-Every flag with its default, unit and range, as `--help` has them; this page is made from the same records. A setting of
-`train.py` is also a key of `[training]` in a scenario file (with underscores: `--learning-rate` is `learning_rate`) and an argument
-of `doom_a3c.train`. Built-in defaults give way to the scenario file, and that to the command line."""
+Every flag with its default, unit and range, as `--help` has them; this page is made from the same records, by
+`python docs/site.py`. A setting of `train.py` is also a key of `[training]` in a scenario file (with underscores:
+`--learning-rate` is `learning_rate`) and an argument of `doom_a3c.train`. Built-in defaults give way to the scenario
+file, and that to the command line."""
 
 _ABOUT_SCENARIOS = """\
-What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every registered
-Gymnasium environment with discrete actions. Each is also in Gymnasium's registry: `gymnasium.make("doom_a3c/Basic-v0")`. The
-scores to expect are measured ones; [results](results/README.md) has the commands. This page is made from the scenario files."""
+What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every
+registered Gymnasium environment with discrete actions. Each is also in Gymnasium's registry:
+`gymnasium.make("doom_a3c/Basic-v0")`. The scores to expect are measured ones; [results](results/README.md) has the
+commands. This page is made from the scenario files, by `python docs/site.py`."""
+
+PAGES = {"settings.md": settings_page, "scenarios.md": scenarios_page}
+
+if __name__ == "__main__":
+    for name, made in PAGES.items():
+        (ROOT / "docs" / name).write_text(made())
