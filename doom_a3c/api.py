@@ -53,13 +53,18 @@ class Agent(agent.Agent):
         """
         chosen = validated(PlaySettings, settings, "settings")
         folder = None if out is None else output_folder(str(out), "out")
+        called = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with Playback(self, chosen, folder) as playback:
-            for _ in playback:
-                pass
+            try:
+                for _ in playback:
+                    pass
+            finally:  # also where a game fails, or Ctrl-C ends it
+                if folder and playback.results().played:
+                    playback.write(playback.results(), called)
         if folder is None:
             return playback.results()
         results = playback.results(playback.random())
-        playback.write(results, f"agent.play({str(out)!r}, {', '.join(f'{k}={v!r}' for k, v in settings.items())})")
+        playback.write(results, called)
         return results
 
 
@@ -70,7 +75,8 @@ def train(scenario: str = "basic", *, name: str | None = None, callback: Callbac
     """Trains an agent, and returns it as it was at its best evaluation.
 
     Its checkpoints go to a folder of their own, `models/RUN`, unless `models_dir` names another; gifs and logs go to
-    `frames/RUN` and `logs/RUN`, as those of train.py. KeyboardInterrupt ends it, saved.
+    `frames/RUN` and `logs/RUN`, as those of train.py. KeyboardInterrupt ends it, saved, and goes on to the caller: `resume`
+    continues it, `load` has the agent of its `last.ckpt`.
 
     Args:
         scenario: what to play: a name, a file or a Gymnasium id, as `--scenario` takes it.
@@ -142,7 +148,7 @@ class _View:
     def show(self, status: Status) -> None:
         """Calls the callback."""
         if self._callback and self._callback(status):
-            self.stopping.interrupt("callback")
+            self.stopping.end("callback")
 
     def phase(self, what: Callable[[], str]) -> None:
         """Does nothing."""

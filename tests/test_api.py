@@ -85,6 +85,7 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
         return status.frames > 500
 
     agent = dc.train("CartPole-v1", callback=stop, frames=10_000_000, name="mine", **QUICK)
+    assert len(agent.evaluations) == 1  # as at every end
     assert 500 < agent.record.counters.frames < 10_000_000
     assert all(isinstance(status, dc.Status) for status in seen)
     assert agent.folder.name.startswith("mine-seed3-")

@@ -1,5 +1,6 @@
 """Exported networks decide as the trained one, over an episode with its recurrent state."""
 
+import ast
 import subprocess
 import sys
 
@@ -78,6 +79,16 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
         observations, _, terminated, truncated, _ = env.step(outputs[0][0].argmax(axis=1))
         reset = (terminated | truncated).astype(np.float32)
     env.close()
+
+
+def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_example(tmp_path):
+    agent = agent_of("cartpole")
+    agent.plays = 'x"); open("written", "w"); ("'
+    export(agent, "onnx", tmp_path)
+    calls = [node for node in ast.walk(ast.parse((tmp_path / "example.py").read_text())) if isinstance(node, ast.Call)]
+    assert not any(getattr(call.func, "id", "") == "open" for call in calls)
+    (made,) = [call for call in calls if getattr(call.func, "id", "") == "make"]
+    assert made.args[0].value == agent.plays
 
 
 def test_the_example_plays(tmp_path):

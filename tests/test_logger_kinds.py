@@ -46,6 +46,16 @@ def test_tables_have_every_number_and_a_resumed_run_adds_to_them(tmp_path):
     assert json.loads((folder / "global" / "settings.json").read_text())["seed"] == 1
 
 
+def test_a_line_that_a_killed_run_has_not_finished_is_cut_off(tmp_path):
+    folder = write("csv", tmp_path)
+    table = folder / "global" / "metrics.csv"
+    table.write_text(table.read_text() + "300,Perf/Frames")
+    write("csv", tmp_path)
+    lines = table.read_text().splitlines()
+    assert len(lines) == 5
+    assert all(line.count(",") == 2 for line in lines)
+
+
 def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path):
     folder = write("tensorboard", tmp_path)
     events = EventAccumulator(str(folder / "global")).Reload()
@@ -119,6 +129,13 @@ def test_runs_are_compared_by_their_logs_those_of_one_name_together(kind, tmp_pa
     assert imageio.imread(tmp_path / "out" / "comparison.png").shape[0] > 400
     one = compare_runs([str(tmp_path / "logs" / "b-seed1-20261122-120000")], str(tmp_path / "out"))
     assert one.splitlines()[1].split() == ["b", "1", "-1.50"]
+    twice = compare_runs(
+        [str(tmp_path / "logs"), str(tmp_path / "logs" / "b-seed1-20261122-120000")], str(tmp_path / "out")
+    )
+    assert twice.splitlines()[2].split() == ["b", "1", "-1.50"]
+    (tmp_path / "logs" / "c-seed1-20261122-120000").mkdir()
+    told = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out"))
+    assert "left out, with no curve yet: c-seed1-20261122-120000" in told
     with pytest.raises(UserError, match="there is no such folder"):
         compare_runs(["nothing"], str(tmp_path / "out"))
     with pytest.raises(UserError, match="there is no run with a curve in it"):

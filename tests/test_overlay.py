@@ -65,6 +65,15 @@ def test_a_new_episode_begins_with_no_values_of_the_old_one():
     assert (panel(MOMENT, later) != panel(later)).any()
 
 
+def test_numbers_that_are_not_finite_are_drawn_too():
+    nothing = MOMENT._replace(probabilities=np.full(3, np.nan), value=float("nan"), variables=[("X", float("inf"))])
+    assert panel(nothing).shape == (HEIGHT, WIDTH, 3)
+
+
+def test_a_strip_of_a_game_is_not_endless():
+    assert beside(np.zeros((4, 400, 3), np.uint8), panel(MOMENT)).shape == (HEIGHT, 1280 + WIDTH, 3)
+
+
 @pytest.mark.parametrize("size", [(480, 640), (210, 160), (240, 321), (84, 84), (2000, 1000)])
 def test_any_game_is_shown_as_high_as_the_panel_and_even(size):
     picture = beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))

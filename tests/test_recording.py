@@ -152,6 +152,31 @@ def test_recordings_in_the_queue_become_gifs_before_the_end_and_those_without_ro
     assert imageio.imread(finished[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
 
 
+def test_a_recording_that_makes_no_film_is_told_and_the_next_one_does():
+    finished, errors, done = [], [], threading.Semaphore(0)
+
+    def made(gif):
+        finished.append(gif.episode)
+        done.release()
+
+    maker = GifMaker(PICTURES, 10.0, made, errors.append)
+    whole = [np.full((4, 6, 3), value, np.uint8) for value in (0, 255)]
+    maker.add(Recording([whole[0], np.zeros((5, 6, 3), np.uint8)], 1.0, 0, 3))
+    maker.add(Recording(whole, 1.0, 1, 3))
+    assert done.acquire(timeout=30)
+    maker.close()
+    assert finished == [1]
+    assert [type(error) for error in errors] == [ValueError]
+
+
+def test_a_picture_of_another_size_is_fitted_to_the_films(tmp_path):
+    with VideoWriter(tmp_path / "film", 10.0) as film:
+        for size in ((32, 48, 3), (64, 20, 3), (33, 47, 3)):
+            film.add(np.full(size, 100, np.uint8))
+    assert imageio.imread(tmp_path / "film.mp4", index=None).shape[1:] == (32, 48, 3)
+    assert imageio.imread(tmp_path / "film.gif", index=None).shape[1:] == (32, 48, 3)
+
+
 def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").touch()
     lines = []

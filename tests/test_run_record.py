@@ -128,6 +128,7 @@ def test_a_record_that_lacks_something_is_no_whole_checkpoint(key):
     [
         (None, "evaluations", [[1, 2.0, 3.0, 4.0]], "not a complete checkpoint"),
         (None, "evaluations", [[1, 2.0, 3.0, 4.0, "many"]], "not a complete checkpoint"),
+        (None, "evaluations", [[1, 2.0, -3.0, 4.0, 5.0]], "a standard deviation is below 0"),
         (None, "evaluations", [[1, 2.0, 3.0, 4.0, 5.0]] * (MAX_EVALUATIONS + 1), "too many evaluations"),
         ("progress", "frames", None, "not a complete checkpoint"),
         ("progress", "curve", [[1, 2]], "not a complete checkpoint"),

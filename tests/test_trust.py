@@ -59,6 +59,7 @@ def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
         ({"id": "evil:Game-v0"}, "--scenario"),
         ({"id": "os.path:Game-v0"}, "--scenario"),
         ({"id": "GymV26Environment-v0"}, "--scenario"),
+        ({"id": "doom_a3c/Basic-v0"}, "--scenario"),
         ({"id": "../x-v0"}, "--scenario"),
         ({"iwad": "basic.cfg"}, "--scenario"),
         ({"id": 3}, "--scenario"),

@@ -19,7 +19,8 @@ from doom_a3c.agent.networks import ACNetwork
 
 SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
 SPACING = 5  # pixels between two spots ...
-MAX_SPOTS = 800  # ... which are further apart where there would be more
+MAX_SPOTS = 800  # ... which are further apart where there would be more,
+MAX_NUMBERS = 50_000_000  # or pictures of more numbers than these, each a float
 
 
 class Salience(NamedTuple):
@@ -35,8 +36,9 @@ class Saliency:
     def __init__(self, network: ACNetwork) -> None:
         """The network must see pixels."""
         assert network.inputs.pixels is not None
-        height, width, _ = network.inputs.pixels
-        spacing = max(SPACING, math.ceil(math.sqrt(height * width / MAX_SPOTS)))
+        height, width, channels = network.inputs.pixels
+        most = max(1, min(MAX_SPOTS, MAX_NUMBERS // (height * width * channels)))
+        spacing = max(SPACING, math.ceil(math.sqrt(height * width / most)))
         rows, columns = _bumps(height, spacing), _bumps(width, spacing)
         self._network, self._shape = network, (len(rows), len(columns))
         spots = rows[:, None, :, None] * columns[None, :, None, :]

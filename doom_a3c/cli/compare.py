@@ -24,14 +24,11 @@ def compare(agents: Sequence[Agent], settings: PlaySettings, folder: Path, log: 
     """Plays all agents on the same seeds, tells how the first differs from the others, and writes it to `folder`.
 
     Raises:
-        UserError: if they play different games, or there is only one.
+        UserError: if they play different games.
     """
     games = {agent.record.scenario.name for agent in agents}
-    if len(agents) < 2 or len(games) > 1:
-        raise UserError(
-            f"--compare takes two checkpoints or more, of one game: these play {', '.join(sorted(games))}; "
-            "--scenario has all of them play the same one"
-        )
+    if len(games) > 1:
+        raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
     names = _names([agent.source for agent in agents])
     log(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores = {name: _scores(agent, settings, name, log) for name, agent in zip(names, agents, strict=True)}

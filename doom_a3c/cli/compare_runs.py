@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import logging
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +46,9 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     Raises:
         UserError: for a path without a curve.
     """
-    curves = [curve for path in paths for curve in _curves(expanded(path))]
+    found = [_curves(expanded(path)) for path in paths]
+    curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
+    short = [name for _, names in found for name in names]
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(curve.group, []).append(curve)
@@ -52,9 +56,11 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.written(figures.runs_compared("mean score", drawn), target)
     width = max(5, *map(len, groups))
-    lines = [f"{'runs':{width}}  seeds  last mean of 100, by seed"]
+    lines = [f"{'name':{width}}  runs  last mean of 100, by run"]
     for name, group in groups.items():
-        lines.append(f"{name:{width}}  {len(group):5d}  {_ends(group)}")
+        lines.append(f"{name:{width}}  {len(group):4d}  {_ends(group)}")
+    if short:
+        lines.append(f"left out, with no curve yet: {', '.join(short)}")
     return "\n".join([*lines, f"curves: {target}"])
 
 
@@ -64,13 +70,14 @@ def _ends(group: Sequence[Curve]) -> str:
     return f"{spread} ({', '.join(map(shown, ends))})" if len(ends) > 1 else spread
 
 
-def _curves(path: Path) -> list[Curve]:
-    """Returns the curve of a run, or those of the runs in a folder."""
+def _curves(path: Path) -> tuple[list[Curve], list[str]]:
+    """Returns the curve of a run, or those of the runs in a folder, and the names of runs there that have none."""
     if not path.is_dir():
         raise UserError(f"--compare-runs {path}: there is no such folder; name those of runs, such as logs/RUN")
     for folders in ([path], sorted(each for each in path.iterdir() if each.is_dir())):
-        if found := [curve for folder in folders if (curve := _curve(folder))]:
-            return found
+        curves = {folder.name: _curve(folder) for folder in folders}
+        if found := [curve for curve in curves.values() if curve]:
+            return found, [name for name, curve in curves.items() if curve is None]
     raise UserError(f"--compare-runs {path}: there is no run with a curve in it, which takes 100 episodes and a log")
 
 
@@ -83,23 +90,27 @@ def _curve(folder: Path) -> Curve | None:
         points = _of_metrics(log / TABLE)
     else:
         points = _of_log(log) if log.is_dir() else []
-    return Curve(folder.resolve().name, *map(list, zip(*points, strict=True))) if len(points) > 1 else None
+    newest = {frames: mean for frames, mean in points if math.isfinite(frames) and math.isfinite(mean)}
+    if len(newest) < 2:
+        return None
+    frames = sorted(newest)  # a resumed run goes some way a second time
+    return Curve(folder.resolve().name, frames, [newest[each] for each in frames])
 
 
 def _of_table(table: Path) -> list[tuple[float, float]]:
     try:
         with table.open(newline="") as file:
             return [(float(row["frames"]), float(row["mean"])) for row in csv.DictReader(file)]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise UserError(f"--compare-runs {table} is no table of a run's scores") from error
 
 
 def _of_metrics(table: Path) -> list[tuple[float, float]]:
     try:
         with table.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == _TAG]
+            rows = [row for row in csv.DictReader(file) if row["metric"] == _TAG and row["value"]]  # the last may be cut
             return [(float(row["count"]), float(row["value"])) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise UserError(f"--compare-runs {table} is no log of a run") from error
 
 
@@ -108,6 +119,7 @@ def _of_log(log: Path) -> list[tuple[float, float]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run has a graph for each session
     events: Any = EventAccumulator(str(log), size_guidance={"tensors": 0}).Reload()
     if _TAG not in events.Tags()["tensors"]:
         return []

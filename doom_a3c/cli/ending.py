@@ -16,6 +16,7 @@ from doom_a3c.record.progress import EvaluationPoint, Point, shown
 from doom_a3c.run.run_record import RunRecord, needed_again
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
+from doom_a3c.settings.fields import first_line
 from doom_a3c.settings.inputs import expanded
 
 
@@ -37,7 +38,8 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     )
     play, named = command.program("play"), named_again(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
-    panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
+    if session.record.config.logger == "tensorboard":
+        panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
 
 
 def named_again(record: RunRecord) -> str:
@@ -54,13 +56,6 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
         SystemExit: if that cannot be written.
     """
     progress, folder = session.progress, session.gifs
-    try:
-        write_table(folder / "scores.csv", Point._fields, progress.curve)
-        write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
-        figure = figures.training_curve(session.record.name, progress.curve, result.evaluations)
-        figures.written(figure, folder / "scores.png")
-    except OSError as error:
-        panel.log(f"warning: the scores are not written to {folder}: {error.strerror}")
     if summary:
         data = json.dumps(outcome(session, result, seconds), indent=1)
         try:
@@ -68,6 +63,13 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
             raise SystemExit(f"{command.name('train')}: {why}") from None
+    try:
+        write_table(folder / "scores.csv", Point._fields, progress.curve)
+        write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
+        figure = figures.training_curve(session.record.name, progress.curve, result.evaluations)
+        figures.written(figure, folder / "scores.png")
+    except (OSError, ValueError, ArithmeticError) as error:  # of a disk, or of scores that no axis has room for
+        panel.log(f"warning: the scores are not written to {folder}: {first_line(error)}")
 
 
 def outcome(session: Session, result: Result, seconds: float) -> dict[str, Any]:

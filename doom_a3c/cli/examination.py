@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from contextlib import closing
 
@@ -9,7 +10,7 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.run.doctor import findings
 from doom_a3c.run.run_record import RunRecord
 
-_WIDTH = 100
+_WIDTH = 100  # at most
 _COLUMN = 15
 
 
@@ -29,4 +30,5 @@ def examined(record: RunRecord) -> int:
 
 def _told(what: str, says: str) -> str:
     """Returns a line, or several that begin in one column."""
-    return textwrap.fill(says, _WIDTH, initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)
+    width = min(_WIDTH, shutil.get_terminal_size().columns)
+    return textwrap.fill(says, width, initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)

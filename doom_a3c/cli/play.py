@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +74,8 @@ def _play(arguments: list[str] | None) -> int:
     models = options.compare or (options.model,)
     for model in models:
         check_exists(Path(model))
+    if len(options.compare) == 1:
+        raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.run.agent import Agent  # late: TensorFlow is imported by now
 
@@ -120,14 +122,20 @@ def _show(
             if playback.interrupted:
                 signal.alarm(0)
                 raise KeyboardInterrupt
-        except KeyboardInterrupt:
+        except BaseException:  # Ctrl-C, or a game that has failed: what has been played is written all the same
             if playback.results().played:
-                playback.write(playback.results(), called)
+                _written(playback, [], called, folder, log)
             raise
-    results = playback.results(random)
-    mean, std, least, most, _ = playback.write(results, called)
+    _written(playback, random, called, folder, log)
+
+
+def _written(playback: Playback, random: Sequence[float], called: str, folder: Path, log: Callable[[str], None]) -> None:
+    """Writes what has been played, and says what it was and where it is."""
+    (mean, std, least, most, _), removed = playback.write(playback.results(random), called)
     beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
     log(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
+    if removed:
+        log(f"{removed} recordings of an earlier call are removed")
     log(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
 
 DOOM_PROCESSES = 1  # for a worker's games, unless the settings say otherwise
+MAX_RATE = 240  # frames a second
 FILM, LARGE_FILM = "320x240", "640x480"  # what Doom's episodes are shown at
 
 
@@ -220,6 +221,11 @@ class _DoomGames(_Kind):
         return RemoteVideoRecorder(self._game, self._observation, self._observation.resolution, every_frame=False)
 
 
+def _rate(told: Any) -> float:
+    """Returns the frames a second that an environment says it has, 30 where that is nothing to go by."""
+    return float(told) if isinstance(told, int | float) and 1 <= told <= MAX_RATE else 30.0
+
+
 def _close(future: Future[ProcessVectorEnv]) -> None:
     if future.exception() is None:  # else it has been told by whoever asked for the games
         future.result().close()
@@ -262,7 +268,7 @@ class _RegisteredGames(_Kind):
     def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
         with closing(self.vector(1, limited=True)) as env:
-            self.steps_per_second = (env.metadata.get("render_fps") or 30) / game.frame_skip
+            self.steps_per_second = _rate(env.metadata.get("render_fps")) / game.frame_skip
             env.reset(seed=0)
             draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
             self._known = _facts(env, draws=draws)

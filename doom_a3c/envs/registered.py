@@ -24,7 +24,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
 
-RECORDING_HEIGHT = 240
+RECORDING_HEIGHT, MAX_WIDTH = 240, 960
 _RAISED = (Exception, SystemExit)  # whatever somebody's environment raises
 
 
@@ -172,9 +172,10 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _small(picture: Pixels) -> Pixels:
     """Returns a picture scaled down to the size of a recording, where it is larger."""
     height, width, _ = picture.shape
-    if height <= RECORDING_HEIGHT:
+    if height <= RECORDING_HEIGHT and width <= MAX_WIDTH:
         return picture
-    size = (width * RECORDING_HEIGHT // height // 2 * 2, RECORDING_HEIGHT)  # videos want even sides
+    scale = min(RECORDING_HEIGHT / height, MAX_WIDTH / width)
+    size = (max(2, int(width * scale) // 2 * 2), max(2, int(height * scale) // 2 * 2))  # videos want even sides
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
 
 

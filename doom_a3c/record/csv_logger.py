@@ -19,6 +19,14 @@ TABLE = "metrics.csv"
 COLUMNS = ("count", "metric", "value")
 
 
+def _end_line(table: Path) -> None:
+    """Cuts off the line that a killed run has not finished."""
+    if table.exists():
+        whole = table.read_bytes()
+        if not whole.endswith(b"\n"):
+            table.write_bytes(whole[: whole.rfind(b"\n") + 1])
+
+
 class CsvLogger(Deaf):
     """One log (a sub-folder of the logs), to whose table a resumed run adds. Owns the file."""
 
@@ -27,6 +35,7 @@ class CsvLogger(Deaf):
         self._folder, self._lock, self._flushed = folder, threading.Lock(), time.monotonic()
         table = folder / TABLE
         is_new = not table.exists()
+        _end_line(table)
         self._file = table.open("a", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         if is_new:

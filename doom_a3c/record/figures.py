@@ -83,7 +83,10 @@ def distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Any:
         )
         axes.annotate(f"{mean:.4g}", (mean, row), (0, 9), textcoords="offset points", ha="center", weight="bold")
     axes.set(title=_plain(title), xlabel="score", ylim=(len(groups) - 0.4, -0.6))
-    axes.set_yticks(range(len(groups)), [f"{_plain(name)}\n{len(scores)} episodes" for name, scores in groups.items()])
+    axes.set_yticks(
+        range(len(groups)),
+        [f"{_plain(name)}\n{len(scores)} episode{'s' * (len(scores) > 1)}" for name, scores in groups.items()],
+    )
     return axes.figure
 
 
@@ -119,8 +122,9 @@ def runs_compared(title: str, groups: Mapping[str, Sequence[tuple[Sequence[float
         for frames, means in curves:
             axes.plot(frames, means, color=color, linewidth=1, alpha=0.45 if len(curves) > 1 else 1)
         runs = f"{len(curves)} run{'s' * (len(curves) > 1)}"
-        if len(curves) > 1:
-            places = np.linspace(max(c[0][0] for c in curves), min(c[0][-1] for c in curves), BANDS)
+        start, end = max(c[0][0] for c in curves), min(c[0][-1] for c in curves)
+        if len(curves) > 1 and start < end:  # where all of them are
+            places = np.linspace(start, end, BANDS)
             mean = np.mean([np.interp(places, *curve) for curve in curves], axis=0)
             axes.plot(places, mean, color=color, linewidth=3)
         axes.plot([], [], color=color, linewidth=3, label=f"{_plain(name)} ({runs})")

@@ -47,7 +47,8 @@ def output_folder(path: str, flag: str) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UserError(f"{flag} {folder}: {error.strerror}; name a folder that can be written to") from None
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise UserError(f"{flag} {folder}: {why}; name a folder that can be written to") from None
     return folder
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import imageio.v2
 import imageio.v3
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from doom_a3c.record.files import write_whole
 
@@ -47,6 +49,11 @@ def timed(count: int, pictures_per_second: float) -> tuple[list[int], list[int]]
     return chosen, [10 * (end - start) for start, end in zip(starts, ends, strict=True)]
 
 
+def apart(picture: Picture, pictures_per_second: float) -> int:
+    """Returns every how many of such pictures a gif may have one."""
+    return math.ceil(picture[..., 0].size * pictures_per_second / GIF_PIXELS)
+
+
 class VideoWriter:
     """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end. A context.
 
@@ -64,16 +71,16 @@ class VideoWriter:
         return self
 
     def add(self, picture: Picture) -> None:
-        """Adds a picture."""
+        """Adds a picture; one of another size than the first is scaled."""
         if self._video is None:
-            self._every = math.ceil(picture[..., 0].size * self._rate / GIF_PIXELS)
+            self._every, self._size = apart(picture, self._rate), (picture.shape[1], picture.shape[0])
             self._video = imageio.v2.get_writer(
                 self._path("mp4"), "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
             )
-        try:
+        if (picture.shape[1], picture.shape[0]) != self._size:
+            picture = np.asarray(Image.fromarray(picture).resize(self._size))
+        with self._failing():
             self._video.append_data(picture)
-        except OSError:  # of a pipe to ffmpeg, which has ended
-            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._path("mp4"))) from None
         self._newest = picture
         if self._count % self._every == 0 and self._count < MAX_PICTURES:
             self._pictures.append(picture)
@@ -81,13 +88,22 @@ class VideoWriter:
 
     def __exit__(self, *error: object) -> None:
         if self._video is not None:
-            for _ in range(round(HELD_SECONDS * self._rate)):
-                self._video.append_data(self._newest)
-            self._video.close()
+            with self._failing():
+                for _ in range(round(HELD_SECONDS * self._rate)):
+                    self._video.append_data(self._newest)
+                self._video.close()
         if self._pictures:
             if self._count < MAX_PICTURES:
                 self._pictures[-1] = self._newest
             write_whole(self._path("gif"), gif_bytes(self._pictures, self._rate / self._every))
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turns what is raised once ffmpeg has ended, its pipe broken, into an OSError that names the film."""
+        try:
+            yield
+        except (OSError, StopIteration, RuntimeError):
+            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._path("mp4"))) from None
 
     def _path(self, kind: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{kind}")
@@ -107,7 +123,9 @@ def joined(films: Sequence[Path], target: Path) -> None:
     ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", "-f", "concat", "-safe", "0", "-i", listed.name]
     try:
         command = [*ffmpeg, "-c", "copy", target.name]
-        status = subprocess.run(command, cwd=target.parent, stdin=subprocess.DEVNULL, check=False).returncode
+        status = subprocess.run(
+            command, cwd=target.parent, stdin=subprocess.DEVNULL, check=False, start_new_session=True
+        ).returncode
     finally:
         listed.unlink()
     if status != 0:

@@ -11,7 +11,7 @@ from queue import Full, Queue
 from typing import NamedTuple
 
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.films import Picture, gif_bytes
+from doom_a3c.record.films import Picture, apart, gif_bytes
 from doom_a3c.record.outage import Outage
 from doom_a3c.record.recording import Recording
 
@@ -38,9 +38,10 @@ class GifMaker:
         film: Callable[[Recording], Sequence[Picture]],
         pictures_per_second: float,
         made: Callable[[Gif], None],
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """`film` makes the pictures of a recording; there may be none."""
-        self._film, self._rate, self._made = film, pictures_per_second, made
+        """`film` makes the pictures of a recording: none, or every n-th as `apart` says; `failed` is told of errors."""
+        self._film, self._rate, self._made, self._failed = film, pictures_per_second, made, failed
         self._recordings: Queue[Recording | None] = Queue(maxsize=4)
         self._thread = threading.Thread(target=self._run, name="gif-maker", daemon=True)
         self._thread.start()
@@ -52,11 +53,16 @@ class GifMaker:
 
     def _run(self) -> None:
         while (recording := self._recordings.get()) is not None:
-            pictures = self._film(recording)
-            if not pictures:
-                continue
+            try:
+                self._make(recording)
+            except Exception as error:  # whatever a game has drawn: the next one may be better
+                self._failed(error)
+
+    def _make(self, recording: Recording) -> None:
+        pictures = self._film(recording)
+        if pictures:
             height, width, _ = pictures[0].shape
-            data = gif_bytes(pictures, self._rate)
+            data = gif_bytes(pictures, self._rate / apart(pictures[0], self._rate))
             self._made(Gif(data, height, width, recording.score, recording.episode, recording.worker))
 
     def close(self, timeout: float = 5.0) -> None:
@@ -72,6 +78,10 @@ class GifFolder:
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
         self._folder, self._outage = folder, Outage("gifs", log)
         self.newest: Path | None = None  # of this session
+
+    def failed(self, error: Exception) -> None:
+        """Says once that gifs fail."""
+        self._outage.failed(error)
 
     def add(self, gif: Gif) -> None:
         """Writes a gif."""

@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 Pixels = NDArray[np.uint8]
 
 HEIGHT, WIDTH = 480, 320  # of what is drawn; games are shown as high
+MAX_WIDTH = 1280  # of a game
 _MARGIN, _TOP = 12, 28
 _SEEN_HEIGHT = 120
 _FACTS, _VARIABLES, _ACTIONS, _VALUES = 156, 184, 222, 366  # the rows that they begin in
@@ -54,6 +55,8 @@ class Overlay:
 
     def panel(self, moment: Moment) -> Pixels:
         """Returns what is to be seen beside the pictures of the newest step, [480, 320, 3]."""
+        probabilities = np.nan_to_num(moment.probabilities)
+        moment = moment._replace(probabilities=probabilities, value=float(np.nan_to_num(moment.value)))
         if moment.step == 1:
             self._values = []
         self._values.append(moment.value)
@@ -103,7 +106,7 @@ def beside(picture: Pixels, panel: Pixels) -> Pixels:
     height, width, _ = picture.shape
     if height != HEIGHT or width % 2:
         method = Image.Resampling.BICUBIC if height > HEIGHT else Image.Resampling.NEAREST
-        size = (max(2, width * HEIGHT // height // 2 * 2), HEIGHT)
+        size = (min(MAX_WIDTH, max(2, width * HEIGHT // height // 2 * 2)), HEIGHT)
         picture = np.asarray(Image.fromarray(picture).resize(size, method))
     return np.concatenate([picture, panel], axis=1)
 

@@ -94,7 +94,10 @@ def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
 
 def evaluation_point(frames: Any, *numbers: Any) -> EvaluationPoint:
     """Returns the evaluation that these are the numbers of; raises TypeError or ValueError if they are not."""
-    return EvaluationPoint(whole(frames, "frames"), *map(_finite_score, numbers))
+    point = EvaluationPoint(whole(frames, "frames"), *map(_finite_score, numbers))
+    if point.greedy_std < 0 or point.sampled_std < 0:
+        raise ValueError("a standard deviation is below 0")
+    return point
 
 
 def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:

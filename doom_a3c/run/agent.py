@@ -30,6 +30,7 @@ class Agent:
 
     def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
         """`source` is the path of its checkpoint; `load` is how agents are made."""
+        self.plays = record.config.scenario  # as `--scenario` takes it
         self.builder, self.network, self.record, self.source = builder, network, record, source
         self._policy, self._random = Policy(network), np.random.default_rng()
 
@@ -51,7 +52,9 @@ class Agent:
             network.load(checkpoint.variables)
         except (KeyError, ValueError) as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
-        return cls(builder, network, record, str(path))
+        agent = cls(builder, network, record, str(path))
+        agent.plays = named.wad or named.scenario or agent.plays
+        return agent
 
     @property
     def curve(self) -> list[Point]:

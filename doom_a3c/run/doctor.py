@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -20,6 +21,7 @@ from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings.config import cpu_count, worker_count
+from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, located
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import most_parameters
@@ -61,6 +63,8 @@ def findings(record: RunRecord, games: Games) -> Iterator[Finding]:
         UserError: if they cannot be played.
     """
     facts = games.facts()
+    if not isinstance(facts.actions, Discrete):
+        raise UserError(f"{record.scenario.game.title}: its actions are {facts.actions}; the agent takes Discrete ones")
     yield Finding("game", facts.title)
     yield from _maps(record)
     play = _played(games, record.config.seed)
@@ -160,6 +164,8 @@ def _scores(play: Play) -> Finding:
 
 def _rewards(record: RunRecord, play: Play) -> Finding:
     config, paid = record.config, play.rewards[play.rewards != 0]
+    if not np.isfinite(paid).all():
+        return Finding("rewards", "some are not finite", "an environment may pay numbers alone: NaN is never learned from")
     if not len(paid):
         return Finding("rewards", "random play is never paid", "shape the reward, or bring the goal nearer to the start")
     sizes = np.abs(paid)
@@ -168,7 +174,7 @@ def _rewards(record: RunRecord, play: Play) -> Finding:
     scaled = largest * config.reward_scale
     clipped = config.reward_clip is not None
     if not clipped and not LOW <= scaled <= 10 * HIGH:
-        best = 10.0 ** math.floor(math.log10(HIGH / largest))
+        best = 10.0 ** math.floor(math.log10(max(1e-300, min(1e300, HIGH / largest))))
         return Finding("rewards", says, f"learned from best at about 1: --reward-scale {best:g}, or --reward-clip 1")
     if often < 0.001:
         return Finding("rewards", says, "rare: shape the reward, or explore longer (--entropy-cost)")
@@ -216,8 +222,7 @@ def _actions(record: RunRecord, games: Games, names: list[str]) -> Iterator[Find
         advice = f"{'; '.join(told)} in the first {TRIAL_STEPS} steps: leave out what never does anything"
     elif isinstance(record.scenario.game, DoomSpec) and idle is None:
         advice = "no action presses nothing: where waiting pays, add [] to [game] buttons"
-    tried = "" if len(courses) == len(names) else f", {len(courses)} of them tried"
-    yield Finding("actions", f"{len(names)}: {' '.join(names[:10])}{' ...' if len(names) > 10 else ''}{tried}", advice)
+    yield Finding("actions", f"{len(courses)} of {len(names)} tried, {TRIAL_STEPS} steps in {TRIALS} episodes each", advice)
 
 
 def _course(env: Any, action: int, seed: int) -> bytes:
@@ -237,7 +242,7 @@ def _speed(record: RunRecord, play: Play) -> Finding:
     config, skip = record.config, record.scenario.game.frame_skip
     rate = play.steps_per_second * skip
     minutes = config.frames / rate / 60
-    says = f"{rate:,.0f} frames/s in one process: {config.frames:,} frames take {minutes:,.0f} minutes at least"
+    says = f"{rate:,.0f} frames/s in one process: {config.frames:,} frames take {max(1.0, minutes):,.0f} min at least"
     slow = rate < 1000 and config.game_processes == 0
     return Finding("speed", says, f"--game-processes {cpu_count()} plays on all CPUs" if slow else "")
 

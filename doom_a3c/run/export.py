@@ -13,13 +13,13 @@ from doom_a3c.run.agent import Agent
 from doom_a3c.settings.fields import UserError
 
 OPSET = 17  # of ONNX: what converters and runtimes have known for years
-_EXAMPLE = '''"""Plays an episode of {scenario} with {file}, which knows nothing of TensorFlow: pip install onnxruntime."""
+_EXAMPLE = '''"""Plays an episode with {file}, which knows nothing of TensorFlow: pip install onnxruntime."""
 
 import numpy as np
 import onnxruntime
 from doom_a3c.envs.registry import make
 
-session, env = onnxruntime.InferenceSession("{file}"), make("{scenario}")
+session, env = onnxruntime.InferenceSession("{file}"), make({scenario!r})
 sizes = {{each.name: each.shape[1] for each in session.get_inputs() if each.name.startswith("state")}}
 state = {{name: np.zeros((1, size), np.float32) for name, size in sizes.items()}}
 (observation, _), over, score, reset = env.reset(seed=1), False, 0.0, np.ones(1, np.float32)
@@ -62,7 +62,7 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     )
     example = folder / "example.py"
     observed = "pixels" if agent.network.inputs.pixels else "variables"
-    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.record.config.scenario, observed=observed))
+    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.plays, observed=observed))
     return [target, example]
 
 

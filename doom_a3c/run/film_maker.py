@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
-from doom_a3c.record.films import MAX_PICTURES, Picture
+from doom_a3c.record.films import MAX_PICTURES, Picture, apart
 from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.record.recording import Recording
 from doom_a3c.run.builder import Builder
@@ -22,7 +22,10 @@ class FilmMaker:
         self._replayer: VideoRecorder | None = None
 
     def __call__(self, recording: Recording) -> Sequence[Picture]:
-        """Returns the pictures of a recording; none where its game fails, or takes another course than it has taken."""
+        """Returns the pictures of a recording; none where its game fails, or takes another course than it has taken.
+
+        Large ones are fewer, see `apart`.
+        """
         pictures = recording.pictures
         if recording.seed is not None:
             try:
@@ -32,9 +35,16 @@ class FilmMaker:
                 return []
         if not recording.moments:
             return pictures
-        panels = [self._overlay.panel(moment) for moment in recording.moments]
         # A picture is what the step after it was decided by; the last one, if there is one, comes after all of them.
-        return [beside(picture, panels[min(index, len(panels) - 1)]) for index, picture in enumerate(pictures)]
+        panels = [self._overlay.panel(moment) for moment in recording.moments[:1]]
+        every = apart(beside(pictures[0], panels[0]), self._builder.steps_per_second) if pictures else 1
+        shown = []
+        for index, picture in enumerate(pictures):
+            if 0 < index < len(recording.moments):
+                panels[0] = self._overlay.panel(recording.moments[index])
+            if index % every == 0 or index == len(pictures) - 1:
+                shown.append(beside(picture, panels[0]))
+        return shown
 
     def _replayed(self, seed: int, recording: Recording) -> Sequence[Picture]:
         self._replayer = replayer = self._replayer or self._builder.replayer()

@@ -37,6 +37,11 @@ class Results(NamedTuple):
     random: Sequence[float]  # scores of random play
 
     @property
+    def groups(self) -> dict[str, Sequence[float]]:
+        """The scores by who has played: the policy, and random play where there is any."""
+        return {f"{self.policy} policy": self.scores} | ({"random play": self.random} if self.random else {})
+
+    @property
     def scores(self) -> list[float]:
         """The scores of the episodes."""
         return [each.episode.score for each in self.played]
@@ -46,12 +51,11 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     """Returns the page as HTML; `films` are those of the recorded episodes, by their number."""
     told = record_to_plain(record)  # which does not say where files of the user's lie
     settings = {name: told[name] for name in ("scenario", "config")}
-    low, high = mean_interval(results.scores)
+    count = len(results.played)
+    interval = "95% interval {} to {}".format(*map(shown, mean_interval(results.scores)))
+    sure = f" ({interval}) over {count} episodes" if count > 1 else " in one episode"
     beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
-    lead = (
-        f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))} "
-        f"(95% interval {shown(low)} to {shown(high)}) over {len(results.played)} episodes{beside}."
-    )
+    lead = f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))}{sure}{beside}."
     template = Template((files("doom_a3c.run") / "page.html").read_text())
     return template.substitute(
         title=html.escape(f"{results.scenario}: what the agent does"),
@@ -82,10 +86,9 @@ def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
 
 def _plots(results: Results, config: Config) -> list[Any]:
     """Returns the figures."""
-    groups = {f"{results.policy} policy": results.scores} | ({"random play": results.random} if results.random else {})
     taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
     made = [
-        figures.distributions("score of an episode, and the mean", groups),
+        figures.distributions("score of an episode, and the mean", results.groups),
         figures.action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
     ]
     # Where a time-out has cut an episode off, what would have come is not known.

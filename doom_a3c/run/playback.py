@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
 from doom_a3c.run.evaluation import Scores, scores
 from doom_a3c.run.page import Results, page
 from doom_a3c.run.random_play import random_scores
+from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.playing import PlaySettings
 
 JOINED = "episodes.mp4"  # all episodes as one film
@@ -61,6 +63,7 @@ class Playback:
     def __iter__(self) -> Iterator[Played]:
         """Plays the episodes, one after the other; raises as `EpisodePlayer.episode` does."""
         for index in range(self.settings.episodes):
+            self._remove_films(index)
             self._played.append(self._player.episode(self.settings.seed + index, self._stem(index)))
             yield self._played[-1]
 
@@ -94,35 +97,46 @@ class Playback:
     def random(self) -> list[float]:
         """Returns the scores of random play, as many as there are to be."""
         settings = self.settings
-        return (
-            random_scores(self._agent.builder, settings.random_episodes, settings.seed) if settings.random_episodes else []
-        )
+        if not settings.random_episodes:
+            return []
+        try:
+            return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
+        except UserError as error:  # the agent's own episodes are what was asked for
+            warnings.warn(f"there is no random play to compare with: {error}", RuntimeWarning, stacklevel=2)
+            return []
 
-    def write(self, results: Results, command: str) -> Scores:
+    def write(self, results: Results, command: str) -> tuple[Scores, int]:
         """Writes everything that there is of the episodes played; `command` is what has played them.
+
+        Returns their statistics, and how many recordings of an earlier call it has removed from the folder.
 
         Raises:
             OSError: if it cannot be written.
         """
         assert self._folder
+        if len(self._played) < self.settings.episodes:
+            self._remove_films(len(self._played))  # of an episode that has not been finished
         films = {index: film for index in range(len(self._played)) if (film := self._film(index))}
         together = self._folder / JOINED
         if len(films) > 1:
             joined(list(films.values()), together)
         recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
         recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
-        _remove_older(self._folder, recordings)
+        removed = _remove_older(self._folder, recordings)
         seen = scores(results.scores)
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
-        groups = {f"{results.policy} policy": results.scores} | ({"random play": results.random} if results.random else {})
-        figures.written(figures.distributions(f"{results.scenario}: scores", groups), self._folder / "scores.png")
-        record = self._agent.record
-        content = page(results, films, command, record)
-        write_whole(self._folder / "index.html", content.encode())
         summary = _summary(results, seen, recordings)
         write_whole(self._folder / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
-        return seen
+        figures.written(figures.distributions(f"{results.scenario}: scores", results.groups), self._folder / "scores.png")
+        write_whole(self._folder / "index.html", page(results, films, command, self._agent.record).encode())
+        return seen, removed
+
+    def _remove_films(self, index: int) -> None:
+        """Removes the films of an episode: those of an earlier call would pass for it."""
+        if stem := self._stem(index):
+            for kind in ("mp4", "gif"):
+                stem.with_suffix(f".{kind}").unlink(missing_ok=True)
 
     def _film(self, index: int) -> Path | None:
         """Returns the film of an episode that has been played, None where there is none."""
@@ -146,12 +160,13 @@ def _summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[
     }
 
 
-def _remove_older(folder: Path, kept: Sequence[str]) -> None:
+def _remove_older(folder: Path, kept: Sequence[str]) -> int:
     """Removes the recordings of an earlier call, as its summary lists them: they would pass for those of this one."""
     try:
-        older = json.loads((folder / "summary.json").read_text())["recordings"]
+        older = list(json.loads((folder / "summary.json").read_text())["recordings"])
     except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is somebody else's
-        return
-    for name in older:
-        if _RECORDING.fullmatch(str(name)) and name not in kept:
-            (folder / name).unlink(missing_ok=True)
+        return 0
+    removed = [name for name in older if _RECORDING.fullmatch(str(name)) and name not in kept and (folder / name).exists()]
+    for name in removed:
+        (folder / name).unlink(missing_ok=True)
+    return len(removed)

@@ -103,7 +103,7 @@ def session_of(
             loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
 
         film_maker = stack.enter_context(closing(FilmMaker(builder)))
-        gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif)))
+        gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)))
         stack.enter_context(closing(builder))
         if config.engine == "cluster":
             engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)

@@ -26,7 +26,7 @@ PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the 
 class Result(NamedTuple):
     """How a session ended."""
 
-    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score' or the name of a signal
+    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score', 'callback' or the name of a signal
     seconds: float  # of training, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
@@ -40,17 +40,22 @@ class StoppingRule:
         self.config, self._progress = config, progress
         self.interrupted_by: str | None = None
         self.interrupted = threading.Event()
+        self._ended_by: str | None = None
 
     def interrupt(self, name: str) -> None:
         """Asks the session to save and end; a signal handler may call it."""
         self.interrupted_by = name
         self.interrupted.set()
 
+    def end(self, name: str) -> None:
+        """Has the session end as at a limit of that name."""
+        self._ended_by = name
+
     def reason(self, seconds: float) -> str | None:
         """Returns why a session that has lasted so long ends now, None while it does not."""
         config, mean = self.config, self._progress.mean_score
-        if self.interrupted_by:
-            return self.interrupted_by
+        if ended_by := self.interrupted_by or self._ended_by:
+            return ended_by
         if config.target_score is not None and mean is not None and mean >= config.target_score:
             return "target_score"
         if budget := spent(config, self._progress):

@@ -16,7 +16,7 @@ from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import to_plain
 
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
-_ID = re.compile(r"(?!GymV2)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}")  # GymV2... make others, by any name
+_ID = re.compile(r"(?!GymV2|doom_a3c/)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}")  # those make others, by any name
 _OF_MAKE = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # gymnasium.make's own: what lasts or shows
 _WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
 
