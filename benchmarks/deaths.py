@@ -40,7 +40,18 @@ class Run:
         outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
         often = ("--checkpoint-every", "0.5", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", str(10**9))
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), "--scenario", "basic", *outputs, *often, "--quiet", *flags]
+            [
+                sys.executable,
+                str(ROOT / "train.py"),
+                "--scenario",
+                "basic",
+                "--gif-every",
+                "0",
+                *outputs,
+                *often,
+                "--quiet",
+                *flags,
+            ]
         )
 
     def progress(self) -> dict[str, Any]:
@@ -102,7 +113,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     deaths = 0
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), flags or ["--workers", "1", "--games", "8", "--game-processes", "2"])
+        run = Run(Path(folder), flags or ["--workers", "1", "--games", "8", "--game-processes", "2", "--gif-every", "0"])
         try:
             run.wait_for(lambda: run.progress()["frames"])
             for number, kind in zip(range(options.kills), itertools.cycle(kinds), strict=False):

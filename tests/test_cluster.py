@@ -195,7 +195,7 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed(folder, m
 
 
 def test_a_killed_host_takes_its_doom_engines_along(folder):
-    doom = ("--scenario", "basic", "--games", 2, "--frames", 100_000_000, "--checkpoint-every", 1)
+    doom = ("--scenario", "basic", "--games", 2, "--frames", 100_000_000, "--checkpoint-every", 1, "--gif-every", 0)
     run = started(folder, *doom)
     until(lambda: saved(folder).updates > 5, "the first checkpoint")
     [host] = pids(folder, "ray::HostActor")

@@ -182,7 +182,7 @@ def test_what_the_engine_says_last_is_told_when_it_does_not_start(monkeypatch):
     game = replace(SCENARIO.game, iwad=str(shipped_folder() / "basic.wad")), SCENARIO.observation  # whole, and no game
     vector = ProcessVectorEnv([partial(DoomEnv, *game)])
     words = r"^the games do not start: (?!the games)[\w: ]+: \S.*$"
-    for start in (vector.reset, partial(RemoteVideoRecorder, *game)):
+    for start in (vector.reset, partial(RemoteVideoRecorder, *game, "320x240")):
         with pytest.raises(GamesError, match=words) as told:
             start()
         assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)

@@ -10,7 +10,10 @@ import pytest
 from commands import ROOT
 
 DOC = (ROOT / "docs" / "own-scenario.md").read_text()
-SHORT = {"--minutes 4": "--minutes 10 --frames 60000 --evaluation-episodes 2", "--episodes 10": "--episodes 2"}
+SHORT = {
+    "--minutes 4": "--minutes 10 --frames 60000 --evaluation-episodes 2",
+    "--overlay saliency": "--overlay saliency --episodes 1 --random-episodes 2",
+}
 
 
 def blocks(language):

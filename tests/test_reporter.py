@@ -8,7 +8,7 @@ from run_fakes import Audience, ScriptedEngine
 
 from doom_a3c.run import reporter as module
 from doom_a3c.run.evaluation import Evaluation, scores
-from doom_a3c.run.reporter import EpisodeCurve, Reporter, RunMetrics
+from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
 from doom_a3c.settings.config import Config
 
 
@@ -89,7 +89,7 @@ def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(report
     assert isinstance(metrics, RunMetrics)
     assert (metrics.episodes, metrics.updates, metrics.policy_lag, metrics.entropy) == (1, 1, 0, 1.0)
     assert metrics.learning_rate == pytest.approx(0.15)
-    assert (metrics.entropy_cost, metrics.epsilon) == (0.01, 0.0)
+    assert (metrics.entropy_cost, metrics.epsilon) == (None, None)  # they are constant
     assert (metrics.reward, metrics.maximum_reward) == (None, None)  # a mean is that of 100 episodes
     assert metrics.faults == {"engine_died": 1}
     assert engine == ({"hosts": 3}, 5000)
@@ -119,6 +119,7 @@ def test_an_evaluation_is_logged_and_told(reported):
     reported.progress.add_steps(10, 1000, [], [])  # while it was evaluated
     for is_best in (True, False):
         reported.reporter.evaluated(evaluation, state, is_best)
-    assert reported.audience.points == [(evaluation, 12_345)] * 2
+    spreads = ({"mean": 2.0, "std": 1.0, "min": 1.0, "max": 3.0}, {"mean": -20.0, "std": 10.0, "min": -30.0, "max": -10.0})
+    assert reported.audience.points == [(EvaluationMetrics(2.0, *spreads), 12_345)] * 2
     said = "evaluation at 12,345 frames: greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
     assert reported.audience.lines == [f"{said}, the best so far", said]

@@ -34,6 +34,7 @@ class Builder:
         self.scenario, self._precision = scenario, config.precision
         self._games = games or games_of(scenario.game, scenario.observation, config.game_processes)
         self.steps_per_second, self.replayed = self._games.steps_per_second, self._games.replayed
+        self.replayer = self._games.replayer  # of episodes, by seed and actions, where the games are `replayed`
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
         self._observations, actions, self.title, names, self.draws = self._games.facts()
@@ -72,10 +73,6 @@ class Builder:
     def recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         """Returns what records the episodes of an `env` of one game, with `large` pictures where there are such."""
         return self._games.recorder(env, large=large)
-
-    def replayer(self) -> VideoRecorder | None:
-        """Returns what plays an episode again by its seed and actions, where the games are `replayed`; None elsewhere."""
-        return self._games.replayer()
 
     def variables(self, numbers: Any) -> list[tuple[str, float]]:
         """Returns the numbers that the network sees of a game, [V], with their names and as the game has them."""

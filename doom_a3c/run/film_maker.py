@@ -18,7 +18,12 @@ class FilmMaker:
     """Makes the pictures of recordings, playing them again in colour where they have none. Owns the game for that."""
 
     def __init__(self, builder: Builder) -> None:
-        self._builder, self._overlay = builder, Overlay(builder.actions)
+        # Not the builder itself: a thread that films at the end would keep all games alive.
+        self._make_replayer, self._rate, self._overlay = (
+            builder.replayer,
+            builder.steps_per_second,
+            Overlay(builder.actions),
+        )
         self._replayer: VideoRecorder | None = None
 
     def __call__(self, recording: Recording) -> Sequence[Picture]:
@@ -37,7 +42,7 @@ class FilmMaker:
             return pictures
         # A picture is what the step after it was decided by; the last one, if there is one, comes after all of them.
         panels = [self._overlay.panel(moment) for moment in recording.moments[:1]]
-        every = apart(beside(pictures[0], panels[0]), self._builder.steps_per_second) if pictures else 1
+        every = apart(beside(pictures[0], panels[0]), self._rate) if pictures else 1
         shown = []
         for index, picture in enumerate(pictures):
             if 0 < index < len(recording.moments):
@@ -47,7 +52,7 @@ class FilmMaker:
         return shown
 
     def _replayed(self, seed: int, recording: Recording) -> Sequence[Picture]:
-        self._replayer = replayer = self._replayer or self._builder.replayer()
+        self._replayer = replayer = self._replayer or self._make_replayer()
         assert replayer is not None
         pictures = replayer.reset(seed)
         for action in recording.actions:
