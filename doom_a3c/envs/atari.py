@@ -142,6 +142,11 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
 
+    def close(self, **kwargs: Any) -> None:
+        """Ends the emulators, which complain of whoever still holds them when Python ends; may be called twice."""
+        super().close(**kwargs)
+        vars(self.env).pop("ale", None)
+
 
 def _twice(picture: Pixels) -> Pixels:
     """Returns a picture twice as large."""
