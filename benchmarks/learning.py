@@ -1,92 +1,247 @@
-"""Measures how surely and how fast training reaches a score, by running train.py itself for several seeds.
+"""Learns games, one training after the other, and writes what came of it: a table, curves and films.
 
-    python benchmarks/learning.py --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
+    python benchmarks/learning.py                           # all of the plan, some nine hours of two cores
+    python benchmarks/learning.py basic pong --seeds 1      # some of it
+    python benchmarks/learning.py --share 0.1               # a tenth of the frames of each
+    python benchmarks/learning.py --pages                   # nothing but the pages, of what has been learned so far
 
-Every seed is a process of its own, one after the other; the seconds are counted from its start, imports included. A seed
-that misses the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes.
-With --hold a seed goes on to its minutes, and the table says how low its mean fell after it had first reached the target.
-Flags of train.py that are not listed here are handed on to it: --engine queue, for example.
+A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
+stands for 700,000 frames of Doom and 900,000 of Atari, whatever the machine. One that was cut off is resumed by the same
+command; a finished one is a line of docs/results/learned.jsonl and not done again. Then its best checkpoint plays episodes
+that training has not seen, with both policies. The pages are docs/results/learned.md with a curve of each game beside it,
+and films in docs/scenarios.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import signal
 import statistics
 import subprocess
 import sys
-import tempfile
+import time
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from films import film, four_in_one
+from peers import terminate
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from doom_a3c.record.figures import runs_compared, written  # noqa: E402
+from doom_a3c.record.progress import shown  # noqa: E402
+from doom_a3c.record.statistics import mean_interval  # noqa: E402
+
+PAGES, FILMS = ROOT / "docs" / "results", ROOT / "docs" / "scenarios"
+LEARNED = PAGES / "learned.jsonl"
+POLICIES = ("greedy", "sample")
+DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
+POINTS = 200  # of a curve that is kept
 
 
-def call(program: str, *arguments: object) -> None:
-    """Runs train.py or play.py, quietly."""
-    subprocess.run([sys.executable, str(ROOT / program), *map(str, arguments), "--quiet"], check=True)
+class Plan(NamedTuple):
+    """How long a game is learned, and what is to come of it."""
+
+    minutes: float
+    target: float | None = None  # of the mean score of the best checkpoint
+    seeds: Sequence[int] = (1, 2)
+    rate: int = DOOM
 
 
-def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """Trains one seed; returns the summary that train.py writes, and the mean of the greedy episodes."""
-    outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
-    summary = folder / "summary.json"
-    limits = ("--minutes", options.minutes, *(() if options.hold else ("--target-score", options.target_score)))
-    call(
-        "train.py", "--scenario", options.scenario, "--seed", seed, *limits, *outputs, "--summary", summary, *options.flags
+PLANS = {
+    "basic": Plan(3, 85, (1, 2, 3, 4, 5)),
+    "cartpole": Plan(1.5, 475, (1, 2, 3, 4, 5), CLASSIC),
+    "simpler_basic": Plan(3),
+    "rocket_basic": Plan(6),
+    "my_way_home": Plan(8, 0.95),
+    "health_gathering": Plan(10, 2050),
+    "take_cover": Plan(15, 1050),
+    "pong": Plan(18, 20, rate=ATARI),
+    "defend_the_center": Plan(20, 20),
+    "predict_position": Plan(20, 0.80),
+    "defend_the_line": Plan(25, 28),
+    "deadly_corridor": Plan(30, 1300),
+    "deathmatch": Plan(30, 20),
+    "health_gathering_supreme": Plan(30, 1900),
+    "freedoom1": Plan(30),
+    "breakout": Plan(45, 150, (1,), ATARI),
+    "space_invaders": Plan(45, 550, (1,), ATARI),
+}
+
+
+class Learned(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    game: str
+    seed: int
+    budget: int  # frames that there were for it
+    frames: int
+    minutes: float  # of the clock, all sessions together
+    commit: str
+    greedy: list[float]  # scores of the best checkpoint
+    sample: list[float]
+    random: float  # the mean of random play
+    curve: list[tuple[int, float]]  # frames and mean of the last 100 episodes
+
+    @property
+    def best(self) -> list[float]:
+        """The scores of the better policy."""
+        return max(self.greedy, self.sample, key=statistics.mean)
+
+
+def folder_of(work: Path, one: Learned) -> Path:
+    """Returns where a training lies."""
+    return work / f"{one.game}-seed{one.seed}-{one.budget}"
+
+
+def learned() -> list[Learned]:
+    """Returns all finished trainings; of a game's seed the one that was given the most frames, or the newest of these."""
+    lines = LEARNED.read_text().splitlines() if LEARNED.exists() else []
+    found = sorted((Learned(**json.loads(line)) for line in lines), key=lambda one: one.budget)
+    return list({(one.game, one.seed): one for one in found}.values())
+
+
+def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Learned:
+    """Trains for so many frames, beginning or going on in a folder, and plays."""
+    start, before = time.monotonic(), folder / "seconds.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    resumed = (folder / "models" / "last.ckpt").exists()
+    try:
+        if not resumed or counters(folder)["frames"] < frames:
+            flags = ["--resume"] if resumed else ["--scenario", game, "--seed", seed]
+            run(folder, "train.py", *flags, "--frames", frames)
+    finally:
+        with before.open("a") as file:
+            file.write(f"{time.monotonic() - start:.1f}\n")
+    scores = {policy: played(folder, policy, episodes) for policy in POLICIES}
+    better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
+    play(folder, "filmed", "--policy", better, "--episodes", 3, "--random-episodes", 20)
+    random = json.loads((folder / "filmed" / "summary.json").read_text())["random_scores"]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    progress = counters(folder)
+    points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
+    return Learned(
+        game=game,
+        seed=seed,
+        budget=frames,
+        frames=progress["frames"],
+        minutes=round(sum(map(float, before.read_text().split())) / 60, 1),
+        commit=commit.stdout.strip(),
+        **scores,
+        random=statistics.mean(random),
+        curve=points[:: -(-len(points) // POINTS) or 1],
     )
-    result: dict[str, Any] = json.loads(summary.read_text())
-    if options.hold:
-        result["lowest"] = lowest_after(folder / "models" / "last.ckpt", options.target_score)
-        result["stopped_by"] = "target_score" if result["lowest"] is not None else result["stopped_by"]
-    if options.evaluate:
-        arguments = ("--episodes", options.evaluate, "--policy", "greedy", "--record", 0, "--out", folder / "played")
-        call("play.py", "--model", folder / "models" / "best.ckpt", *arguments)
-        result["greedy"] = json.loads((folder / "played" / "summary.json").read_text())["mean"]
-    return result
 
 
-def lowest_after(checkpoint: Path, target: float) -> float | None:
-    """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
-    with zipfile.ZipFile(checkpoint) as archive:
-        curve = json.loads(archive.read("checkpoint.json"))["progress"]["curve"]
-    means = [mean for episode, _, _, mean in curve if episode >= 100]
-    first = next((index for index, mean in enumerate(means) if mean >= target), None)
-    return None if first is None else min(means[first:])
+def counters(folder: Path) -> dict[str, Any]:
+    """Returns the counters in the newest checkpoint of a training."""
+    with zipfile.ZipFile(folder / "models" / "last.ckpt") as archive:
+        progress: dict[str, Any] = json.loads(archive.read("checkpoint.json"))["progress"]
+    return progress
 
 
-def main() -> None:
-    """Trains all seeds and prints a table."""
+def played(folder: Path, policy: str, episodes: int) -> list[float]:
+    """Returns the scores of the best checkpoint in episodes of its own."""
+    play(folder, policy, "--policy", policy, "--episodes", episodes, "--record", 0, "--random-episodes", 0)
+    with (folder / policy / "scores.csv").open(newline="") as file:
+        return [float(row["score"]) for row in csv.DictReader(file)]
+
+
+def play(folder: Path, out: str, *flags: object) -> None:
+    """Has the best checkpoint play."""
+    run(folder, "play.py", "--model", folder / "models" / "best.ckpt", "--out", folder / out, *flags)
+
+
+def run(folder: Path, program: str, *flags: object) -> None:
+    """Runs train.py or play.py in a folder, and keeps what it says there."""
+    with (folder / "output.txt").open("a") as output:
+        command = [sys.executable, str(ROOT / program), *map(str, flags)]
+        subprocess.run(command, cwd=folder, stdout=output, stderr=output, check=True)
+
+
+def write_pages(work: Path) -> None:
+    """Writes the table, the curves, and films of what has been filmed on this machine."""
+    found = learned()
+    games = [game for game in PLANS if any(one.game == game for one in found)]
+    for game in games:
+        runs = [one for one in found if one.game == game]
+        curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
+        if curves:
+            written(runs_compared(game, {game: curves}), PAGES / f"{game}.png")
+        best = max(runs, key=lambda one: statistics.mean(one.best))
+        if (source := folder_of(work, best) / "filmed" / "episodes.mp4").exists():
+            FILMS.mkdir(exist_ok=True)
+            (FILMS / f"{game}.gif").write_bytes(film(source))
+    (PAGES / "learned.md").write_text("\n".join(table(found)) + "\n")
+    four_in_one(
+        [FILMS / f"{game}.gif" for game in ("basic", "my_way_home", "health_gathering", "defend_the_center")], ROOT / "docs"
+    )
+
+
+def table(found: Sequence[Learned]) -> Iterator[str]:
+    """Yields the lines of the page."""
+    yield "# What is learned in how long"
+    yield ""
+    yield "`python benchmarks/learning.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
+    yield ""
+    yield "| game | seed | frames, of the plan | minutes | greedy | sampled | random play | target | commit |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for one in sorted(found, key=lambda one: (list(PLANS).index(one.game), one.seed)):
+        plan = PLANS[one.game]
+        frames = f"{one.frames / 1e6:.1f}M of {plan.minutes * plan.rate / 1e6:.1f}M"
+        verdict = "-"
+        if plan.target is not None:
+            verdict = f"{plan.target:g}: {'met' if statistics.mean(one.best) >= plan.target else 'not met'}"
+        scores = f"{told(one.greedy)} | {told(one.sample)} | {shown(one.random)}"
+        yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {one.commit} |"
+
+
+def told(scores: Sequence[float]) -> str:
+    """Returns a mean with its 95 per cent interval."""
+    low, high = mean_interval(scores)
+    return f"{shown(statistics.mean(scores))} ({shown(low)} to {shown(high)})"
+
+
+def main() -> int:
+    """Learns what is asked for; returns 0, or 1 where a training failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--scenario", default="basic", help="what is learned (default basic)")
-    parser.add_argument("--target-score", type=float, default=75.0, help="mean of 100 training episodes (default 75)")
-    parser.add_argument("--minutes", type=float, default=4.0, help="limit of each run (default 4)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="seeds (default 1 2 3 4 5)")
-    parser.add_argument("--evaluate", type=int, default=0, help="greedy episodes of the best checkpoint (default 0)")
-    parser.add_argument("--hold", action="store_true", help="train on after the target, for all of the minutes")
-    options, flags = parser.parse_known_args()
-    options.flags = flags
-    last = "lowest mean since the target" if options.hold else "greedy best"
-    print(f"| seed | stopped by | seconds | frames | mean of 100 | {last} | frames/s |\n|---|---|---|---|---|---|---|")
-    seconds = []
-    for seed in options.seeds:
-        with tempfile.TemporaryDirectory() as folder:
-            result = measure(Path(folder), options, seed)
-        row = (
-            result["stopped_by"],
-            f"{result['seconds']:.0f}",
-            f"{result['frames']:,}",
-            f"{result['mean_100'] or float('nan'):.1f}",
-        )
-        shown = result.get("lowest", result.get("greedy"))
-        score = "-" if shown is None else f"{shown:.1f}"
-        print(f"| {seed} | {' | '.join(row)} | {score} | {result['frames_per_second']:,.0f} |", flush=True)
-        if result["stopped_by"] == "target_score":
-            seconds.append(result["seconds"])
-    print(f"\nreached {options.target_score:g} in {len(seconds)} of {len(options.seeds)} seeds", end="")
-    print(f", median {statistics.median(seconds):.0f} s" if seconds else "")
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(PLANS)}")
+    parser.add_argument("--seeds", type=int, nargs="+", help="these (default those of the plan)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the plan's frames (default 1)")
+    parser.add_argument("--episodes", type=int, default=50, help="of each policy that are played (default 50)")
+    parser.add_argument("--work", type=Path, default=Path("learning"), help="where trainings lie (default learning)")
+    parser.add_argument("--pages", action="store_true", help="learn nothing, write the pages")
+    options = parser.parse_args()
+    if unknown := set(options.games) - set(PLANS):
+        parser.error(f"there is no plan for {', '.join(sorted(unknown))}; there are {', '.join(PLANS)}")
+    signal.signal(signal.SIGTERM, terminate)
+    work, failed = options.work.resolve(), False
+    for game in () if options.pages else options.games or PLANS:
+        plan = PLANS[game]
+        for seed in options.seeds or plan.seeds:
+            frames = round(plan.minutes * plan.rate * options.share)
+            if any((one.game, one.seed) == (game, seed) and one.budget >= frames for one in learned()):
+                continue
+            print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
+            try:
+                one = learn(game, seed, frames, options.episodes, work / f"{game}-seed{seed}-{frames}")
+            except subprocess.CalledProcessError as error:
+                print(f"{game}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
+                failed = True
+                continue
+            with LEARNED.open("a") as file:
+                file.write(json.dumps(one._asdict()) + "\n")
+            print(f"greedy {told(one.greedy)}, sampled {told(one.sample)}, {one.minutes} minutes", flush=True)
+            write_pages(work)
+    if options.pages:
+        write_pages(work)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

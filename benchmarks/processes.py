@@ -42,13 +42,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def memory(pids: Iterable[int]) -> float:
-    """Returns the megabytes that processes use, pages that several share counted in parts."""
+def memory(pids: Iterable[int], *kinds: str) -> float:
+    """Returns the megabytes that processes use, pages that several share counted in parts.
+
+    `kinds` of pages are all of 'Pss_Anon', 'Pss_File' and 'Pss_Shmem' if none is given.
+    """
     total = 0
+    wanted = tuple(f"{kind}:" for kind in kinds or ("Pss",))
     for pid in pids:
         with contextlib.suppress(OSError):
             lines = (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(wanted))
     return total / 1000
 
 

@@ -55,17 +55,7 @@ class Agent(agent.Agent):
         folder = None if out is None else output_folder(str(out), "out")
         called = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with Playback(self, chosen, folder) as playback:
-            try:
-                for _ in playback:
-                    pass
-            finally:  # also where a game fails, or Ctrl-C ends it
-                if folder and playback.results().played:
-                    playback.write(playback.results(), called)
-        if folder is None:
-            return playback.results()
-        results = playback.results(playback.random())
-        playback.write(results, called)
-        return results
+            return playback.run(called)
 
 
 Callback = Callable[[Status], bool | None]

@@ -134,7 +134,7 @@ def gradient_push(version=0, seed=1, **parts):
         "version": version,
         "steps": STEPS,
         "frames": FRAMES,
-        "episodes": [(2.0, 5, 0.5, 0), (4.0, 7, 1.0, 1)],
+        "episodes": [(2.0, 5, 0.5, 0, 2.0), (4.0, 7, 1.0, 1, 4.0)],
         "faults": ["crash"],
         "gradients": np.random.default_rng(seed).normal(size=SIZE).astype(np.float32),
         "not_finite": 0,

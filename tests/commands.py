@@ -20,6 +20,11 @@ def call(program, *arguments, cwd):
     )
 
 
+def play(cwd, *arguments):
+    """Plays, with next to no random play beside it."""
+    return call("play", "--random-episodes", "2", *arguments, cwd=cwd)
+
+
 def train(cwd, *arguments):
     return call("train", "--scenario", "basic.wad", *SMALL, *arguments, cwd=cwd)
 

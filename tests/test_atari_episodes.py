@@ -157,15 +157,17 @@ def test_the_recorder_takes_every_seed_that_the_games_take(play):
     recorder.close()
 
 
-def test_the_final_picture_stays_when_another_game_ends(play):
-    env = play(count=2)
-    env.reset(seed=1)
-    kept, random = None, np.random.default_rng(0)
-    for _ in range(1000):
-        *_, terminated, _, _ = env.step(np.array([1, random.integers(4)]))
-        if terminated[0]:
-            kept = env.picture(final=True)
-        elif terminated[1] and kept is not None:
-            break
-    assert terminated[1]
-    np.testing.assert_array_equal(env.picture(final=True), kept)
+def test_beginning_again_leaves_the_other_games_where_they_are(play):
+    env, other, fresh = (play(count=count, noop_max=30) for count in (2, 2, 1))
+    actions = some(40, 2)
+    course(env, 1, actions)
+    course(other, 1, actions)
+    before = env.step(actions[0])[0].copy()
+    other.step(actions[0])
+    observations, infos = env.begin_again()
+    np.testing.assert_array_equal(observations[1], before[1])
+    np.testing.assert_array_equal(observations[0], fresh.reset(seed=infos["seed"])[0][0])
+    for choice in actions:
+        seen, alone = env.step(choice), fresh.step(choice[:1])
+        np.testing.assert_array_equal(seen[0][0], alone[0][0])
+        np.testing.assert_array_equal(seen[0][1], other.step(choice)[0][1])

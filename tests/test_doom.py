@@ -8,10 +8,13 @@ import pytest
 from doom_games import BASIC, GAMES, SCENARIO
 from gymnasium.utils.env_checker import check_env
 
+from doom_a3c.envs import doom
 from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.doom_process import DoomProcessError
 from doom_a3c.envs.doom_recorder import DoomVideoRecorder
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.vectors import ProcessVectorEnv
+from doom_a3c.settings.fields import UserError
 
 
 @pytest.fixture
@@ -64,6 +67,32 @@ def test_seed_and_actions_decide_everything(env):
     assert np.array_equal(first[0], again[0])
     assert first[1] == again[1]
     assert len({DoomEnv_screen(env, seed).tobytes() for seed in range(4)}) > 1
+
+
+def test_a_renewed_engine_plays_the_same_episodes(env, monkeypatch):
+    actions = np.random.default_rng(1).integers(3, size=40)
+    before = played(env, 7, actions)
+    engine = env._process
+    monkeypatch.setattr(doom, "RENEWAL", 1)
+    after = played(env, 7, actions)
+    assert env._process is not engine
+    assert not engine.instance
+    assert np.array_equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+@pytest.mark.parametrize("error", [UserError("there is no room"), DoomProcessError("engine_died")])
+def test_where_no_new_engine_starts_the_old_one_plays_on(env, monkeypatch, error):
+    actions = np.random.default_rng(1).integers(3, size=40)
+    before, engine = played(env, 7, actions), env._process
+
+    def fail(configure):
+        raise error
+
+    monkeypatch.setattr(doom, "RENEWAL", 1)
+    monkeypatch.setattr(doom, "DoomProcess", fail)
+    assert played(env, 7, actions)[1:] == before[1:]
+    assert env._process is engine
 
 
 def DoomEnv_screen(env, seed):

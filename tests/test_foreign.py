@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from commands import SMALL, call
+from commands import SMALL, call, play
 from registered_toys import LENGTH, Talking
 from toys import Lively
 
@@ -91,7 +91,7 @@ def test_an_environment_without_pictures_trains_and_says_so_once(root, tmp_path,
     assert result.stdout.count("draws no pictures") == 1
     assert not list(tmp_path.rglob("*.gif"))
     assert json.loads((tmp_path / "summary.json").read_text())["mean_100"] == LENGTH
-    result = call("play", *scenario[:2], "--episodes", 1, "--out", "result", cwd=tmp_path)
+    result = play(tmp_path, *scenario[:2], "--episodes", 1, "--out", "result")
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("draws no pictures") == 1
     assert not list(tmp_path.rglob("*.mp4"))

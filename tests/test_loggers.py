@@ -21,7 +21,7 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
 from doom_a3c.record.loggers import Loggers, named
-from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
+from doom_a3c.record.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
 from doom_a3c.record.tags import TAGS, tag
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, RunMetrics
@@ -29,7 +29,8 @@ from doom_a3c.run.run_record import begun
 from doom_a3c.run.session import session_of
 
 # What each log is told; `host` is that of every host.
-WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields}
+SHAPING = {"shaped_reward"}  # where a scenario has it
+WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
 SPREAD = ("mean", "std", "min", "max")
 EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
@@ -121,7 +122,7 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
     logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
-    assert set(TAGS) == logged
+    assert set(TAGS) == logged | SHAPING
     assert len(set(TAGS.values())) == len(TAGS)
     assert tag("faults.engine_died") == "Faults/engine_died"
     assert tag("new") == "new"
@@ -237,6 +238,13 @@ def test_points_come_once_a_second_and_more_rarely_in_a_long_run(clock):
     assert first_minute == 60
     day = sum(limiter.allow() for clock[0] in range(60, 86_400))
     assert 5_000 < day < 15_000
+
+
+def test_gifs_of_a_log_come_once_a_minute_and_ever_more_rarely(clock):
+    clock[0] = 0.0
+    limiter = log_gif_limiter()
+    assert sum(limiter.allow() for clock[0] in range(0, 1200, 10)) == 20
+    assert 100 < sum(limiter.allow() for clock[0] in range(1200, 7 * 86_400, 10)) < 200
 
 
 def test_a_limiter_allows_once_a_minute_from_the_start(clock):

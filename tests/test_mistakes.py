@@ -114,6 +114,20 @@ def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--compare", "a", "b", "--record", "3"), "--record has no effect with --compare"),
+        (("--export", "onnx", "--episodes", "3"), "--episodes has no effect with --export"),
+        (("--speed", "2"), "--speed has no effect without --window"),
+        (("--overlay", "nonsense"), "--overlay: there is no 'nonsense'; it takes plain or saliency"),
+    ],
+)
+def test_flags_of_play_that_do_nothing_are_told(flags, told, tmp_path):
+    result = call("play", *flags, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (2, f"play.py: {told}\n")
+
+
 def test_help_states_default_unit_and_range():
     result = call("train", "--help", cwd=ROOT)
     assert result.returncode == 0

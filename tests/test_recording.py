@@ -8,10 +8,11 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 from gymnasium.vector import VectorEnv
-from PIL import Image
+from PIL import Image, ImageSequence
 
-from doom_a3c.record import films, gifs, recording
+from doom_a3c.record import films, gif_writer, gifs, recording
 from doom_a3c.record.films import VideoWriter
+from doom_a3c.record.gif_writer import GifWriter
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
@@ -202,14 +203,14 @@ def test_a_gif_of_large_pictures_has_fewer(tmp_path):
 
 
 def test_a_video_is_whole_and_a_gif_has_its_first_pictures(tmp_path, monkeypatch):
-    monkeypatch.setattr(films, "MAX_PICTURES", 4)
+    monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
     with VideoWriter(tmp_path / "film", 10.0) as film:
         for value in range(0, 250, 25):
             film.add(np.full((32, 48, 3), value, np.uint8))
     video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
     assert (len(video), len(gif)) == (15, 4)
     np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 25), *[225] * 5], atol=6)  # half a second more
-    np.testing.assert_allclose(gif[:, 16, 24, 0], range(0, 100, 25), atol=2)
+    np.testing.assert_allclose(gif[:, 16, 24, 0], [0, 25, 50, 225], atol=2)  # and the last one
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -225,20 +226,44 @@ def test_no_pictures_make_no_video(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def gif_of(pictures, rate):
+    """Returns the pictures of a gif, and for how many milliseconds each is shown."""
+    writer = GifWriter(rate)
+    for picture in pictures:
+        writer.add(picture)
+    with Image.open(io.BytesIO(writer.finished())) as gif:
+        assert gif.info["loop"] == 0
+        return zip(
+            *((np.array(each.convert("RGB")), each.info["duration"]) for each in ImageSequence.Iterator(gif)), strict=True
+        )
+
+
 @pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 1000.0])
 def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
     count = 71
-    chosen, durations = films.timed(count, rate)
+    pictures, durations = gif_of([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
+    chosen = [int(picture[0, 0, 0]) // 3 for picture in pictures]
     assert min(durations) >= 20  # browsers slow anything faster down
     assert (chosen[0], chosen[-1]) == (0, count - 1)
-    assert all(duration % 10 == 0 for duration in durations)
     starts = np.cumsum([0, *durations[:-1]])
     np.testing.assert_allclose(starts[:-1], [1000 * index / rate for index in chosen[:-1]], atol=5.01)
     assert durations[-1] == 500
-    data = films.gif_bytes([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
-    with Image.open(io.BytesIO(data)) as gif:
-        shown = [(gif.seek(index), gif.info["duration"])[1] for index in range(gif.n_frames)]
-    assert shown == durations
+
+
+def test_pictures_that_stay_the_same_last_for_longer():
+    scene = np.random.default_rng(0).integers(4, size=(20, 30, 3)).astype(np.uint8) * 80
+    moved = scene.copy()
+    moved[5:7, 8:12] = 255
+    pictures, durations = gif_of([scene, scene, moved, moved, moved, scene, scene], 10.0)
+    assert durations == (200, 300, 600)
+    for shown, drawn in zip(pictures, (scene, moved, scene), strict=True):
+        np.testing.assert_array_equal(shown, drawn)
+
+
+def test_an_end_that_comes_between_two_times_is_seen():
+    pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in (9, 9, 9, 200)], 100.0)
+    assert [int(picture[0, 0, 0]) for picture in pictures] == [9, 200]
+    assert durations == (20, 500)
 
 
 def test_films_are_joined_one_after_the_other(tmp_path):

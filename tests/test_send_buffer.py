@@ -13,7 +13,7 @@ from doom_a3c.agent.rollouts import RolloutStats
 from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
-EPISODE = Episode(2.0, 3, 0.5, 0)
+EPISODE = Episode(2.0, 3, 0.5, 0, 2.0)
 
 
 def gradients(vector, finite=True, entropy=0.5):

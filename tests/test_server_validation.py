@@ -19,13 +19,13 @@ from fakes import changed, until
 
 from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
-from doom_a3c.record.films import gif_bytes
+from doom_a3c.record.gif_writer import GifWriter
 from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import MAX_KINDS
 from doom_a3c.record.rate_limiter import RateLimiter
 
 NAN, INF = float("nan"), float("inf")
-EPISODE = (2.0, 5, 0.5, 0)
+EPISODE = (2.0, 5, 0.5, 0, 2.5)
 ANYTHING = [None, True, -1, 0.5, NAN, "7", b"7", (), [[]], {}, np.ones(3), np.float64(NAN), 10**400]
 
 
@@ -72,9 +72,10 @@ BAD_PARTS = [
     {"episodes": [EPISODE] * 9},  # in 8 steps
     *({"episodes": [episode]} for episode in ((), EPISODE[:3], (*EPISODE, 1), "2500", None)),
     *({"episodes": [(score, *EPISODE[1:])]} for score in (NAN, INF, 1e39, "2", None, np.ones(2))),
-    *({"episodes": [(2.0, length, 0.5, 0)]} for length in (0, -5, 5.0, 10**30)),
-    *({"episodes": [(2.0, 5, value, 0)]} for value in (NAN, INF, None)),
-    *({"episodes": [(2.0, 5, 0.5, game)]} for game in (-1, 2, 0.0)),
+    *({"episodes": [(2.0, length, 0.5, 0, 2.0)]} for length in (0, -5, 5.0, 10**30)),
+    *({"episodes": [(2.0, 5, value, 0, 2.0)]} for value in (NAN, INF, None)),
+    *({"episodes": [(2.0, 5, 0.5, game, 2.0)]} for game in (-1, 2, 0.0)),
+    *({"episodes": [(*EPISODE[:4], shaped)]} for shaped in (NAN, INF, None)),
     *({"faults": faults} for faults in ("crash", [1], ["x" * 41], ["Crash"], ["../x"], [""], ["crash"] * 10_001)),
     {"rollout": {}},
     {"gifs": [gif(1), gif(2)]},
@@ -184,8 +185,10 @@ def test_a_bad_push_of_a_lost_host_is_not_its_successors(build):
 
 def test_a_gif_that_was_made_of_pictures_passes(build):
     server = build(state_of(2), gif_limiter=RateLimiter(0.0))
-    data = gif_bytes([np.full((20, 30, 3), shade, np.uint8) for shade in (0, 99)], 10.0)
-    sent = Gif(np.frombuffer(data, np.uint8), 20, 30, -3.5, 7, 1)._asdict()
+    writer = GifWriter(10.0)
+    for shade in (0, 99):
+        writer.add(np.full((20, 30, 3), shade, np.uint8))
+    sent = Gif(np.frombuffer(writer.finished(), np.uint8), 20, 30, -3.5, 7, 1)._asdict()
     assert verdict(server, "a", 1, 1, gradient_push(gifs=[sent])) == "applied"
     assert len(server.status()["gifs"]) == 1
 

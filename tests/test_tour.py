@@ -12,7 +12,7 @@ def tour():
 
 
 def test_the_tour_runs_and_shows_what_it_says(tour, tmp_path, monkeypatch):
-    monkeypatch.setenv("TOUR_SECONDS", "8")
+    monkeypatch.setenv("TOUR_SECONDS", "5")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     client = NotebookClient(tour, timeout=240, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()  # raises where a cell does

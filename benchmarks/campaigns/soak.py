@@ -19,10 +19,12 @@ EVERY = 1.0  # seconds between two looks at the frames; the rest is looked at ev
 LOOKS = 5
 FLAT, STEADY = 0.02, 0.05  # how much may change between the first and the last window
 WARM_UP, WINDOW = 5.0, 10.0  # minutes; a sixth of a soak that is shorter than half an hour or an hour
-# The step size falls to 0 within the scenario's own budget: an agent that goes on learning plays other games in the end.
+# The kernel drops pages of files when it likes, and a process's part of them depends on who else has mapped them.
+OWN = "Pss_Anon", "Pss_Shmem"
+# The step size falls to 0 early: an agent that goes on learning plays other games, longer ones for example, in the end.
 GAMES = {
     "basic": ["--scenario", "basic", "--learning-rate-frames", "4000000"],
-    "pong": ["--scenario", "pong", "--learning-rate-frames", "30000000"],
+    "pong": ["--scenario", "pong", "--learning-rate-frames", "1000000"],
 }
 
 
@@ -31,7 +33,7 @@ class Sample(NamedTuple):
 
     seconds: float  # since it was started
     frames: int
-    megabytes: float  # of all its processes, pages that several share counted in parts
+    megabytes: float  # of all its processes, see OWN; pages that several share are counted in parts
     threads: int
     descriptors: int
     shared: float  # megabytes in /dev/shm, whoever's
@@ -109,7 +111,7 @@ def sample(run: Run, logs: Path, frames: int) -> Sample:
     return Sample(
         time.monotonic() - run.start,
         frames,
-        memory(pids),
+        memory(pids, *OWN),
         entries(pids, "task"),
         entries(pids, "fd"),
         (disk.f_blocks - disk.f_bfree) * disk.f_frsize / 1e6,

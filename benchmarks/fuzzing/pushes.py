@@ -147,7 +147,13 @@ def pushes(folder: Path) -> Door:
 
 def _seeds(servers: Servers) -> list[Any]:
     metrics = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm": 3.0, "var_norm": 4.0}
-    push = {"version": 0, "steps": 8, "frames": 32, "episodes": [_tuple([1.5, 12, 0.25, 0])], "faults": ["engine_died"]}
+    push = {
+        "version": 0,
+        "steps": 8,
+        "frames": 32,
+        "episodes": [_tuple([1.5, 12, 0.25, 0, 1.75])],
+        "faults": ["engine_died"],
+    }
     push |= {"gradients": None, "not_finite": 0, "metrics": {}, "rollout": None}
     gif = {
         "data": _array("uint8", [10], list(b"GIF89a\4\0\4\0")),

@@ -28,6 +28,18 @@ class Inputs(NamedTuple):
     pixels: tuple[int, int, int] | None  # height, width, channels, uint8; None where the game shows numbers alone
     variables: int  # numbers, float32; 0 where the game shows pixels alone
 
+    def split(self, observations: Any) -> tuple[Any, Any]:
+        """Returns pixels and numbers of what one game or several show, None for what they do not."""
+        if self.pixels is None:
+            return None, observations
+        return (observations["pixels"], observations["variables"]) if self.variables else (observations, None)
+
+    def joined(self, pixels: Any, variables: Any) -> Any:
+        """Returns observations as games show them; `split` takes them apart."""
+        if self.pixels is None:
+            return variables
+        return {"pixels": pixels, "variables": variables} if self.variables else pixels
+
 
 class Output(NamedTuple):
     """What the network says about observations, [N, ...] with N = B for `step` and N = T * B for `unroll`."""
@@ -75,8 +87,8 @@ class _Torso:
 
     def _see(self, observations: Any) -> tf.Tensor:
         seen = []
-        if self._inputs.pixels is not None:
-            pixels = observations["pixels"] if self._inputs.variables else observations
+        pixels, variables = self._inputs.split(observations)
+        if pixels is not None:
             maps = tf.cast(pixels, tf.float32)
             if not self._convolutions:
                 maps = (maps - self._spec.pixel_mean) / self._spec.pixel_scale
@@ -84,8 +96,8 @@ class _Torso:
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
-        if self._inputs.variables:
-            seen.append(observations if self._inputs.pixels is None else observations["variables"])
+        if variables is not None:
+            seen.append(variables)
         features = tf.concat([tf.cast(part, seen[0].dtype) for part in seen], axis=1) if len(seen) > 1 else seen[0]
         for kernel, bias in self._hidden:
             matrix = kernel.read()

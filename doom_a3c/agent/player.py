@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.policy import Decider, Decision
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
+from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
 
 Bools = NDArray[np.bool_]
+Rewards = NDArray[np.float64]
 
 
 class Episode(NamedTuple):
@@ -31,6 +32,7 @@ class Episode(NamedTuple):
     length: int  # steps
     value: float  # mean value of the network, scaled
     game: int  # which of the player's games
+    shaped: float  # the score with what shaping has paid for learning
 
 
 class Step(NamedTuple):
@@ -41,7 +43,8 @@ class Step(NamedTuple):
     decision: Decision
     actions: Actions  # [B, ...]
     log_probs: Array  # [B], of the actions as they were drawn, random exploration included
-    rewards: NDArray[np.float64]  # [B], the game's own
+    rewards: Rewards  # [B], the game's own
+    bonuses: Rewards  # [B], what shaping pays besides, for learning alone
     terminated: Bools  # [B]
     truncated: Bools  # [B]
     life_lost: Bools  # [B], a death for learning, though the game continues
@@ -60,6 +63,13 @@ def met_faults(infos: dict[str, Any]) -> list[str]:
     """Returns the kinds of all faults that games have met, of their own or of what runs them."""
     tables = (infos.get("final_info", {}), infos)
     return [kind for table in tables for kinds in table.get(FAULTS, ()) for kind in kinds or ()]
+
+
+def _bonuses(infos: dict[str, Any], games: int) -> Rewards:
+    """Returns what shaping pays each game, be the step its episode's last one or not."""
+    nothing = np.zeros(games)
+    paid: Rewards = infos.get("final_info", {}).get(SHAPING, nothing) + infos.get(SHAPING, nothing)
+    return paid
 
 
 def _cut_short(infos: dict[str, Any], games: int) -> Bools:
@@ -84,7 +94,8 @@ class Player:
         self.observations, self.infos = env.reset(seed=seeds)  # the infos are the reset's
         self.faults, self.cut_short = met_faults(self.infos), _cut_short(self.infos, batch)  # of the reset
         self.resets = np.ones(batch, np.float32)
-        self._scores, self._value_sums, self._lengths = np.zeros(batch), np.zeros(batch), np.zeros(batch, np.int64)
+        self._scores, self._shaped, self._value_sums = np.zeros(batch), np.zeros(batch), np.zeros(batch)
+        self._lengths = np.zeros(batch, np.int64)
 
     def step(self, epsilons: Array, greedy: Any = False) -> Step:
         """Plays one step of every game.
@@ -99,7 +110,7 @@ class Player:
         self.observations, rewards, terminated, truncated, infos = self._env.step(actions)
         self.core_state, ends = decision.core_state, terminated | truncated
         self.resets = ends.astype(np.float32)
-        cut_short = _cut_short(infos, len(ends))
+        cut_short, bonuses = _cut_short(infos, len(ends)), _bonuses(infos, len(ends))
         return Step(
             observations,
             resets,
@@ -107,11 +118,12 @@ class Player:
             actions,
             log_probs,
             rewards,
+            bonuses,
             terminated,
             truncated,
             infos.get(LIFE_LOST, np.zeros(len(ends), np.bool_)),
             infos.get("final_obs"),
-            self._count(rewards, decision.values, ends, cut_short),
+            self._count(rewards, bonuses, decision.values, ends, cut_short),
             cut_short,
             met_faults(infos),
         )
@@ -120,16 +132,18 @@ class Player:
         """Returns the values of the newest observations, [B], without taking a step."""
         return self._policy(self.observations, self.resets, self.core_state).values
 
-    def _count(self, rewards: Array, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
+    def _count(self, rewards: Rewards, bonuses: Rewards, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
         """Adds a step to the running episodes; returns the finished ones."""
         self._scores += rewards
+        self._shaped += rewards + bonuses
         self._value_sums += values
         self._lengths += 1
         episodes = []
         for game in np.flatnonzero(ends & ~cut_short):
             mean_value = self._value_sums[game] / self._lengths[game]
-            episodes.append(Episode(float(self._scores[game]), int(self._lengths[game]), float(mean_value), int(game)))
-        for sums in (self._scores, self._value_sums, self._lengths):
+            score, shaped, length = float(self._scores[game]), float(self._shaped[game]), int(self._lengths[game])
+            episodes.append(Episode(score, length, float(mean_value), int(game), shaped))
+        for sums in (self._scores, self._shaped, self._value_sums, self._lengths):
             sums[ends] = 0
         return episodes
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tensorflow as tf
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.player import Bools, Episode, Player, Step, draw_seeds
 from doom_a3c.agent.policy import Decider
+from doom_a3c.algorithm.returns import learned_rewards
 
 MAX_OBSERVED = 1e15  # of a number that a game shows: a loss of larger ones overflows
 # Kinds of faults for what a game has given that cannot be learned from, and how they are told.
@@ -143,7 +143,7 @@ class Actor:
             if copies is not None:
                 _write(copies, t, step.observations)
             resets[t], actions[t], log_probs[t], values[t] = step.resets, step.actions, step.log_probs, step.decision.values
-            rewards[t] = self._learned(step.rewards)
+            rewards[t] = learned_rewards(step.rewards + step.bonuses, self._reward_scale, self._reward_clip)
             discounts[t, step.terminated | step.life_lost] = 0.0
             ends[t] = step.terminated | step.truncated | step.life_lost
             cut += _truncations(t, step)
@@ -164,11 +164,6 @@ class Actor:
         faults += _unusable(rewards, observations)
         stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults)
         return Played(rollout, min(versions), stats)
-
-    def _learned(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns rewards as they are learned from: scaled, then clipped."""
-        scaled = rewards * self._reward_scale
-        return scaled if self._reward_clip is None else np.clip(scaled, -self._reward_clip, self._reward_clip)
 
     def _value_truncations(self, next_values: Array, cut: list[tuple[int, int, Any, CoreState]]) -> None:
         """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""

@@ -49,15 +49,15 @@ class Saliency:
         self, observations: Any, blurred: tf.Tensor, spots: tf.Tensor, resets: tf.Tensor, core_state: CoreState
     ) -> tf.Tensor:
         """Returns by how much spots change logits and value, as pictures [2, H, W]."""
-        count, variables = spots.shape[0] + 1, self._network.inputs.variables
-        pixels = tf.cast(observations["pixels"] if variables else observations, tf.float32)
+        count = spots.shape[0] + 1
+        pixels, variables = self._network.inputs.split(observations)
+        pixels = tf.cast(pixels, tf.float32)
 
         def repeated(tensor: tf.Tensor) -> tf.Tensor:
             return tf.repeat(tensor, count, axis=0)
 
-        seen: Any = tf.concat([pixels, pixels * (1.0 - spots) + blurred * spots], axis=0)  # the first one is unchanged
-        if variables:
-            seen = {"pixels": seen, "variables": repeated(observations["variables"])}
+        varied = tf.concat([pixels, pixels * (1.0 - spots) + blurred * spots], axis=0)  # the first one is unchanged
+        seen = self._network.inputs.joined(varied, None if variables is None else repeated(variables))
         output, _ = self._network.step(seen, repeated(resets), tf.nest.map_structure(repeated, core_state))
         policy = tf.reduce_sum((output.logits[1:] - output.logits[:1]) ** 2, axis=1) / 2.0
         changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
@@ -71,7 +71,7 @@ class Saliency:
             resets: 1 where that is the first of an episode, [1].
             core_state: the state before the decision, arrays [1, size].
         """
-        pixels = observations["pixels"] if self._network.inputs.variables else observations
+        pixels, _ = self._network.inputs.split(observations)
         blurred = gaussian_filter(pixels.astype(np.float32), (0, BLUR, BLUR, 0))
         policy, value = self._maps(observations, blurred, self._spots, resets, core_state).numpy()
         return Salience(policy, value)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from doom_a3c.record import figures
-from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import Difference, difference, mean_interval
 from doom_a3c.run.agent import Agent
@@ -20,8 +20,16 @@ from doom_a3c.settings.playing import PlaySettings
 LEAST_EPISODES = 10  # below which an interval says little
 
 
-def compare(agents: Sequence[Agent], settings: PlaySettings, folder: Path, log: Callable[[str], None]) -> None:
+def compare(
+    agents: Sequence[Agent],
+    settings: PlaySettings,
+    folder: Path,
+    log: Callable[[str], None],
+    begun: Callable[[Playback], None],
+) -> None:
     """Plays all agents on the same seeds, tells how the first differs from the others, and writes it to `folder`.
+
+    `begun` is told of each one's playback before it begins.
 
     Raises:
         UserError: if they play different games.
@@ -31,7 +39,17 @@ def compare(agents: Sequence[Agent], settings: PlaySettings, folder: Path, log: 
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
     names = _names([agent.source for agent in agents])
     log(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
-    scores = {name: _scores(agent, settings, name, log) for name, agent in zip(names, agents, strict=True)}
+    scores: dict[str, list[float]] = {name: [] for name in names}
+    try:
+        for name, agent in zip(names, agents, strict=True):
+            with Playback(agent, replace(settings, overlay=None), None) as playback:
+                begun(playback)
+                log(f"playing {name}, {playback.settings.policy} policy")
+                for each in playback:
+                    scores[name].append(each.episode.score)
+    finally:  # also where Ctrl-C ends it, or a game fails
+        rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
+        write_table(folder / "comparison.csv", ["seed", *names], ([seed, *row] for seed, row in rows))
     width = max(map(len, names))
     for name, played in scores.items():
         low, high = mean_interval(played)
@@ -51,12 +69,6 @@ def _names(paths: Sequence[str]) -> list[str]:
     return [path if paths.count(path) == 1 else f"{path} ({index})" for index, path in enumerate(paths, 1)]
 
 
-def _scores(agent: Agent, settings: PlaySettings, name: str, log: Callable[[str], None]) -> list[float]:
-    with Playback(agent, replace(settings, overlay=None), None) as playback:
-        log(f"playing {name}, {playback.settings.policy} policy")
-        return [played.episode.score for played in playback]
-
-
 def _verdict(first: str, other: str, found: Difference) -> str:
     words = f"by {shown(abs(found.mean))} (95% interval of the difference {shown(found.low)} to {shown(found.high)})"
     if not found.real:
@@ -67,8 +79,6 @@ def _verdict(first: str, other: str, found: Difference) -> str:
 def _write(
     folder: Path, settings: PlaySettings, scores: dict[str, list[float]], differences: dict[str, Difference]
 ) -> None:
-    rows = ([settings.seed + index, *row] for index, row in enumerate(zip(*scores.values(), strict=True)))
-    write_table(folder / "comparison.csv", ["seed", *scores], rows)
     figures.written(figures.distributions("scores on the same seeds", scores), folder / "comparison.png")
     told: dict[str, Any] = {
         "seed": settings.seed,
@@ -76,4 +86,4 @@ def _write(
         "mean_intervals": {name: mean_interval(played) for name, played in scores.items()},
         "differences": {name: {**found._asdict(), "real": found.real} for name, found in differences.items()},
     }
-    write_whole(folder / "comparison.json", f"{json.dumps(told, indent=1)}\n".encode())
+    write_json(folder / "comparison.json", told)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import logging
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +16,10 @@ from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.record.tags import tag
+from doom_a3c.run.names import called
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.inputs import expanded
 
-_RUN = re.compile(r"(.+)-seed\d+-\d{8}-\d{6}")  # what runs of one kind have in common
 _TAG = tag("reward")
 
 
@@ -30,12 +29,6 @@ class Curve(NamedTuple):
     run: str
     frames: Sequence[float]
     means: Sequence[float]
-
-    @property
-    def group(self) -> str:
-        """What its runs are called, whatever their seed."""
-        named = _RUN.fullmatch(self.run)
-        return named[1] if named else self.run
 
 
 def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
@@ -51,7 +44,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     short = [name for _, names in found for name in names]
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
-        groups.setdefault(curve.group, []).append(curve)
+        groups.setdefault(called(curve.run), []).append(curve)
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.written(figures.runs_compared("mean score", drawn), target)
@@ -85,9 +78,9 @@ def _curve(folder: Path) -> Curve | None:
     """Returns the curve of a run by its table or its log; None where there is none."""
     table, log = folder / "scores.csv", folder / "global"
     if table.is_file():
-        points = _of_table(table)
+        points = _of_table(table, "table of a run's scores", "frames", "mean")
     elif (log / TABLE).is_file():
-        points = _of_metrics(log / TABLE)
+        points = _of_table(log / TABLE, "log of a run", "count", "value", _TAG)
     else:
         points = _of_log(log) if log.is_dir() else []
     newest = {frames: mean for frames, mean in points if math.isfinite(frames) and math.isfinite(mean)}
@@ -97,21 +90,14 @@ def _curve(folder: Path) -> Curve | None:
     return Curve(folder.resolve().name, frames, [newest[each] for each in frames])
 
 
-def _of_table(table: Path) -> list[tuple[float, float]]:
+def _of_table(table: Path, what: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
+    """Returns two columns of a table, of the lines of one metric where it has several."""
     try:
         with table.open(newline="") as file:
-            return [(float(row["frames"]), float(row["mean"])) for row in csv.DictReader(file)]
+            rows = [row for row in csv.DictReader(file) if metric is None or (row["metric"] == metric and row[mean])]
+            return [(float(row[frames]), float(row[mean])) for row in rows]  # the last line of a log may be cut
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
-        raise UserError(f"--compare-runs {table} is no table of a run's scores") from error
-
-
-def _of_metrics(table: Path) -> list[tuple[float, float]]:
-    try:
-        with table.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == _TAG and row["value"]]  # the last may be cut
-            return [(float(row["count"]), float(row["value"])) for row in rows]
-    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
-        raise UserError(f"--compare-runs {table} is no log of a run") from error
+        raise UserError(f"--compare-runs {table} is no {what}") from error
 
 
 def _of_log(log: Path) -> list[tuple[float, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from typing import Any
@@ -11,7 +10,7 @@ from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
 from doom_a3c.record import figures
 from doom_a3c.record.curves import drawn
-from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import EvaluationPoint, Point, shown
 from doom_a3c.run.run_record import RunRecord, needed_again
 from doom_a3c.run.session import Session
@@ -57,9 +56,8 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
     """
     progress, folder = session.progress, session.gifs
     if summary:
-        data = json.dumps(outcome(session, result, seconds), indent=1)
         try:
-            write_whole(expanded(summary), f"{data}\n".encode())
+            write_json(expanded(summary), outcome(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
             raise SystemExit(f"{command.name('train')}: {why}") from None

@@ -17,13 +17,13 @@ from doom_a3c.record.files import check_exists, output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import cpu_count
-from doom_a3c.settings.fields import UserError, select, setting, validated
+from doom_a3c.settings.fields import UserError, select, setting, settings_of, validated
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
     from doom_a3c.run.agent import Agent
-    from doom_a3c.run.episode_player import Screen
+    from doom_a3c.run.episode_player import Played, Screen
     from doom_a3c.run.playback import Playback
 
 PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
@@ -69,6 +69,9 @@ def _play(arguments: list[str] | None) -> int:
     flags = flag_parser(command.name("play"), description, Options, PlaySettings).parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
+    useless, why = _without_effect(options)
+    for name in useless & flags.keys():
+        raise UserError(f"--{name.replace('_', '-')} has no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     models = options.compare or (options.model,)
@@ -89,7 +92,7 @@ def _play(arguments: list[str] | None) -> int:
     if options.compare:
         from doom_a3c.cli.compare import compare
 
-        compare(agents, settings, folder, log)
+        compare(agents, settings, folder, log, _interruptible)
         return 0
     if options.export:
         from doom_a3c.run.export import export  # late, as above
@@ -102,6 +105,15 @@ def _play(arguments: list[str] | None) -> int:
     return 0
 
 
+def _without_effect(options: Options) -> tuple[set[str], str]:
+    """Returns the settings that do nothing beside the others, and why."""
+    if options.compare:
+        return {"model", "export", "window", "speed", "record", "overlay", "random_episodes"}, "with --compare"
+    if options.export:
+        return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
+    return ({"speed"}, "without --window") if not options.window else (set(), "")
+
+
 def _show(
     agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, log: Callable[[str], None]
 ) -> None:
@@ -111,32 +123,25 @@ def _show(
     record = agent.record
     if not agent.builder.draws and (settings.record or options.window):
         print(f"warning: {record.scenario.game.title} draws no pictures of itself: there are none to show", file=sys.stderr)
+
+    def tell(index: int, played: Played) -> None:
+        log(f"{index:7d} {shown(played.episode.score):>7} {played.episode.length:10d}")
+
     screen = _window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen) as playback:
-        signal.signal(signal.SIGINT, _interrupting(playback))
+        _interruptible(playback)
         log(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
+        random: Sequence[float] = ()
         try:
-            for index, played in enumerate(playback):
-                log(f"{index:7d} {shown(played.episode.score):>7} {played.episode.length:10d}")
-            random = playback.random()
-            if playback.interrupted:
-                signal.alarm(0)
-                raise KeyboardInterrupt
-        except BaseException:  # Ctrl-C, or a game that has failed: what has been played is written all the same
-            if playback.results().played:
-                _written(playback, [], called, folder, log)
-            raise
-    _written(playback, random, called, folder, log)
-
-
-def _written(playback: Playback, random: Sequence[float], called: str, folder: Path, log: Callable[[str], None]) -> None:
-    """Writes what has been played, and says what it was and where it is."""
-    (mean, std, least, most, _), removed = playback.write(playback.results(random), called)
-    beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
-    log(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
-    if removed:
-        log(f"{removed} recordings of an earlier call are removed")
-    log(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
+            random = playback.run(called, tell).random
+        finally:
+            if playback.statistics:
+                mean, std, least, most, _ = playback.statistics
+                beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
+                log(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
+                if playback.removed:
+                    log(f"{playback.removed} recordings of an earlier call are removed")
+                log(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
 
 
 def _window(title: str, speed: float) -> Screen:
@@ -145,8 +150,8 @@ def _window(title: str, speed: float) -> Screen:
     return Window(title, speed)
 
 
-def _interrupting(playback: Playback) -> Callable[[int, object], None]:
-    """Returns what handles Ctrl-C: the episode ends with its next step, its recording is finished; a second ends at once.
+def _interruptible(playback: Playback) -> None:
+    """Has Ctrl-C end the episode with its next step, its recording finished; a second ends at once.
 
     Nor is a step waited for that does not come, as the game hangs.
     """
@@ -161,4 +166,4 @@ def _interrupting(playback: Playback) -> Callable[[int, object], None]:
     def hurry(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    return interrupt
+    signal.signal(signal.SIGINT, interrupt)

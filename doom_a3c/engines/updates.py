@@ -30,6 +30,7 @@ class EpisodeMetrics(NamedTuple):
     """Means of some finished episodes, None where there are none."""
 
     reward: float | None  # their scores
+    shaped_reward: float | None  # the same with what shaping has paid, None where it has paid nothing
     length: float | None  # steps
     value: float | None  # that the network gave the states in them, scaled
 
@@ -89,9 +90,11 @@ def cause(progress: Progress, config: Config) -> str:
 def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:
     """Returns the means of finished episodes."""
     if not episodes:
-        return EpisodeMetrics(None, None, None)
+        return EpisodeMetrics(None, None, None, None)
+    score, shaped = (float(np.mean([getattr(episode, name) for episode in episodes])) for name in ("score", "shaped"))
     return EpisodeMetrics(
-        float(np.mean([episode.score for episode in episodes])),
+        score,
+        None if shaped == score else shaped,
         float(np.mean([episode.length for episode in episodes])),
         float(np.mean([episode.value for episode in episodes])),
     )

@@ -90,14 +90,30 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)
         self._ages = np.zeros(games, np.int32)  # steps since the episode began
-        self._newest = self._final = np.zeros(self._shape, np.uint8)
+        self._newest = np.zeros(self._shape, np.uint8)
+        self._random = np.random.default_rng()  # of the seeds that episodes are begun again by
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games; `seed` is an array of one per game, or an int."""
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
-        observations, infos = self.env.reset(seed=seeds, options=options)
-        self._lives = infos["lives"].copy()
+        if seeds is not None:
+            self._random = np.random.default_rng(seeds)
         self._ages[:], self._lost[:] = 0, False
+        return self._begun(*self.env.reset(seed=seeds, options=options))
+
+    def begin_again(self) -> tuple[Any, dict[str, Any]]:
+        """Begins the first game's episode anew, by a seed that `infos["seed"]` tells; the others stay where they are.
+
+        The library has not told the seed of an episode that it has begun by itself.
+        """
+        first = np.arange(self.num_envs) == 0
+        seeds: Any = self._random.integers(2**31, size=1)
+        self._ages[0], self._lost[0] = 0, False
+        observations, infos = self._begun(*self.env.reset(seed=seeds, options={"reset_mask": first}))
+        return observations, {**infos, "seed": seeds}
+
+    def _begun(self, observations: Pixels, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        self._lives = infos["lives"].copy()
         seen = self._seen(observations)
         self._newest = seen[0]
         return seen, infos
@@ -115,11 +131,9 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._ages += 1
         if over.any():
             infos["final_obs"] = self._seen(infos["final_obs"])
-            if over[0]:
-                self._final = infos["final_obs"][0]
             self._ages[over] = 0
         seen = self._seen(observations)
-        self._newest = seen[0]
+        self._newest = infos["final_obs"][0] if over[0] else seen[0]
         return seen, rewards.astype(np.float64), terminated, truncated, infos
 
     def _seen(self, frames: Pixels) -> Pixels:
@@ -134,10 +148,9 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
             cv2.merge(tuple(planes), image)  # seven times as fast as NumPy's transposition
         return seen
 
-    def picture(self, final: bool = False) -> Pixels:
-        """Returns what the network sees of the first game, or saw at the end of its last episode, twice as large."""
-        seen = self._final if final else self._newest
-        return _twice(rgb(seen[..., -3:] if self._observation.color else seen[..., -1]))
+    def picture(self) -> Pixels:
+        """Returns what the network sees of the first game, or saw last of its episode that is over, twice as large."""
+        return _twice(rgb(self._newest[..., -3:] if self._observation.color else self._newest[..., -1]))
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
@@ -161,22 +174,24 @@ class AtariVideoRecorder:
     Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
     """
 
-    def __init__(self, game: AtariSpec) -> None:
+    def __init__(self, game: AtariSpec, *, large: bool = True) -> None:
+        """Pictures are [420, 320, 3] where they are `large`, and else half as high and wide, as the console's are."""
+        self._sized = _twice if large else np.array
         seen = Observation(size=(_HEIGHT, _WIDTH), color=True)
         self._env = AtariGames(dataclasses.replace(game, max_pool=True), seen, 1)
         self.pictures_per_second = AtariSpec.frames_per_second / game.frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Starts the episode of that seed; returns its first picture, [420, 320, 3]."""
+        """Starts the episode of that seed; returns its first picture."""
         self._total = 0.0
-        return [_twice(self._env.reset(seed=np.array([seed]))[0][0])]
+        return [self._sized(self._env.reset(seed=np.array([seed]))[0][0])]
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
-        return [_twice(infos["final_obs"][0] if ended else observations[0])]
+        return [self._sized(infos["final_obs"][0] if ended else observations[0])]
 
     @property
     def score(self) -> float:

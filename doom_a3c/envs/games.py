@@ -242,6 +242,8 @@ def _in_processes(make: MakeEnv, games: int, processes: int, rows: int, prepare:
 class _AtariGames(_Kind):
     """Atari games."""
 
+    replayed = True
+
     def __init__(self, game: AtariSpec, observation: Observation) -> None:
         self._game, self._observation = game, observation
         self.steps_per_second = AtariSpec.frames_per_second / game.frame_skip
@@ -260,6 +262,11 @@ class _AtariGames(_Kind):
         from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
 
         return AtariVideoRecorder(self._game)
+
+    def replayer(self) -> VideoRecorder | None:
+        from doom_a3c.envs.atari import AtariVideoRecorder  # as above
+
+        return AtariVideoRecorder(self._game, large=False)
 
 
 class _RegisteredGames(_Kind):

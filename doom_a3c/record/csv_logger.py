@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record.files import write_whole
+from doom_a3c.record.files import write_json
 from doom_a3c.record.loggers import Deaf, Metrics, named
 from doom_a3c.record.tags import tag
 
@@ -51,7 +50,7 @@ class CsvLogger(Deaf):
 
     def settings(self, settings: Mapping[str, Any]) -> None:
         """Writes them to a file."""
-        write_whole(self._folder / "settings.json", f"{json.dumps(settings, indent=2)}\n".encode())
+        write_json(self._folder / "settings.json", settings)
 
     def close(self) -> None:
         """Closes the table."""

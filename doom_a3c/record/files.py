@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import math
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,19 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes data as JSON, whole or not at all; a number that is not finite, for which JSON has no word, is null there."""
+    write_whole(path, f"{json.dumps(_in_words_of_json(data), indent=1, allow_nan=False)}\n".encode())
+
+
+def _in_words_of_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _in_words_of_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_words_of_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Full, Queue
 from typing import NamedTuple
 
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.films import Picture, apart, gif_bytes
+from doom_a3c.record.gif_writer import GifWriter, Picture
 from doom_a3c.record.outage import Outage
-from doom_a3c.record.recording import Recording
+from doom_a3c.record.recording import LostFilmError, Recording
 
 KEPT_GIFS = 50
 SECONDS_BETWEEN_GIFS = 60.0
@@ -35,12 +35,12 @@ class GifMaker:
 
     def __init__(
         self,
-        film: Callable[[Recording], Sequence[Picture]],
+        film: Callable[[Recording], Iterable[Picture]],
         pictures_per_second: float,
         made: Callable[[Gif], None],
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """`film` makes the pictures of a recording: none, or every n-th as `apart` says; `failed` is told of errors."""
+        """`film` makes the pictures of a recording, or raises LostFilmError; `failed` is told of other errors."""
         self._film, self._rate, self._made, self._failed = film, pictures_per_second, made, failed
         self._recordings: Queue[Recording | None] = Queue(maxsize=4)
         self._thread = threading.Thread(target=self._run, name="gif-maker", daemon=True)
@@ -55,15 +55,18 @@ class GifMaker:
         while (recording := self._recordings.get()) is not None:
             try:
                 self._make(recording)
+            except LostFilmError:
+                continue
             except Exception as error:  # whatever a game has drawn: the next one may be better
                 self._failed(error)
 
     def _make(self, recording: Recording) -> None:
-        pictures = self._film(recording)
-        if pictures:
-            height, width, _ = pictures[0].shape
-            data = gif_bytes(pictures, self._rate / apart(pictures[0], self._rate))
-            self._made(Gif(data, height, width, recording.score, recording.episode, recording.worker))
+        gif, shape = GifWriter(self._rate), (0, 0)
+        for picture in self._film(recording):
+            gif.add(picture)
+            shape = picture.shape[:2]
+        if data := gif.finished():
+            self._made(Gif(data, *shape, recording.score, recording.episode, recording.worker))
 
     def close(self, timeout: float = 5.0) -> None:
         """Finishes those in the queue, as far as the time allows."""

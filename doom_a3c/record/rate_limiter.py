@@ -30,3 +30,8 @@ class RateLimiter:
 def log_limiter() -> RateLimiter:
     """Returns the limit on the points of a log: one a second, and some 10,000 in a run of days."""
     return RateLimiter(1.0, share=1 / 2000)
+
+
+def log_gif_limiter() -> RateLimiter:
+    """Returns the limit on the gifs of a log, which keeps them all: one a minute, and some 150 in a week."""
+    return RateLimiter(60.0, share=1 / 20)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from doom_a3c.record.films import MAX_PICTURES, Picture
+from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
 from doom_a3c.record.overlay import Moment
 from doom_a3c.record.rate_limiter import RateLimiter
 
@@ -23,6 +23,10 @@ class Recording(NamedTuple):
     seed: int | None = None  # where there are no pictures
     actions: Sequence[int] = ()  # of each step, then
     moments: Sequence[Moment] = ()  # of each step, where they are to be seen
+
+
+class LostFilmError(Exception):
+    """An episode cannot be shown again as it was."""
 
 
 class Narrator(Protocol):
@@ -50,7 +54,7 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
     """A vector environment that records every n-th episode of its first game, as far as the limiter allows.
 
     Owns the recording in the making. A finished one goes to `finished`, with one picture a step; or with seed and actions
-    alone, where games are to be `replayed`, which must tell the seeds of their episodes in their infos.
+    alone, where games are to be `replayed`: those tell the seeds of their episodes in their infos, or can `begin_again`.
     """
 
     def __init__(
@@ -73,18 +77,24 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games and begins a recording if one is due."""
-        result = self.env.reset(seed=seed, options=options)
-        self._begin(result[1])
-        return result
+        return self._begin(*self.env.reset(seed=seed, options=options))
 
-    def _begin(self, infos: dict[str, Any]) -> None:
-        """Begins a recording if one is due; without a first picture there is none."""
-        due = self._every > 0 and self._episode % self._every == 0 and self._limiter.allow()
-        seed = int(infos["seed"][0]) if self._replayed and due else None
-        pictures = [] if self._replayed or not due else self._picture()
-        self._recording = _Making(pictures, seed) if pictures or seed is not None else None
+    def _begin(self, observations: Any, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Begins a recording if one is due; without a first picture there is none. Returns what is to be seen now."""
+        self._recording = None
+        if self._every == 0 or self._episode % self._every or not self._limiter.allow():
+            return observations, infos
+        if not self._replayed:
+            pictures = self._picture()
+            self._recording = _Making(pictures, None) if pictures else None
+        else:
+            if "seed" not in infos:
+                observations, told = self.env.begin_again()  # type: ignore[attr-defined]  # of this package's environments
+                infos = {**infos, **told}
+            self._recording = _Making([], int(infos["seed"][0]))
         if self._recording and self._narrator:
             self._narrator.begin()
+        return observations, infos
 
     def _picture(self, final: bool = False) -> list[Picture]:
         picture: Picture | None = self.env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
@@ -92,15 +102,14 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all games."""
-        result = self.env.step(actions)
-        _, rewards, terminated, truncated, infos = result
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended = bool(terminated[0] or truncated[0])
         if self._recording:
             self._record(self._recording, int(actions[0]), float(rewards[0]), ended)
         if ended:  # the game shows its next episode already
             self._episode += 1
-            self._begin(infos)
-        return result
+            observations, infos = self._begin(observations, infos)
+        return observations, rewards, terminated, truncated, infos
 
     def _record(self, making: _Making, action: int, reward: float, ended: bool) -> None:
         """Adds a step; hands the recording out where it is the last one."""

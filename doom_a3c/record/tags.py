@@ -5,6 +5,7 @@ from __future__ import annotations
 _FAULTS = "faults."  # begins the names of faults, their kind follows
 TAGS = {
     "reward": "Perf/Reward",
+    "shaped_reward": "Perf/Shaped Reward",
     "maximum_reward": "Perf/Maximum Reward",
     "length": "Perf/Length",
     "value": "Perf/Value",

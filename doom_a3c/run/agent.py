@@ -90,13 +90,10 @@ class Agent:
             ValueError: if the observation is of another shape.
         """
         inputs = self.network.inputs
-        given = {"pixels": observation} if inputs.pixels and not inputs.variables else observation
-        shapes = {"pixels": inputs.pixels, "variables": (inputs.variables,) if inputs.variables else None}
-        if not isinstance(given, dict):
-            given = {"variables": given}
-        seen = {name: np.shape(array) for name, array in given.items()}
-        if seen != (wanted := {name: shape for name, shape in shapes.items() if shape}):
-            raise ValueError(f"the observation has {seen}, where the network sees {wanted}")
+        wanted = inputs.joined(inputs.pixels, (inputs.variables,))
+        seen = {name: np.shape(part) for name, part in observation.items()} if isinstance(observation, dict) else None
+        if (np.shape(observation) if seen is None else seen) != wanted:
+            raise ValueError(f"the observation has {seen or np.shape(observation)}, where the network sees {wanted}")
         batch = map_nested(lambda array: np.asarray(array)[None], observation)
         resets = np.full(1, state is None, np.float32)
         decision = self._policy(batch, resets, self._policy.initial_state(1) if state is None else state)

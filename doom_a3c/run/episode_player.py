@@ -18,7 +18,8 @@ from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
 from doom_a3c.envs.shared import map_nested
-from doom_a3c.record.films import Picture, VideoWriter
+from doom_a3c.record.films import VideoWriter
+from doom_a3c.record.gif_writer import Picture
 from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Moments
@@ -42,6 +43,7 @@ class Played(NamedTuple):
     episode: Episode
     actions: Sequence[int]
     rewards: Sequence[float]  # the game's own
+    bonuses: Sequence[float]  # what shaping would pay in training besides
     values: Sequence[float]  # of what the agent saw before each, scaled
     terminated: bool  # and not cut off by a time-out
 
@@ -147,6 +149,7 @@ class EpisodePlayer:
             self._annotator.begin()
         actions: list[int] = []
         rewards: list[float] = []
+        bonuses: list[float] = []
         values: list[float] = []
         episode = None
         while episode is None:
@@ -159,6 +162,7 @@ class EpisodePlayer:
                 raise UserError(f"the game failed while it was played ({', '.join(step.faults)}); run play.py again")
             actions.append(int(step.actions[0]))
             rewards.append(float(step.rewards[0]))
+            bonuses.append(float(step.bonuses[0]))
             values.append(float(step.decision.values[0]))
             (episode,) = step.episodes or (None,)
             if recorder:  # an episode's first picture goes with its first decision
@@ -168,4 +172,4 @@ class EpisodePlayer:
                 pictures = []
         if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
             print(f"warning: the recording of seed {seed} shows another course ({recorder.score:.1f})", file=sys.stderr)
-        return Played(seed, episode, actions, rewards, values, bool(step.terminated[0]))
+        return Played(seed, episode, actions, rewards, bonuses, values, bool(step.terminated[0]))

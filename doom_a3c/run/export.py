@@ -77,18 +77,17 @@ def _in_full_precision(trained: ACNetwork) -> ACNetwork:
 def _decision(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
     """Returns the function of a decision, and its signature."""
     inputs = network.inputs
-    parts = {}
+    parts = []
     if inputs.pixels:
-        parts["pixels"] = tf.TensorSpec((None, *inputs.pixels), tf.uint8, "pixels")
+        parts.append(tf.TensorSpec((None, *inputs.pixels), tf.uint8, "pixels"))
     if inputs.variables:
-        parts["variables"] = tf.TensorSpec((None, inputs.variables), tf.float32, "variables")
+        parts.append(tf.TensorSpec((None, inputs.variables), tf.float32, "variables"))
     sizes = [state.shape[1] for state in network.initial_state(1)]
     states = [tf.TensorSpec((None, size), tf.float32, f"state_{index}") for index, size in enumerate(sizes)]
 
     def decide(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
-        seen = dict(zip(parts, arguments, strict=False))
-        observations = seen if len(seen) > 1 else next(iter(seen.values()))
-        output, new = network.step(observations, arguments[len(seen)], tuple(arguments[len(seen) + 1 :]))
+        seen, reset, state = arguments[: len(parts)], arguments[len(parts)], arguments[len(parts) + 1 :]
+        output, new = network.step(inputs.joined(seen[0], seen[-1]), reset, tuple(state))
         return {"logits": output.logits, "value": output.values} | {f"next_state_{i}": each for i, each in enumerate(new)}
 
-    return decide, [*parts.values(), tf.TensorSpec((None,), tf.float32, "reset"), *states]
+    return decide, [*parts, tf.TensorSpec((None,), tf.float32, "reset"), *states]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
-from doom_a3c.record.films import MAX_PICTURES, Picture, apart
+from doom_a3c.record.gif_writer import Picture
 from doom_a3c.record.overlay import Overlay, beside
-from doom_a3c.record.recording import Recording
+from doom_a3c.record.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.fields import UserError
 
@@ -19,48 +19,35 @@ class FilmMaker:
 
     def __init__(self, builder: Builder) -> None:
         # Not the builder itself: a thread that films at the end would keep all games alive.
-        self._make_replayer, self._rate, self._overlay = (
-            builder.replayer,
-            builder.steps_per_second,
-            Overlay(builder.actions),
-        )
+        self._make_replayer, self._overlay = builder.replayer, Overlay(builder.actions)
         self._replayer: VideoRecorder | None = None
 
-    def __call__(self, recording: Recording) -> Sequence[Picture]:
-        """Returns the pictures of a recording; none where its game fails, or takes another course than it has taken.
+    def __call__(self, recording: Recording) -> Iterator[Picture]:
+        """Yields the pictures of a recording, with what belongs to each step beside them where that is known.
 
-        Large ones are fewer, see `apart`.
+        Raises:
+            LostFilmError: if its game fails, or takes another course than it has taken.
         """
-        pictures = recording.pictures
-        if recording.seed is not None:
-            try:
-                pictures = self._replayed(recording.seed, recording)
-            except (ProcessError, UserError):
-                self.close()
-                return []
-        if not recording.moments:
-            return pictures
-        # A picture is what the step after it was decided by; the last one, if there is one, comes after all of them.
-        panels = [self._overlay.panel(moment) for moment in recording.moments[:1]]
-        every = apart(beside(pictures[0], panels[0]), self._rate) if pictures else 1
-        shown = []
-        for index, picture in enumerate(pictures):
-            if 0 < index < len(recording.moments):
-                panels[0] = self._overlay.panel(recording.moments[index])
-            if index % every == 0 or index == len(pictures) - 1:
-                shown.append(beside(picture, panels[0]))
-        return shown
+        pictures = iter(recording.pictures) if recording.seed is None else self._replayed(recording.seed, recording)
+        panel = None
+        for index, picture in enumerate(pictures):  # which the step after it was decided by; the last has none
+            if index < len(recording.moments):
+                panel = self._overlay.panel(recording.moments[index])
+            yield picture if panel is None else beside(picture, panel)
 
-    def _replayed(self, seed: int, recording: Recording) -> Sequence[Picture]:
-        self._replayer = replayer = self._replayer or self._make_replayer()
-        assert replayer is not None
-        pictures = replayer.reset(seed)
-        for action in recording.actions:
-            newest = replayer.step(action, ended=False)
-            pictures = pictures[:MAX_PICTURES] if len(pictures) > MAX_PICTURES else pictures
-            pictures += newest
-        whole = replayer.score is not None and abs(replayer.score - recording.score) < 1e-3
-        return pictures if whole else []
+    def _replayed(self, seed: int, recording: Recording) -> Iterator[Picture]:
+        try:
+            self._replayer = replayer = self._replayer or self._make_replayer()
+            assert replayer is not None
+            yield from replayer.reset(seed)
+            for step, action in enumerate(recording.actions, 1):
+                yield from replayer.step(action, ended=step == len(recording.actions))
+            score = replayer.score
+        except (ProcessError, UserError) as error:
+            self.close()
+            raise LostFilmError(str(error)) from error
+        if score is None or abs(score - recording.score) > 1e-3:
+            raise LostFilmError(f"its score is {score}, and was {recording.score}")
 
     def close(self) -> None:
         """Ends the game; another one is started when there is need of one."""

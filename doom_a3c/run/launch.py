@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow, importing
+from doom_a3c.run.names import is_run_name
 from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from doom_a3c.run.reporter import View
     from doom_a3c.run.session import Session
 
-_STAMPED = re.compile(r".+-\d{8}-\d{6}")  # the name of a run: it has the time of its start
 # A resumed run does not take these from its checkpoint, which may be a stranger's: it may continue elsewhere, for another
 # time, and only its user says to whom it tells of itself.
 _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address", "logger")
@@ -65,7 +64,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
     for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
         path = expanded(folder)
         inside = not path.is_absolute() and ".." not in path.parts
-        if not inside and not (_STAMPED.fullmatch(name) and os.path.isdir(path / name)):
+        if not inside and not (is_run_name(name) and os.path.isdir(path / name)):
             raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
 
 

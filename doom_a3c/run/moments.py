@@ -20,8 +20,7 @@ class Moments:
     """Makes records of the steps of one game. Owns the sums of its running episode, and how far salience has gone."""
 
     def __init__(self, builder: Builder) -> None:
-        self._named, self._pixels = builder.variables, builder.inputs.pixels is not None
-        self._numbers = builder.inputs.variables > 0
+        self._named, self._inputs = builder.variables, builder.inputs
         self._most = np.full((2, 1, 1), 1e-12)
         self.begin()
 
@@ -35,15 +34,13 @@ class Moments:
         """Returns the record of the next step: of what was seen, `logits` [A] and value of it, and what came of it."""
         self._steps += 1
         self._score += reward
-        pixels, numbers = observation if self._pixels else None, observation
-        if self._pixels and self._numbers:
-            pixels, numbers = observation["pixels"], observation["variables"]
+        pixels, numbers = self._inputs.split(observation)
         looks = None
         if salience is not None:
             maps = np.stack(salience)
             self._most = np.maximum(self._most, maps.max(axis=(1, 2), keepdims=True))
             looks = Looks(*(maps / self._most))
-        shown = self._named(numbers) if self._numbers else []
+        shown = self._named(numbers) if numbers is not None else []
         return Moment(
             pixels, shown, softmax(logits), int(action), float(value), self._steps, float(reward), self._score, looks
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from doom_a3c.algorithm.returns import discounted_sums
+from doom_a3c.algorithm.returns import discounted_sums, learned_rewards
 from doom_a3c.record import figures
 from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import mean_interval
@@ -95,17 +95,16 @@ def _plots(results: Results, config: Config) -> list[Any]:
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
-        returns = np.concatenate([_returns(each.rewards, config) for each in whole])
+        returns = np.concatenate([_returns(each, config) for each in whole])
         made.append(figures.values_and_returns("value against what came", values.tolist(), returns.tolist()))
     return made
 
 
-def _returns(rewards: Sequence[float], config: Config) -> Any:
+def _returns(played: Played, config: Config) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
-    scaled = np.asarray(rewards, np.float32)[:, None] * config.reward_scale
-    if config.reward_clip is not None:
-        scaled = np.clip(scaled, -config.reward_clip, config.reward_clip)
-    return discounted_sums(scaled, np.zeros(scaled.shape, np.bool_), config.discount)[:, 0]
+    paid = np.add(played.rewards, played.bonuses)[:, None]
+    learned = learned_rewards(paid, config.reward_scale, config.reward_clip).astype(np.float32)
+    return discounted_sums(learned, np.zeros(learned.shape, np.bool_), config.discount)[:, 0]
 
 
 def _row(index: int, each: Played) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from doom_a3c.record import figures
-from doom_a3c.record.files import write_table, write_whole
+from doom_a3c.record.files import write_json, write_table, write_whole
 from doom_a3c.record.films import joined
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
@@ -28,7 +29,7 @@ _RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
 class Playback:
     """Plays an agent's episodes and writes what they were. Owns the player; a context that closes it.
 
-    Iterate over it to have the episodes played, then have them written.
+    `run` does all of it; iterate over it to have nothing but the episodes played.
     """
 
     def __init__(self, agent: Agent, settings: PlaySettings, folder: Path | None, screen: Screen | None = None) -> None:
@@ -43,6 +44,8 @@ class Playback:
             epsilon=usual if settings.epsilon is None else settings.epsilon,
             record=settings.record if folder else 0,
         )
+        self.statistics: Scores | None = None  # of what has been written
+        self.removed = 0  # recordings of an earlier call, which that has removed
         self._played: list[Played] = []
         self._player = EpisodePlayer(
             agent.builder,
@@ -66,6 +69,31 @@ class Playback:
             self._remove_films(index)
             self._played.append(self._player.episode(self.settings.seed + index, self._stem(index)))
             yield self._played[-1]
+
+    def run(self, command: str, told: Callable[[int, Played], None] = lambda index, played: None) -> Results:
+        """Plays the episodes, and at random; writes what there is of them to the folder, if there is one.
+
+        However that ends, what has been played by then is written. `command` is what has asked for it; `told` is called
+        after each episode.
+
+        Raises:
+            KeyboardInterrupt: where it has been interrupted.
+            UserError: if the game fails.
+            OSError: if something cannot be written.
+        """
+        random: list[float] = []
+        try:
+            for index, played in enumerate(self):
+                told(index, played)
+            random = self.random() if self._folder else []
+            if self.interrupted:
+                signal.alarm(0)  # which watches over a step that may not come
+                raise KeyboardInterrupt
+        finally:
+            results = self.results(random)
+            if self._folder and results.played:
+                self.write(results, command)
+        return results
 
     @property
     def interrupted(self) -> bool:
@@ -105,10 +133,8 @@ class Playback:
             warnings.warn(f"there is no random play to compare with: {error}", RuntimeWarning, stacklevel=2)
             return []
 
-    def write(self, results: Results, command: str) -> tuple[Scores, int]:
+    def write(self, results: Results, command: str) -> None:
         """Writes everything that there is of the episodes played; `command` is what has played them.
-
-        Returns their statistics, and how many recordings of an earlier call it has removed from the folder.
 
         Raises:
             OSError: if it cannot be written.
@@ -122,15 +148,14 @@ class Playback:
             joined(list(films.values()), together)
         recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
         recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
-        removed = _remove_older(self._folder, recordings)
+        self.removed = _remove_older(self._folder, recordings)
         seen = scores(results.scores)
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
-        summary = _summary(results, seen, recordings)
-        write_whole(self._folder / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+        write_json(self._folder / "summary.json", _summary(results, seen, recordings))
         figures.written(figures.distributions(f"{results.scenario}: scores", results.groups), self._folder / "scores.png")
         write_whole(self._folder / "index.html", page(results, films, command, self._agent.record).encode())
-        return seen, removed
+        self.statistics = seen
 
     def _remove_films(self, index: int) -> None:
         """Removes the films of an episode: those of an earlier call would pass for it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, evaluation_point, from_plain, to_plain
+from doom_a3c.run.names import run_name
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import check_files, checked_name, is_name
 from doom_a3c.settings.config import Config
@@ -133,17 +133,12 @@ def begun(scenario: scenarios.Scenario, config: Config, name: str | None = None)
     Raises:
         UserError: if it cannot be called so.
     """
-    called = stamped(f"{scenario.name if name is None else name}-seed{config.seed}")
+    named = run_name(scenario.name if name is None else name, config.seed)
     require(
-        is_name(called) and name != "",
+        is_name(named) and name != "",
         f"--name {name!r}: a name is a line of 180 characters at most, without slashes and ~",
     )
-    return RunRecord(called, 0, scenario, config, Progress().counters(), Best())
-
-
-def stamped(called: str) -> str:
-    """Returns the name of a run that begins now."""
-    return f"{called}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunRecord(named, 0, scenario, config, Progress().counters(), Best())
 
 
 def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:

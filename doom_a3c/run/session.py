@@ -25,6 +25,7 @@ from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.logger_kinds import make_logger_called
 from doom_a3c.record.loggers import Loggers, MakeLogger
 from doom_a3c.record.progress import Progress
+from doom_a3c.record.rate_limiter import log_gif_limiter
 from doom_a3c.record.recording import Recording
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
@@ -32,8 +33,9 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import Best, RunRecord, record_to_plain, stamped
+from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings.config import spent, worker_count
@@ -96,11 +98,12 @@ def session_of(
             stack.enter_context(connected(config.address, namespace, gpu=config.device == "gpu"))
         loggers = stack.enter_context(closing(Loggers(make_logger, logs, view.log)))
         _log_start(loggers, record, builder, model)
-        gif_folder = GifFolder(gifs, view.log)
+        gif_folder, logged_gifs = GifFolder(gifs, view.log), log_gif_limiter()
 
         def add_gif(gif: Gif) -> None:
             gif_folder.add(gif)
-            loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
+            if logged_gifs.allow():
+                loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
 
         film_maker = stack.enter_context(closing(FilmMaker(builder)))
         gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)))
@@ -125,14 +128,13 @@ def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
 
     Names have the second in which a run began: two may begin in the same one.
     """
-    called = record.name.rsplit("-", 2)[0]
     while True:
         try:
             (logs_dir / record.name).mkdir()
             return record
         except FileExistsError:
             time.sleep(0.1)
-            record = record._replace(name=stamped(called))
+            record = record._replace(name=run_name(called(record.name), record.config.seed))
 
 
 def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:

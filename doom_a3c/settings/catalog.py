@@ -140,6 +140,9 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     except RecursionError:
         raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
     data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
+    if "shaping" in data:  # a table of its own for people; what shapes a game is the game's
+        game, shaping = data.get("game", {}), data.pop("shaping")
+        data = {**data, "game": {**game, "shaping": shaping} if isinstance(game, dict) else game}
     game = data.get("game", {})
     if isinstance(game, dict):
         for key in ("config", "wad", "iwad"):

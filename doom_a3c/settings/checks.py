@@ -12,6 +12,7 @@ from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import MAX_TEXT, UserError, require, validated
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.shaping import weights
 from doom_a3c.settings.wads import maps_in
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
@@ -83,6 +84,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
     require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
     require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
+    weights(game.shaping)
     numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
     require(
         numbers and len(game.variable_scales) in (0, len(game.variables)),

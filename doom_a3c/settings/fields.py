@@ -143,7 +143,7 @@ class Setting:
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
             raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
         if not self._in_range(value):
-            raise ValueError(f"{value!r} is out of range")
+            raise ValueError(f"there is no {value!r}" if self.choices else f"{value!r} is out of range")
         return value
 
     def _in_range(self, value: Any) -> bool:
@@ -279,7 +279,8 @@ def validated(record: type[Record], values: Mapping[str, Any], source: str) -> R
         try:
             checked[key] = known[key].checked(value)
         except ValueError as error:
-            takes = ", ".join(filter(None, (with_article(known[key].kind.__name__), known[key].allowed)))
+            kind = "" if known[key].choices else with_article(known[key].kind.__name__)
+            takes = ", ".join(filter(None, (kind, known[key].allowed)))
             what = known[key].flag if source == "flags" else f"{source}: {key}"
             raise UserError(f"{what}: {error}; it takes {takes}") from None
     for field in dataclasses.fields(record):

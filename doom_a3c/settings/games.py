@@ -27,6 +27,12 @@ class GameSettings:
         low=1,
         high=64,
     )
+    shaping: tuple[str, ...] = setting(
+        (),
+        "pay for changes of a Doom game's variables, for learning alone: VARIABLE=GAIN or VARIABLE=GAIN,LOSS, such as "
+        "HEALTH=0.05,0.01; instead of what the scenario says",
+        many=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +55,7 @@ class DoomSpec(_Spec):
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # factor on each of them
     settings: Mapping[str, Any] = field(default_factory=dict)  # `EngineSettings` that differ from ViZDoom's own
+    shaping: Mapping[str, Any] = field(default_factory=dict)  # of rewards for learning alone, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
 
     @property

@@ -16,6 +16,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, nearest, require, select, validated, with_article
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
+from doom_a3c.settings.shaping import shaping_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tupl
     if own.frame_skip is not None:
         game = dataclasses.replace(scenario.game, frame_skip=own.frame_skip)
         scenario = dataclasses.replace(scenario, game=game)
+    if own.shaping:
+        if not isinstance(scenario.game, DoomSpec):
+            raise UserError(f"--shaping goes with Doom's games: {scenario.name} is none")
+        shaped = dataclasses.replace(scenario.game, shaping=shaping_table(own.shaping))
+        scenario = checked(dataclasses.replace(scenario, game=shaped))
     others = {key: value for key, value in values.items() if key not in vars(own)}
     return scenario, validated(Config, _renamed(others), source)
 

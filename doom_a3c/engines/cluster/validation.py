@@ -95,9 +95,9 @@ class PushRules:
         episodes = push["episodes"]
         _need(isinstance(episodes, list) and len(episodes) <= push["steps"], "it has more episodes than steps, or no list")
         for episode in episodes:
-            _need(isinstance(episode, tuple | list) and len(episode) == len(Episode._fields), "an episode is not 4 numbers")
-            score, length, value, game = episode
-            _need(_is_number(score), "the score of an episode is not a finite number")
+            _need(isinstance(episode, tuple | list) and len(episode) == len(Episode._fields), "an episode is not 5 numbers")
+            score, length, value, game, shaped = episode
+            _need(_is_number(score) and _is_number(shaped), "the score of an episode is not a finite number")
             _need(is_count(length) and length > 0, "the length of an episode is no number of steps")
             _need(_is_number(value), "the mean value of an episode is not a finite number")
             _need(is_count(game, self._games - 1), "the game of an episode is none of its worker's")

@@ -1,0 +1,92 @@
+"""Measures how surely and how fast training reaches a score, by running train.py itself for several seeds.
+
+    python benchmarks/time_to_score.py --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
+
+Every seed is a process of its own, one after the other; the seconds are counted from its start, imports included. A seed
+that misses the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes.
+With --hold a seed goes on to its minutes, and the table says how low its mean fell after it had first reached the target.
+Flags of train.py that are not listed here are handed on to it: --engine queue, for example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def call(program: str, *arguments: object) -> None:
+    """Runs train.py or play.py, quietly."""
+    subprocess.run([sys.executable, str(ROOT / program), *map(str, arguments), "--quiet"], check=True)
+
+
+def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Trains one seed; returns the summary that train.py writes, and the mean of the greedy episodes."""
+    outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
+    summary = folder / "summary.json"
+    limits = ("--minutes", options.minutes, *(() if options.hold else ("--target-score", options.target_score)))
+    call(
+        "train.py", "--scenario", options.scenario, "--seed", seed, *limits, *outputs, "--summary", summary, *options.flags
+    )
+    result: dict[str, Any] = json.loads(summary.read_text())
+    if options.hold:
+        result["lowest"] = lowest_after(folder / "models" / "last.ckpt", options.target_score)
+        result["stopped_by"] = "target_score" if result["lowest"] is not None else result["stopped_by"]
+    if options.evaluate:
+        arguments = ("--episodes", options.evaluate, "--policy", "greedy", "--record", 0, "--out", folder / "played")
+        call("play.py", "--model", folder / "models" / "best.ckpt", *arguments)
+        result["greedy"] = json.loads((folder / "played" / "summary.json").read_text())["mean"]
+    return result
+
+
+def lowest_after(checkpoint: Path, target: float) -> float | None:
+    """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
+    with zipfile.ZipFile(checkpoint) as archive:
+        curve = json.loads(archive.read("checkpoint.json"))["progress"]["curve"]
+    means = [mean for episode, _, _, mean in curve if episode >= 100]
+    first = next((index for index, mean in enumerate(means) if mean >= target), None)
+    return None if first is None else min(means[first:])
+
+
+def main() -> None:
+    """Trains all seeds and prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--scenario", default="basic", help="what is learned (default basic)")
+    parser.add_argument("--target-score", type=float, default=75.0, help="mean of 100 training episodes (default 75)")
+    parser.add_argument("--minutes", type=float, default=4.0, help="limit of each run (default 4)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="seeds (default 1 2 3 4 5)")
+    parser.add_argument("--evaluate", type=int, default=0, help="greedy episodes of the best checkpoint (default 0)")
+    parser.add_argument("--hold", action="store_true", help="train on after the target, for all of the minutes")
+    options, flags = parser.parse_known_args()
+    options.flags = flags
+    last = "lowest mean since the target" if options.hold else "greedy best"
+    print(f"| seed | stopped by | seconds | frames | mean of 100 | {last} | frames/s |\n|---|---|---|---|---|---|---|")
+    seconds = []
+    for seed in options.seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            result = measure(Path(folder), options, seed)
+        row = (
+            result["stopped_by"],
+            f"{result['seconds']:.0f}",
+            f"{result['frames']:,}",
+            f"{result['mean_100'] or float('nan'):.1f}",
+        )
+        shown = result.get("lowest", result.get("greedy"))
+        score = "-" if shown is None else f"{shown:.1f}"
+        print(f"| {seed} | {' | '.join(row)} | {score} | {result['frames_per_second']:,.0f} |", flush=True)
+        if result["stopped_by"] == "target_score":
+            seconds.append(result["seconds"])
+    print(f"\nreached {options.target_score:g} in {len(seconds)} of {len(options.seeds)} seeds", end="")
+    print(f", median {statistics.median(seconds):.0f} s" if seconds else "")
+
+
+if __name__ == "__main__":
+    main()

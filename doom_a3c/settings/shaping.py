@@ -1,0 +1,83 @@
+"""Reward shaping: what is paid for learning, apart from the score, when a variable of the game changes.
+
+In a scenario file it is a table, with a number for what each unit gained is paid, or more:
+
+    [shaping]
+    KILLCOUNT = 1.0
+    HEALTH = { gain = 0.05, loss = 0.01, most = 1.0 }
+
+`--shaping KILLCOUNT=1 HEALTH=0.05,0.01,1` says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from doom_a3c.settings.fields import UserError, finite, require
+
+MAX_WEIGHT = 1e6
+MAX_VARIABLES = 50
+_PARTS = ("gain", "loss", "most")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weight:
+    """What the changes of one variable are worth in one step."""
+
+    gain: float = 0.0  # paid for each unit that it rises by
+    loss: float = 0.0  # taken for each unit that it falls by
+    most: float | None = None  # that is paid or taken at most
+
+    def worth(self, change: float) -> float:
+        """Returns what a change is worth: gain * change, or loss * change where that is below 0, within `most`."""
+        worth = (self.gain if change > 0 else self.loss) * change
+        return worth if self.most is None else max(-self.most, min(self.most, worth))
+
+
+def weights(table: Mapping[str, Any]) -> dict[str, Weight]:
+    """Returns the weights of a [shaping] table by variable.
+
+    Raises:
+        UserError: naming what is wrong with it.
+    """
+    require(len(table) <= MAX_VARIABLES, f"[shaping] has {len(table)} variables, {MAX_VARIABLES} at most")
+    return {name: _weight(name, value) for name, value in table.items()}
+
+
+def _weight(name: str, value: Any) -> Weight:
+    parts = value if isinstance(value, Mapping) else {"gain": value}
+    require(
+        parts.keys() <= set(_PARTS) and len(parts) > 0,
+        f"[shaping] {name} takes a number, or a table of gain, loss and most, such as {{ gain = 0.05, loss = 0.0 }}",
+    )
+    try:
+        checked = {part: finite(number, f"[shaping] {name}: {part}") for part, number in parts.items()}
+    except ValueError as error:
+        raise UserError(f"{error}; it takes a number") from None
+    for part, number in checked.items():
+        require(abs(number) <= MAX_WEIGHT, f"[shaping] {name}: {part} is {number:g}, {MAX_WEIGHT:g} at most")
+    require(checked.get("most", 1.0) > 0, f"[shaping] {name}: most is {checked.get('most', 1.0):g}, and must be above 0")
+    return Weight(**checked)
+
+
+def shaping_table(words: Sequence[str]) -> dict[str, Any]:
+    """Returns the table that words such as 'HEALTH=0.05,0.01' stand for: gain, loss, and the most of a step.
+
+    Raises:
+        UserError: for words that are something else.
+    """
+    table: dict[str, Any] = {}
+    for word in words:
+        name, _, numbers = word.partition("=")
+        try:
+            parts = dict(zip(_PARTS, map(float, numbers.split(",")), strict=False))
+            require(bool(name) and numbers.count(",") < len(_PARTS), "")
+        except (ValueError, UserError):
+            raise UserError(
+                f"--shaping {word}: it takes VARIABLE=GAIN, VARIABLE=GAIN,LOSS or VARIABLE=GAIN,LOSS,MOST, "
+                "such as HEALTH=0.05,0.01"
+            ) from None
+        table[name] = parts
+    return table

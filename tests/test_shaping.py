@@ -1,0 +1,175 @@
+"""Reward shaping: what it pays is learned from, and is no part of the score."""
+
+import os
+import signal
+from dataclasses import replace
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+import vizdoom
+from doom_games import BASIC
+from fakes import complaint
+from gymnasium.spaces import Box, Discrete
+
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.policy import Decision
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.engines.updates import episode_metrics
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import check, configure
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.run.launch import new_run
+from doom_a3c.settings import catalog
+from doom_a3c.settings.infos import SHAPING
+from doom_a3c.settings.scenarios import from_plain, to_plain
+from doom_a3c.settings.shaping import Weight, shaping_table, weights
+
+HEALTH = catalog.find("health_gathering")
+TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT": {"gain": -2.0, "most": 1.5}}
+
+
+@pytest.mark.parametrize(
+    ("weight", "change", "worth"),
+    [
+        (Weight(gain=2.0, loss=0.5), 3.0, 6.0),
+        (Weight(gain=2.0, loss=0.5), -3.0, -1.5),
+        (Weight(gain=2.0), -3.0, 0.0),
+        (Weight(gain=1.0, most=1.0), 25.0, 1.0),
+        (Weight(loss=1.0, most=1.0), -25.0, -1.0),
+        (Weight(gain=2.0), 0.0, 0.0),
+    ],
+)
+def test_gains_and_losses_are_weighed_apart_within_a_limit(weight, change, worth):
+    assert weight.worth(change) == worth
+
+
+def by_hand(spec, seed, actions, variables, close):
+    """Returns what some variables are, decision by decision, in an episode of an engine that nothing else looks at."""
+    process = close(DoomProcess(partial(configure, spec=spec, observation=HEALTH.observation)))
+    game, buttons, rows = process.game, check(spec, HEALTH.observation), []
+    game.set_seed(seed)
+    game.new_episode()
+    for action in [None, *actions]:
+        if action is not None:
+            game.make_action(buttons[action], spec.frame_skip)
+        rows.append([game.get_game_variable(getattr(vizdoom.GameVariable, name)) for name in variables])
+        if game.is_episode_finished():
+            break
+    return np.array(rows), game.get_total_reward()
+
+
+def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(closing):
+    shaped = closing(DoomEnv(replace(HEALTH.game, shaping=TABLE), HEALTH.observation))
+    actions = np.random.default_rng(0).integers(1, shaped.action_space.n, size=600)  # the first one does nothing
+    for seed in (3, 4):  # the second one begins with a death counted already
+        _, info = shaped.reset(seed=seed)
+        rewards, bonuses, over = [], [], False
+        for action in actions:
+            _, reward, terminated, truncated, told = shaped.step(action)
+            rewards.append(reward)
+            bonuses.append(told.get(SHAPING, 0.0))
+            if over := terminated or truncated:
+                break
+        assert over
+        seen, score = by_hand(HEALTH.game, info["seed"], actions, TABLE, closing)
+        assert len(seen) == len(rewards) + 1
+        assert sum(rewards) == score
+        health, hits, deaths = np.diff(seen, axis=0).T
+        assert deaths[-1] == 1  # the last decision is paid for as well
+        expected = np.where(health > 0, 0.05, 0.01) * health - 0.5 * hits + np.maximum(-2.0 * deaths, -1.5)
+        np.testing.assert_allclose(bonuses, expected, atol=1e-9)
+        assert (health > 0).any()
+
+
+def test_an_episode_after_a_fault_is_paid_for_its_own_changes_alone(closing):
+    env = closing(DoomEnv(replace(HEALTH.game, shaping={"HITS_TAKEN": 1.0}), HEALTH.observation))
+    env.reset(seed=3)
+    paid = sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40))
+    assert paid > 0
+    os.kill(env._process.pid, signal.SIGKILL)
+    *_, truncated, info = env.step(0)
+    assert truncated
+    assert SHAPING not in info
+    env.reset()
+    assert sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40)) == paid  # acid bites at equal times
+
+
+class Paid(gymnasium.Env):
+    """Pays 1 a step and is shaped by 10 times the number of the step; an episode has three."""
+
+    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(2, np.float32), 1.0, self.time == 3, False, {SHAPING: 10.0 * self.time} if self.time > 1 else {}
+
+
+class Indifferent:
+    """A policy without preferences."""
+
+    distribution = Categorical(2)
+
+    def initial_state(self, batch_size):
+        return ()
+
+    def __call__(self, observations, resets, core_state):
+        return Decision(np.zeros((len(resets), 2), np.float32), np.zeros(len(resets), np.float32), (), 0)
+
+
+@pytest.mark.parametrize("vector", [LocalVectorEnv, partial(ProcessVectorEnv, processes=2)])
+def test_rollouts_have_what_is_paid_and_episodes_both_sums(vector, closing):
+    env = closing(vector([Paid] * 2))
+    seed = np.random.SeedSequence(0)
+    actor = Actor(env, Indifferent(), rollout_length=4, frame_skip=1, discount=0.9, reward_scale=0.5, seed=seed)
+    rollout, _, stats = actor.rollout()
+    np.testing.assert_allclose(rollout.rewards, np.array([[1, 21, 31, 1]]).T.repeat(2, axis=1) / 2)
+    assert [(episode.score, episode.shaped) for episode in stats.episodes] == [(3.0, 53.0)] * 2
+    metrics = episode_metrics(stats.episodes)
+    assert (metrics.reward, metrics.shaped_reward) == (3.0, 53.0)
+    assert episode_metrics([episode._replace(shaped=3.0) for episode in stats.episodes]).shaped_reward is None
+
+
+def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        'base = "take_cover"\n[shaping]\nKILLCOUNT = 1\nHEALTH = { gain = 0.05, loss = 0.01, most = 2 }\n'
+    )
+    scenario = catalog.find(str(tmp_path / "mine.toml"))
+    table = {"KILLCOUNT": Weight(gain=1.0), "HEALTH": Weight(gain=0.05, loss=0.01, most=2.0)}
+    assert weights(scenario.game.shaping) == table
+    assert weights(from_plain(to_plain(scenario), "x").game.shaping) == table
+    flags = ("KILLCOUNT=1", "HEALTH=0.05,0.01,2")
+    record = new_run({"scenario": "take_cover", "shaping": flags, "models_dir": str(tmp_path)})
+    assert weights(record.scenario.game.shaping) == table
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"HELTH": 1}, r"unknown variable 'HELTH' (did you mean HEALTH?)"),
+        ({"HEALTH": "much"}, "HEALTH: gain is much; it takes a number"),
+        ({"HEALTH": {"win": 1}}, "takes a number, or a table of gain, loss and most"),
+        ({"HEALTH": float("nan")}, "gain is nan"),
+        ({"HEALTH": 1e9}, "gain is 1e+09, 1e+06 at most"),
+        ({"HEALTH": {"gain": 1, "most": 0}}, "most is 0, and must be above 0"),
+    ],
+)
+def test_mistakes_in_the_table_are_told(table, told):
+    assert told in complaint(check, replace(BASIC[0], shaping=table), BASIC[1])
+
+
+@pytest.mark.parametrize("words", ["HEALTH", "=1", "HEALTH=", "HEALTH=1,2,3,4", "HEALTH=x"])
+def test_a_flag_that_is_none_is_told(words):
+    assert f"--shaping {words}: it takes VARIABLE=GAIN" in complaint(shaping_table, [words])
+
+
+def test_shaping_is_for_games_with_variables():
+    settings = {"scenario": "cartpole", "shaping": ("HEALTH=1",)}
+    assert "--shaping goes with Doom's games" in complaint(new_run, settings)
