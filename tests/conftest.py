@@ -19,6 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does
 
 
+LONGEST = ("cluster", "commands", "nothing_lost", "resuming", "tour", "own_scenario", "driver")
+
+
+def pytest_collection_modifyitems(items):
+    """Has the files that take longest begin first, so that none of them runs alone in the end."""
+    names = [f"test_{name}" for name in LONGEST]
+    items.sort(key=lambda item: names.index(item.path.stem) if item.path.stem in names else len(names))
+
+
 @pytest.fixture(scope="session")
 def root():
     """The checkout that holds the package."""

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]
-until = partial(until_within, seconds=90, pause=0.2)
+until = partial(until_within, seconds=240, pause=0.2)
 SCENARIO = catalog.find("cartpole")
 
 
@@ -79,7 +79,7 @@ def engine(tmp_path):
 def test_actors_that_cannot_begin_end_the_run_with_their_error(engine, parts, message, lost):
     made, progress = engine(*parts)  # one of them takes other arguments
     made.start()
-    until(lambda: error_of(made), "the error", seconds=90)
+    until(lambda: error_of(made), "the error")
     with pytest.raises(ServerError, match=message):
         made.check()
     made.stop()

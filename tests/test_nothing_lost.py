@@ -79,10 +79,8 @@ def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
 
 
 def trained_on_a_toy(folder, game, *flags):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     arguments = (f"unusable_toys:{game}", *QUICK[2:], "--frames", "300", "--evaluation-episodes", "1", *flags)
-    command = [sys.executable, str(ROOT / "train.py"), "--scenario", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return call("train", "--scenario", *arguments, cwd=folder, PYTHONPATH=str(ROOT / "tests"))
 
 
 def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):

@@ -36,7 +36,7 @@ from doom_a3c.settings.fields import UserError
 
 _TICK_SECONDS = 0.5
 _STATE_SECONDS = 5.0  # between two copies of the server's state: what a dead server loses at most
-_PATIENCE_SECONDS = 120.0  # without an answer of the server, until the run ends
+_PATIENCE_SECONDS = 300.0  # without an answer of the server, until the run ends
 _MAX_FAILURES = 3  # of a host in a row, until it is given up
 _STOP_SECONDS = 8.0  # for the hosts to end by themselves
 _NO_ANSWER = (UnreachableError, ServerError, UserError)  # the last is of a server that could not be made
