@@ -1,6 +1,5 @@
 """What users do to runs without meaning to: nothing is lost, nothing overwritten, and no output is worth a run."""
 
-import os
 import signal
 import subprocess
 import sys
