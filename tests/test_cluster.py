@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import call
 from fakes import until as until_within
 
 from doom_a3c.engines.cluster.access import ENVIRONMENT
@@ -74,6 +75,13 @@ def finished(folder, run):
 
 def ran(folder, *arguments):
     return finished(folder, started(folder, *arguments))
+
+
+def refused(folder, *arguments):
+    """Returns the one line that refuses a run."""
+    result = call("train", *RUN, *arguments, cwd=folder)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result
+    return result.stderr
 
 
 def processes_of(folder):
@@ -239,10 +247,7 @@ def test_a_cluster_without_a_token_is_refused_in_one_line(folder, monkeypatch, e
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    status, _, errors = ran(folder, "--address", f"127.0.0.1:{free_port()}")
-    assert status == 2
-    assert remedy in errors
-    assert len(errors.splitlines()) == 1
+    assert remedy in refused(folder, "--address", f"127.0.0.1:{free_port()}")
     assert not list(folder.glob("models"))
 
 
@@ -250,10 +255,7 @@ def test_an_address_where_no_cluster_is_says_so_in_one_line(folder, monkeypatch)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
     address = f"127.0.0.1:{free_port()}"
-    status, _, errors = ran(folder, "--address", address)
-    assert status == 2
-    assert address in errors
-    assert len(errors.splitlines()) == 1
+    assert address in refused(folder, "--address", address)
 
 
 def cluster_with(folder, mode):
@@ -281,25 +283,15 @@ def secret(folder, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "token"))
 
 
-def test_a_run_on_a_users_cluster_leaves_the_cluster_as_it_was(folder, secret):
+def test_a_users_cluster_stays_as_it_was_and_its_machines_may_join_and_leave(folder, secret):
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    status, _, errors = ran(folder, "--address", address, "--frames", 10_000, "--summary", "summary.json")
-    assert (status, errors) == (0, "")
-    assert json.loads((folder / "summary.json").read_text())["frames"] >= 10_000
-    assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
-    until(lambda: not pids(folder, "ray::_"), "the end of the actors")
-
-
-def test_a_machine_that_joins_plays_and_one_that_leaves_is_not_missed(folder, secret):
-    address = cluster_with(folder, "token")
     run = started(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
     until(lambda: saved(folder).updates > 20, "the first checkpoint")
     assert len(pids(folder, "ray::HostActor")) == 1
-    first = set(pids(folder, "raylet"))
     ray_start(folder, "token", f"--address={address}")
     until(lambda: len(list((folder / "logs").glob("*/host_*"))) == 2, "the second host's pushes")
-    for pid in set(pids(folder, "raylet")) - first:
+    for pid in set(pids(folder, "raylet")) - before:
         os.kill(pid, signal.SIGKILL)
     mended = until(lambda: "host_lost" in saved(folder).faults and saved(folder), "the notice")
     until(lambda: saved(folder).updates > mended.updates + 20, "learning on")
@@ -307,10 +299,14 @@ def test_a_machine_that_joins_plays_and_one_that_leaves_is_not_missed(folder, se
     status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
     assert "was lost: its process or its machine died" in output
+    assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
+    until(lambda: not pids(folder, "ray::HostActor") + pids(folder, "ray::ServerActor"), "the end of the actors")
+    frames = saved(folder).frames + 10_000
+    status, _, errors = ran(folder, "--resume", "--address", address, "--frames", frames)  # to its budget
+    assert (status, errors) == (0, "")
+    assert saved(folder).frames >= frames
+    assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
 
 
 def test_a_users_cluster_that_asks_for_no_token_is_refused(folder, secret):
-    status, _, errors = ran(folder, "--address", cluster_with(folder, "disabled"))
-    assert status == 2
-    assert "asks nobody for a token" in errors
-    assert len(errors.splitlines()) == 1
+    assert "asks nobody for a token" in refused(folder, "--address", cluster_with(folder, "disabled"))
