@@ -6,10 +6,10 @@ import tensorflow as tf
 from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
-from doom_a3c.record.overlay import HEIGHT, WIDTH, Looks, Moment, Overlay, beside
+from doom_a3c.record.overlay import HEIGHT, WIDTH, Moment, Overlay, Salience, beside, newest_picture
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
-SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 1), dtype=np.uint8)
+SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
 MOMENT = Moment(SEEN, [("HEALTH", 100.0)], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, -4.0, -4.0)
 
 
@@ -30,7 +30,7 @@ def panel(*moments, actions=ACTIONS):
         {"step": 2},
         {"reward": 0.0},
         {"score": 95.0},
-        {"looks": Looks(np.ones((84, 84)), np.zeros((84, 84)))},
+        {"salience": Salience(np.ones((84, 84)), np.zeros((84, 84)))},
     ],
 )
 def test_all_that_a_moment_says_is_to_be_seen(change):
@@ -42,11 +42,23 @@ def test_all_that_a_moment_says_is_to_be_seen(change):
 
 def test_policy_and_value_light_up_in_their_colours():
     dark, light = np.zeros((84, 84)), np.ones((84, 84))
-    black = MOMENT._replace(seen=np.zeros((84, 84, 1), np.uint8))
-    left, right = panel(black._replace(looks=Looks(light, dark))), panel(black._replace(looks=Looks(dark, light)))
+    black = MOMENT._replace(seen=np.zeros((84, 84, 3), np.uint8))
+    left, right = (
+        panel(black._replace(salience=Salience(light, dark))),
+        panel(black._replace(salience=Salience(dark, light))),
+    )
     area = np.s_[40:140, 175:270]
     assert left[area].reshape(-1, 3).mean(axis=0).argmax() == 2  # blue
     assert right[area].reshape(-1, 3).mean(axis=0).argmax() == 0  # red
+
+
+@pytest.mark.parametrize(("pictures", "channels"), [(1, 1), (3, 1), (4, 1), (1, 3), (2, 3)])
+def test_the_newest_picture_of_a_stack_is_shown_in_its_colours(pictures, channels):
+    stack = np.random.default_rng(1).integers(256, size=(4, 5, pictures * channels), dtype=np.uint8)
+    seen = newest_picture(stack, pictures)
+    assert seen.shape == (4, 5, 3)
+    for channel in range(3):
+        assert (seen[..., channel] == stack[..., -channels:][..., channel % channels]).all()
 
 
 def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities():

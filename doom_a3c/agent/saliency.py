@@ -6,7 +6,7 @@ Perturbation saliency (Greydanus et al. 2018, "Visualizing and Understanding Ata
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,18 +16,12 @@ from scipy.ndimage import gaussian_filter
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.record.overlay import Salience
 
 SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
 SPACING = 5  # pixels between two spots ...
 MAX_SPOTS = 800  # ... which are further apart where there would be more,
 MAX_NUMBERS = 50_000_000  # or pictures of more numbers than these, each a float
-
-
-class Salience(NamedTuple):
-    """How much policy and value depend on each pixel, [H, W], 0 or more."""
-
-    policy: NDArray[np.float32]
-    value: NDArray[np.float32]
 
 
 class Saliency:

@@ -24,10 +24,17 @@ _BACKGROUND, _DIM, _BRIGHT, _CHOSEN, _OTHER = "#14161a", "#8b93a1", "#f2f4f8", "
 _POLICY, _VALUE = (76, 141, 246), (255, 64, 64)  # where they look
 
 
+class Salience(NamedTuple):
+    """How much the policy and the value of a network depend on each pixel, [H, W], 0 or more."""
+
+    policy: NDArray[Any]
+    value: NDArray[Any]
+
+
 class Moment(NamedTuple):
     """A step of an agent: what it saw, what it thought of it, what it did, and what it got."""
 
-    seen: Pixels | None  # [H, W, C], the network's input; None where it sees numbers alone
+    seen: Pixels | None  # [H, W, 3], the newest picture of the network's input; None where it sees numbers alone
     variables: Sequence[tuple[str, float]]  # the numbers that it sees, in the game's units
     probabilities: NDArray[Any]  # [A]
     action: int
@@ -35,14 +42,7 @@ class Moment(NamedTuple):
     step: int  # of the episode, from 1
     reward: float  # for the step
     score: float  # of the episode, after the step
-    looks: Looks | None = None  # None where they are not asked for
-
-
-class Looks(NamedTuple):
-    """Where a network looks, as a share of where it has looked most, [H, W]."""
-
-    policy: NDArray[Any]
-    value: NDArray[Any]
+    salience: Salience | None = None  # as a share of the most there was; None where it is not asked for
 
 
 class Overlay:
@@ -115,20 +115,25 @@ def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, moment: Moment) ->
     _text(draw, (_MARGIN, 8), "the network sees" + ("" if moment.seen is not None else " numbers alone"), 12, _DIM)
     if moment.seen is None:
         return
-    newest = np.repeat(moment.seen[..., -1:], 3, axis=2) if moment.seen.shape[2] % 3 else moment.seen[..., -3:]
-    if moment.looks is None:
-        _paste(image, newest, _MARGIN, WIDTH - 2 * _MARGIN)
+    if moment.salience is None:
+        _paste(image, moment.seen, _MARGIN, WIDTH - 2 * _MARGIN)
         return
     half = (WIDTH - 3 * _MARGIN) // 2
-    _paste(image, newest, _MARGIN, half)
-    _paste(image, lit(newest, moment.looks), 2 * _MARGIN + half, half)
+    _paste(image, moment.seen, _MARGIN, half)
+    _paste(image, lit(moment.seen, moment.salience), 2 * _MARGIN + half, half)
     _text(draw, (2 * _MARGIN + half, 8), "and looks at: policy,", 12, _POLICY)
     _text(draw, (WIDTH - _MARGIN, 8), "value", 12, _VALUE, "ra")
 
 
-def lit(picture: Pixels, looks: Looks) -> Pixels:
+def newest_picture(stack: Pixels, pictures: int) -> Pixels:
+    """Returns the newest of so many pictures, [H, W, pictures x channels], as [H, W, 3]."""
+    newest = stack[..., -(stack.shape[2] // pictures) :]
+    return newest if newest.shape[2] == 3 else np.repeat(newest[..., -1:], 3, axis=2)
+
+
+def lit(picture: Pixels, salience: Salience) -> Pixels:
     """Returns a picture, [H, W, 3], blue where the policy looks and red where the value does (Greydanus et al. 2018)."""
-    light = looks.policy[..., None] * np.array(_POLICY) + looks.value[..., None] * np.array(_VALUE)
+    light = salience.policy[..., None] * np.array(_POLICY) + salience.value[..., None] * np.array(_VALUE)
     seen: Pixels = np.clip(0.6 * picture + light, 0, 255).astype(np.uint8)
     return seen
 

@@ -18,6 +18,7 @@ from PIL import Image
 from doom_a3c.envs.games import Games
 from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.files import output_folder
+from doom_a3c.record.overlay import newest_picture
 from doom_a3c.record.progress import shown
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings.config import cpu_count, worker_count
@@ -129,7 +130,7 @@ def _seen(record: RunRecord, play: Play) -> Finding:
     if pictures[0] is None:
         return Finding("network sees", f"{play.seen[0].shape[0]} numbers")
     height, width, channels = pictures[0].shape
-    newest = [p[..., -3:] if channels % 3 == 0 else np.repeat(p[..., -1:], 3, axis=2) for p in pictures]
+    newest = [newest_picture(each, record.scenario.observation.stack) for each in pictures]
     rows, columns = PICTURES
     sheet = np.zeros((rows * (height + 4), columns * (width + 4), 3), np.uint8)
     for place, picture in enumerate(newest):

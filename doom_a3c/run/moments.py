@@ -10,9 +10,8 @@ from scipy.special import softmax
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.policy import Decider, Decision
-from doom_a3c.agent.saliency import Salience
 from doom_a3c.envs.shared import map_nested
-from doom_a3c.record.overlay import Looks, Moment
+from doom_a3c.record.overlay import Moment, Salience, newest_picture
 from doom_a3c.run.builder import Builder
 
 
@@ -21,6 +20,7 @@ class Moments:
 
     def __init__(self, builder: Builder) -> None:
         self._named, self._inputs = builder.variables, builder.inputs
+        self._pictures = builder.scenario.observation.stack
         self._most = np.full((2, 1, 1), 1e-12)
         self.begin()
 
@@ -35,14 +35,21 @@ class Moments:
         self._steps += 1
         self._score += reward
         pixels, numbers = self._inputs.split(observation)
-        looks = None
         if salience is not None:
             maps = np.stack(salience)
             self._most = np.maximum(self._most, maps.max(axis=(1, 2), keepdims=True))
-            looks = Looks(*(maps / self._most))
+            salience = Salience(*(maps / self._most))
         shown = self._named(numbers) if numbers is not None else []
         return Moment(
-            pixels, shown, softmax(logits), int(action), float(value), self._steps, float(reward), self._score, looks
+            None if pixels is None else newest_picture(pixels, self._pictures),
+            shown,
+            softmax(logits),
+            int(action),
+            float(value),
+            self._steps,
+            float(reward),
+            self._score,
+            salience,
         )
 
 
