@@ -15,6 +15,7 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, launched, new_run
 from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord, needed_again
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.fields import RunError, UserError, validated
@@ -61,7 +62,14 @@ class Agent(agent.Agent):
 Callback = Callable[[Status], bool | None]
 
 
-def train(scenario: str = "basic", *, name: str | None = None, callback: Callback | None = None, **settings: Any) -> Agent:
+def train(
+    scenario: str = "basic",
+    *,
+    name: str | None = None,
+    from_: str | PathLike[str] | None = None,
+    callback: Callback | None = None,
+    **settings: Any,
+) -> Agent:
     """Trains an agent, and returns it as it was at its best evaluation.
 
     Its checkpoints go to a folder of their own, `models/RUN`, unless `models_dir` names another; gifs and logs go to
@@ -71,6 +79,7 @@ def train(scenario: str = "basic", *, name: str | None = None, callback: Callbac
     Args:
         scenario: what to play: a name, a file or a Gymnasium id, as `--scenario` takes it.
         name: what to call the run, in place of the scenario's name.
+        from_: a checkpoint, or the name of a pretrained model, whose weights it begins with.
         callback: is called ten times a second with how far the run has come; True ends the run.
         settings: every setting that train.py has a flag for, such as `minutes=1`, `frames=200_000`, `learning_rate=3e-4`.
 
@@ -85,7 +94,7 @@ def train(scenario: str = "basic", *, name: str | None = None, callback: Callbac
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
-        return _trained(record, checkpoints, None, callback)
+        return _trained(record, checkpoints, callback, source=None if from_ is None else found(str(from_)))
 
 
 def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
@@ -101,27 +110,33 @@ def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None,
         old = record_of(checkpoints.last, named)
         record = continued_run(old, {**settings, "models_dir": str(models_dir)})
         lock.note(record.name)
-        return _trained(record, checkpoints, named, callback)
+        return _trained(record, checkpoints, callback, named=named)
 
 
 def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | None = None) -> Agent:
     """Returns the agent of a checkpoint; one of a stranger's is safe to load.
 
     Args:
-        path: of the checkpoint, such as `models/best.ckpt`.
+        path: of the checkpoint, such as `models/best.ckpt`, or the name of a pretrained model, such as `basic`.
         scenario: what to play instead of what the checkpoint says.
         wad: the wad of a model that was trained on one which ViZDoom does not ship.
 
     Raises:
         UserError: if it is no checkpoint, or its scenario's files are not here.
     """
-    check_exists(Path(path))
-    return Agent.load(path, Named(scenario, wad))
+    return Agent.load(found(str(path)), Named(scenario, wad))
 
 
-def _trained(record: RunRecord, checkpoints: CheckpointFolder, named: Named | None, callback: Callback | None) -> Agent:
+def _trained(
+    record: RunRecord,
+    checkpoints: CheckpointFolder,
+    callback: Callback | None,
+    *,
+    named: Named | None = None,
+    source: Path | None = None,
+) -> Agent:
     view = _View(callback)
-    with launched(record, checkpoints, named, view) as session:
+    with launched(record, checkpoints, named, view, source=source) as session:
         view.stopping = session.stopping
         session.training.run()
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last

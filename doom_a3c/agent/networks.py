@@ -190,6 +190,20 @@ class ACNetwork:
             parameter.assign(value)
         self.refresh()
 
+    def transfer(self, variables: Mapping[str, NDArray[Any]], heads: bool) -> list[str]:
+        """Takes over the weights in `variables` that have a name and a shape of this network's; returns their names.
+
+        Without `heads` those of policy and value stay as they are.
+        """
+        taken = []
+        for parameter in self.parameters if heads else self.parameters[2:]:
+            name = variable_name(parameter)
+            if (value := variables.get(name)) is not None and value.shape == parameter.shape:
+                parameter.assign(value)
+                taken.append(name)
+        self.refresh()
+        return taken
+
     def refresh(self) -> None:
         """Takes over what has been assigned to `parameters`; without reduced precision there is nothing to do."""
         for matrix in self._matrices:

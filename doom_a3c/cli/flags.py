@@ -60,10 +60,10 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
 def _add(section: Any, one: Setting) -> None:
     text = one.help.replace("%", "%%")
     if one.switch:
-        section.add_argument(one.flag, action="store_true", help=text)
+        section.add_argument(one.flag, dest=one.name, action="store_true", help=text)
     elif one.kind is bool:  # a scenario may set it, and a flag unset it again
-        section.add_argument(one.flag, action=argparse.BooleanOptionalAction, help=text)
+        section.add_argument(one.flag, dest=one.name, action=argparse.BooleanOptionalAction, help=text)
     else:
         metavar = one.kind.__name__.upper() if not one.choices else "NAME"
         count = {"nargs": "+"} if one.many else {"nargs": "?", "const": one.bare} if one.bare else {}
-        section.add_argument(one.flag, type=one.kind, metavar=metavar, help=text, **count)
+        section.add_argument(one.flag, dest=one.name, type=one.kind, metavar=metavar, help=text, **count)

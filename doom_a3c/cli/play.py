@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.record.files import check_exists, output_folder
+from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
+from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.fields import UserError, select, setting, settings_of, validated
@@ -33,7 +34,10 @@ PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 class Options:
     """What play.py plays, and where it shows it."""
 
-    model: str = setting("models/last.ckpt", "checkpoint of the agent; it holds network and scenario")
+    model: str = setting(
+        "models/last.ckpt", "checkpoint of the agent, which holds network and scenario, or a name of --list-models"
+    )
+    list_models: bool = setting(False, "show the trained models that --model can name, and end", switch=True)
     compare: tuple[str, ...] = setting(
         (), "play these checkpoints on the same seeds, and say which is better, and how sure that is", many=True
     )
@@ -69,14 +73,15 @@ def _play(arguments: list[str] | None) -> int:
     flags = flag_parser(command.name("play"), description, Options, PlaySettings).parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
+    if options.list_models:
+        print(pretrained.listing())
+        return 0
     useless, why = _without_effect(options)
     for name in useless & flags.keys():
         raise UserError(f"--{name.replace('_', '-')} has no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
-    models = options.compare or (options.model,)
-    for model in models:
-        check_exists(Path(model))
+    models = [pretrained.found(model) for model in options.compare or (options.model,)]
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
     import_tensorflow(cpu_count(), options.verbose, options.device)

@@ -19,6 +19,7 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, held_by, launched, new_run
 from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import OUTPUTS, USUAL, Config, cpu_count
@@ -41,6 +42,9 @@ class Options:
 
     resume: bool = setting(
         False, "continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
+    )
+    from_: str | None = setting(
+        None, "begin with the weights of this checkpoint, or of a model that play.py --list-models names", section=USUAL
     )
     name: str | None = setting(None, "what to call a new run, in place of the scenario's name", section=USUAL)
     doctor: bool = setting(
@@ -98,17 +102,20 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     if options.wad:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = new_run(settings, options.name)
+    source = found(options.from_) if options.from_ else None
     with FolderLock(expanded(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
-        return _run(options, record, checkpoints, None)
+        return _run(options, record, checkpoints, source=source)
 
 
 def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     """Continues a run."""
     if options.name:
         raise UserError(f"--name {options.name} names a new run: one that is resumed keeps its name")
+    if options.from_:
+        raise UserError(f"--from {options.from_} is for a new run: one that is resumed goes on with its own weights")
     folder = expanded(settings.get("models_dir", Config.models_dir))
     _check_resumable(folder)
     named = Named(settings.get("scenario"), options.wad)
@@ -116,7 +123,7 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
         checkpoints = CheckpointFolder(folder, lock.held)
         record = continued_run(record_of(checkpoints.last, named), settings)
         lock.note(record.name)
-        return _run(options, record, checkpoints, named)
+        return _run(options, record, checkpoints, named=named)
 
 
 def _check_resumable(folder: Path) -> None:
@@ -128,14 +135,21 @@ def _check_resumable(folder: Path) -> None:
         raise UserError(f"{error}; there are runs here: {', '.join(runs)}" if runs else str(error)) from None
 
 
-def _run(options: Options, record: RunRecord, checkpoints: CheckpointFolder, named: Named | None) -> int:
-    """Trains, continuing from the newest checkpoint where that has been `named`; returns the exit status.
+def _run(
+    options: Options,
+    record: RunRecord,
+    checkpoints: CheckpointFolder,
+    *,
+    named: Named | None = None,
+    source: Path | None = None,
+) -> int:
+    """Trains, as `launched` says; returns the exit status.
 
     That is 0, 1 for a diverged run or one that could not be saved, 128 + n for signal n.
     """
     with closing(Panel(options.quiet)) as panel:
         try:
-            return _train_on(options, panel, launched(record, checkpoints, named, panel, options.verbose))
+            return _train_on(options, panel, launched(record, checkpoints, named, panel, options.verbose, source))
         except RunError as error:
             raise SystemExit(f"{command.name('train')}: {error}") from None
 

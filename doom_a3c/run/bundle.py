@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER = 48  # bytes: two handles, padding, the magic number
 _TRAILER = 5  # bytes after a block: its compression and checksum (zip files have a checksum of their own)
-_FLOAT32 = 1
+_TYPES = {1: "<f4", 19: "<f2"}  # float32 and float16, by their numbers in TensorFlow
 _HEADER = b""  # the key of the bundle's own entry, the first
 MAX_TENSORS = 10_000
 
@@ -29,12 +29,18 @@ class Entry(NamedTuple):
     """Where a tensor's bytes are."""
 
     shape: tuple[int, ...]
+    type: str
     offset: int
     size: int  # bytes
 
+    @property
+    def numbers(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
 
 def entries(index: bytes) -> dict[str, Entry]:
-    """Returns the float32 tensors that an index lists, by name.
+    """Returns the tensors of float32 and float16 that an index lists, by name.
 
     Raises:
         ValueError: if it is no index of such tensors.
@@ -60,7 +66,7 @@ def entries(index: bytes) -> dict[str, Entry]:
 
 
 def tensors(found: dict[str, Entry], data: bytes) -> dict[str, NDArray[Any]]:
-    """Returns the tensors whose bytes `data` holds, one after the other and nothing else; they are views of it.
+    """Returns the tensors whose bytes `data` holds, one after the other and nothing else, as float32.
 
     Raises:
         ValueError: if it holds more or less.
@@ -73,7 +79,7 @@ def tensors(found: dict[str, Entry], data: bytes) -> dict[str, NDArray[Any]]:
     if end != len(data):
         raise ValueError("the data is not that of the index")
     return {
-        name: np.frombuffer(data, "<f4", entry.size // 4, entry.offset).reshape(entry.shape)
+        name: np.frombuffer(data, entry.type, entry.numbers, entry.offset).reshape(entry.shape).astype("<f4", copy=False)
         for name, entry in found.items()
     }
 
@@ -86,10 +92,13 @@ def _entry(value: bytes) -> Entry:
     except DecodeError as error:
         raise ValueError(f"an entry is damaged: {error}") from None
     shape = tuple(dimension.size for dimension in entry.shape.dim)
-    whole = len(shape) <= 8 and all(0 <= side < 2**40 for side in shape) and 4 * math.prod(shape) == entry.size
-    if entry.dtype != _FLOAT32 or entry.shard_id or entry.slices or entry.shape.unknown_rank or not whole:
-        raise ValueError("an entry is no float32 tensor")
-    return Entry(shape, entry.offset, entry.size)
+    kind = _TYPES.get(entry.dtype)
+    if kind is None or entry.shard_id or entry.slices or entry.shape.unknown_rank:
+        raise ValueError("an entry is no tensor of float32 or float16")
+    whole = len(shape) <= 8 and all(0 <= side < 2**40 for side in shape)
+    if not whole or np.dtype(kind).itemsize * math.prod(shape) != entry.size:
+        raise ValueError("an entry is no whole tensor")
+    return Entry(shape, kind, entry.offset, entry.size)
 
 
 def _block(index: bytes, offset: int, size: int) -> bytes:

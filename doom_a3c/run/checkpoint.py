@@ -121,7 +121,7 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
         needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
         if named.scenario:  # whose network may be another
             needed, most = 0, SLOTS * MAX_PARAMETERS
-        numbers = sum(entry.size for entry in found.values()) // 4
+        numbers = sum(entry.numbers for entry in found.values())
         if not needed <= numbers <= most:
             raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} to {most:,}")
         variables = tensors(found, _member(archive, _DATA, 4 * numbers))

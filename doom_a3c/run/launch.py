@@ -70,11 +70,16 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
 
 @contextlib.contextmanager
 def launched(
-    record: RunRecord, checkpoints: CheckpointFolder, named: Named | None, view: View, verbose: bool = False
+    record: RunRecord,
+    checkpoints: CheckpointFolder,
+    named: Named | None,
+    view: View,
+    verbose: bool = False,
+    source: Path | None = None,
 ) -> Iterator[Session]:
     """Starts games, loads TensorFlow, and puts a session together, all at once as far as may be; closes all afterwards.
 
-    It continues from the newest checkpoint where that has been `named`.
+    It continues from the newest checkpoint where that has been `named`, or begins with weights of a `source`.
 
     Raises:
         UserError: as `session_of` does, and for a checkpoint that cannot be continued from.
@@ -96,7 +101,7 @@ def launched(
             from doom_a3c.engines.updates import DivergedError  # late: TensorFlow is imported by now
             from doom_a3c.run.session import session_of
         view.phase(games.starting)
-        with session_of(record, games, checkpoints, variables, view) as session:
+        with session_of(record, games, checkpoints, variables, view, source=source) as session:
             try:
                 yield session
             except DivergedError as error:

@@ -38,6 +38,7 @@ from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
+from doom_a3c.run.transfer import transfer
 from doom_a3c.settings.config import spent, worker_count
 from doom_a3c.settings.fields import UserError
 
@@ -62,8 +63,11 @@ def session_of(
     variables: Snapshot | None,
     view: View,
     make_logger: MakeLogger | None = None,
+    source: Path | None = None,
 ) -> Iterator[Session]:
     """Puts a session together, and closes afterwards all that it runs. A resumed run continues from the `variables`.
+
+    A new one begins with weights of the checkpoint `source`, where there is one.
 
     Logs are made by `make_logger`, where that is given, and else as the settings say.
 
@@ -81,6 +85,7 @@ def session_of(
     model, progress = builder.model(config), Progress()
     if variables is not None:
         _restore(model, progress, record, variables, builder)
+    transferred = transfer(model.network, source, record.scenario.name, config.scenario) if source else None
     games.check()
     if variables is not None:
         record = checkpoints.with_best(record)
@@ -88,6 +93,8 @@ def session_of(
     record = record if variables is not None else _claimed(record, logs_dir)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
     view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")
+    if transferred:
+        view.log(transferred)
     if not builder.draws:
         view.log(f"warning: {record.scenario.game.title} draws no pictures of itself: there will be no films")
     with contextlib.ExitStack() as stack:

@@ -163,7 +163,7 @@ def number(value: Any) -> str:
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
 
 
 def with_article(word: str) -> str:

@@ -1,0 +1,134 @@
+"""Makes the models of models/pretrained out of what benchmarks/learning.py has trained, each with its card.
+
+    python benchmarks/pretrained.py --work learning            # all games whose trainings lie there
+    python benchmarks/pretrained.py --work learning basic      # one of them
+    python benchmarks/pretrained.py --page                     # nothing but the page, models/README.md
+
+Of a game it takes the training with the best mean score in docs/results/learned.jsonl. A model is its best checkpoint
+without the optimizer's slots and the curve, its weights as float16; what stands on its card is played with that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from learning import PLANS, POLICIES, Learned, folder_of, learned
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from doom_a3c.agent.parameters import variable_name  # noqa: E402
+from doom_a3c.record.progress import shown  # noqa: E402
+from doom_a3c.run import pretrained  # noqa: E402
+from doom_a3c.run.agent import Agent  # noqa: E402
+from doom_a3c.run.checkpoint import load, save  # noqa: E402
+from doom_a3c.run.pretrained import CARDS, Card  # noqa: E402
+
+FOLDER = ROOT / "models" / "pretrained"
+MOST = 3_000_000  # bytes of a model
+EPISODES = 100
+
+
+def slim(source: Path, target: Path) -> None:
+    """Writes what playing needs of a checkpoint: weights as float16, and no course of the training."""
+    variables, record = load(source)
+    names = [variable_name(parameter) for parameter in Agent.load(source).network.parameters]
+    weights = {name: variables[name].astype(np.float16) for name in names}
+    counters = record.counters._replace(scores=(), curve=())
+    save(target, weights, record._replace(counters=counters))
+    assert target.stat().st_size <= MOST, f"{target} has {target.stat().st_size:,} bytes"
+
+
+def scores_of(model: Path, policy: str) -> tuple[list[float], list[float]]:
+    """Returns the scores of a model, and those of random play of the same seeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ("--policy", policy, "--episodes", EPISODES, "--record", 0, "--random-episodes", EPISODES, "--quiet")
+        command = [sys.executable, ROOT / "play.py", "--model", model, "--out", folder, *flags]
+        subprocess.run(list(map(str, command)), check=True)
+        with Path(folder, "scores.csv").open(newline="") as file:
+            scores = [float(row["score"]) for row in csv.DictReader(file)]
+        return scores, json.loads(Path(folder, "summary.json").read_text())["random_scores"]
+
+
+def card_of(one: Learned, model: Path) -> Card:
+    """Plays a model, and returns its card."""
+    scores: dict[str, list[float]] = {}
+    random: list[float] = []
+    for policy in POLICIES:
+        scores[policy], random = scores_of(model, policy)
+    mean_and_std = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
+    return Card(
+        scenario=one.game,
+        seed=one.seed,
+        frames=one.frames,
+        minutes=one.minutes,
+        commit=one.commit,
+        command=f"python train.py --scenario {one.game} --seed {one.seed} --frames {one.budget}",
+        episodes=EPISODES,
+        random=(statistics.mean(random), statistics.pstdev(random)),
+        **mean_and_std,
+    )
+
+
+def page() -> Iterator[str]:
+    """Yields the lines of models/README.md."""
+    yield "# Models"
+    yield ""
+    yield "`train.py` writes `last.ckpt` and `best.ckpt` here. What lies in `pretrained` comes with the project:"
+    yield ""
+    yield "    python play.py --model basic --out /tmp/result"
+    yield "    python train.py --scenario mine.toml --from basic"
+    yield ""
+    yield (
+        f"A mean is of {EPISODES} episodes that training has not seen, with its 95 per cent interval; random play is of "
+        "the same seeds. `python benchmarks/pretrained.py` makes models, cards and this page."
+    )
+    yield ""
+    yield "| model | greedy | sampled | random play | frames | minutes | trained by | commit |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, card in pretrained.cards().items():
+        told = " | ".join(interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
+        yield f"| {name} | {told} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit} |"
+
+
+def interval(mean: float, std: float, episodes: int) -> str:
+    """Returns a mean with its 95 per cent interval."""
+    half = 1.96 * std / episodes**0.5
+    return f"{shown(mean)} ({shown(mean - half)} to {shown(mean + half)})"
+
+
+def main() -> int:
+    """Makes what is asked for; returns 0."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("games", nargs="*", metavar="GAME", help="these alone (default all)")
+    parser.add_argument("--work", type=Path, default=Path("learning"), help="where the trainings lie (default learning)")
+    parser.add_argument("--page", action="store_true", help="make no model, write the page")
+    options = parser.parse_args()
+    FOLDER.mkdir(exist_ok=True)
+    cards = pretrained.cards()
+    for game in () if options.page else options.games or PLANS:
+        runs = [one for one in learned() if one.game == game]
+        best = max(runs, key=lambda one: statistics.mean(one.best), default=None)
+        if best is None or not (source := folder_of(options.work, best) / "models" / "best.ckpt").exists():
+            continue
+        model = FOLDER / f"{game}.ckpt"
+        slim(source, model)
+        cards[game] = card_of(best, model)
+        ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
+        (FOLDER / CARDS).write_text(json.dumps(ordered, indent=1) + "\n")
+        print(f"{game}: greedy {cards[game].greedy[0]:.2f}, sampled {cards[game].sample[0]:.2f}", flush=True)
+    (ROOT / "models" / "README.md").write_text("\n".join(page()) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

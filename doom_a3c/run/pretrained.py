@@ -1,0 +1,80 @@
+"""Trained models that come with the project, by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from doom_a3c.record.files import check_exists
+from doom_a3c.record.progress import shown
+from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.inputs import exists
+
+# In a checkout the models lie beside the package, in an installed wheel inside it.
+_HERE = Path(__file__).resolve().parent.parent
+_FOLDERS = (_HERE.parent / "models" / "pretrained", _HERE / "pretrained")
+CARDS = "cards.json"
+
+
+class Card(NamedTuple):
+    """What is known of a model: how it was trained, and how it played episodes that training has not seen."""
+
+    scenario: str
+    seed: int
+    frames: int
+    minutes: float  # of training
+    commit: str
+    command: str
+    episodes: int  # of each policy, and of random play
+    greedy: tuple[float, float]  # mean and standard deviation of the scores
+    sample: tuple[float, float]
+    random: tuple[float, float]
+
+
+def folder() -> Path:
+    """Returns where the models lie."""
+    return next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
+
+
+def models() -> dict[str, Path]:
+    """Returns the models by name."""
+    return {path.stem: path for path in sorted(folder().glob("*.ckpt"))}
+
+
+def cards() -> dict[str, Card]:
+    """Returns what is known of each model, by name."""
+    path = folder() / CARDS
+    tables: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return {name: Card(**table) for name, table in tables.items()}
+
+
+def found(model: str) -> Path:
+    """Returns the checkpoint that a user names: a file of the user's, or a model that comes with the project.
+
+    Raises:
+        UserError: if there is neither.
+    """
+    known = models()
+    if "/" in model or model.endswith(".ckpt") or exists(Path(model)):
+        check_exists(Path(model))
+        return Path(model)
+    if model in known:
+        return known[model]
+    raise UserError(f"there is no checkpoint or model {model}{nearest(model, known)}; play.py --list-models shows all")
+
+
+def listing() -> str:
+    """Returns the models with how well they play, for people."""
+    rows = [("model", "greedy", "sampled", "random play", "frames", "minutes")]
+    for name, card in cards().items():
+        scores = (shown(card.greedy[0]), shown(card.sample[0]), shown(card.random[0]))
+        rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]
+    return "\n".join(
+        [*lines, "", "play one: play.py --model MODEL; begin a training with its weights: train.py --from MODEL"]
+    )

@@ -1,0 +1,119 @@
+"""Models that come with the project, and runs that begin with what a model has learned."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import SMALL, call, train
+
+import doom_a3c as dc
+from doom_a3c.run import pretrained
+from doom_a3c.run.agent import Agent
+from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.transfer import transfer
+from doom_a3c.settings.fields import UserError
+
+EPISODES = 4
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A checkpoint of basic, hardly trained."""
+    folder = tmp_path_factory.mktemp("model")
+    result = call("train", "--scenario", "basic", *SMALL, "--frames", "2000", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder / "models" / "best.ckpt"
+
+
+@pytest.mark.parametrize("name", pretrained.models())
+def test_a_model_plays_as_its_card_says(name, tmp_path):
+    card = pretrained.cards()[name]
+    assert (pretrained.folder() / f"{name}.ckpt").stat().st_size <= 3_000_000
+    policy, (mean, std) = max({"greedy": card.greedy, "sample": card.sample}.items(), key=lambda each: each[1][0])
+    flags = ("--policy", policy, "--episodes", EPISODES, "--record", 0, "--random-episodes", 0)
+    result = call("play", "--model", name, *flags, "--out", "out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    played = json.loads((tmp_path / "out" / "summary.json").read_text())["mean"]
+    mean_error = std * (1 / EPISODES + 1 / card.episodes) ** 0.5
+    assert abs(played - mean) <= 4 * mean_error + 0.01 * abs(mean)
+
+
+def test_every_model_has_a_card_and_is_listed():
+    assert pretrained.models().keys() == pretrained.cards().keys()
+    assert all(f"\n{name} " in f"\n{pretrained.listing()}" for name in pretrained.models())
+
+
+def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):
+    variables, record = load(model)
+    save(tmp_path / "half.ckpt", {name: value.astype(np.float16) for name, value in variables.items()}, record)
+    assert (tmp_path / "half.ckpt").stat().st_size < 0.51 * model.stat().st_size + 100_000
+    whole, half = dc.load(model), dc.load(tmp_path / "half.ckpt")
+    observation, random = None, np.random.default_rng(0)
+    states = {whole: None, half: None}
+    for _ in range(20):
+        observation = random.integers(256, size=whole.network.inputs.pixels, dtype=np.uint8)
+        decided = []
+        for agent, state in states.items():
+            batch, resets = observation[None], np.full(1, state is None, np.float32)
+            decision = agent._policy(batch, resets, agent._policy.initial_state(1) if state is None else state)
+            states[agent] = decision.core_state
+            decided.append((decision.logits, decision.values))
+        for one, other in zip(*decided, strict=True):
+            np.testing.assert_allclose(one, other, atol=5e-3)
+
+
+def test_a_model_is_found_by_path_or_name(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrained, "_FOLDERS", (tmp_path / "nowhere", model.parent))
+    assert pretrained.found("best") == model
+    assert pretrained.found(str(model)) == model
+    for wrong, told in {
+        "bst": "did you mean best",
+        f"{tmp_path}/no": "no checkpoint /",
+        "no.ckpt": "no checkpoint no",
+    }.items():
+        with pytest.raises(UserError, match=told):
+            pretrained.found(wrong)
+
+
+def weights(network):
+    return {variable.name: variable.numpy().copy() for variable in network.parameters}
+
+
+@pytest.mark.parametrize(("scenario", "heads"), [("basic", True), ("defend_the_center", False)])
+def test_a_run_begins_with_the_weights_and_only_its_own_game_takes_the_heads(model, scenario, heads):
+    network = Agent.load(model).builder.network("new", 12345)
+    before, source = weights(network), weights(Agent.load(model).network)
+    said = transfer(network, model, scenario, "basic")
+    assert said == f"begins with {'all' if heads else '9 of 11'} of the weights of best, trained on basic"
+    after = weights(network)
+    for name in before:
+        is_head = name.startswith(("policy/", "value/"))
+        expected = before if is_head and not heads else source
+        np.testing.assert_array_equal(after[name], expected[name])
+
+
+def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_path):
+    result = train(tmp_path, "--from", model, "--frames", "1", "--learning-rate", "1e-12")
+    assert result.returncode == 0, result.stderr
+    assert "begins with all of the weights of best, trained on basic" in result.stdout
+    learned, source = load(tmp_path / "models" / "last.ckpt"), load(model)
+    assert learned.record.counters.frames < 1000
+    for name in {name.split(":")[0] for name in weights(Agent.load(model).network)}:
+        np.testing.assert_allclose(learned.variables[name], source.variables[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--scenario", "cartpole", "--from", "MODEL"), "none of its weights fit those of cartpole"),
+        (("--scenario", "basic", "--from", "MODELS"), "is a folder"),
+        (("--scenario", "basic", "--from", "basik"), "there is no checkpoint or model basik"),
+        (("--resume", "--from", "MODEL"), "is for a new run"),
+    ],
+)
+def test_what_cannot_be_begun_with_is_one_line(model, tmp_path, arguments, told):
+    places = {"MODEL": model, "MODELS": model.parent}
+    result = call("train", *(places.get(each, each) for each in arguments), cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert told in result.stderr
+    assert not (tmp_path / "models" / "last.ckpt").exists()
