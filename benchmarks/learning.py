@@ -1,6 +1,6 @@
 """Learns games, one training after the other, and writes what came of it: a table, curves and films.
 
-    python benchmarks/learning.py                           # all of the plan, some nine hours of two cores
+    python benchmarks/learning.py                           # all of the plan, some twelve hours of two cores
     python benchmarks/learning.py basic pong --seeds 1      # some of it
     python benchmarks/learning.py --share 0.1               # a tenth of the frames of each
     python benchmarks/learning.py --pages                   # nothing but the pages, of what has been learned so far
@@ -8,8 +8,8 @@
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom and 900,000 of Atari, whatever the machine. One that was cut off is resumed by the same
 command; a finished one is a line of docs/results/learned.jsonl and not done again. Then its best checkpoint plays episodes
-that training has not seen, with both policies. The pages are docs/results/learned.md with a curve of each game beside it,
-and films in docs/scenarios.
+that training has not seen, with both policies. The pages are docs/results/learned.md, a curve of each game in the folder
+beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from doom_a3c.record.progress import shown  # noqa: E402
 from doom_a3c.record.statistics import mean_interval  # noqa: E402
 
 PAGES, FILMS = ROOT / "docs" / "results", ROOT / "docs" / "scenarios"
+CURVES = PAGES / "learned"
 LEARNED = PAGES / "learned.jsonl"
 POLICIES = ("greedy", "sample")
 DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
@@ -94,9 +95,9 @@ class Learned(NamedTuple):
         return max(self.greedy, self.sample, key=statistics.mean)
 
 
-def folder_of(work: Path, one: Learned) -> Path:
+def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
     """Returns where a training lies."""
-    return work / f"{one.game}-seed{one.seed}-{one.budget}"
+    return work / f"{game}-seed{seed}-{budget}"
 
 
 def learned() -> list[Learned]:
@@ -172,11 +173,12 @@ def write_pages(work: Path) -> None:
         runs = [one for one in found if one.game == game]
         curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
         if curves:
-            written(runs_compared(game, {game: curves}), PAGES / f"{game}.png")
+            written(runs_compared(game, {game: curves}), CURVES / f"{game}.png")
         best = max(runs, key=lambda one: statistics.mean(one.best))
-        if (source := folder_of(work, best) / "filmed" / "episodes.mp4").exists():
+        if (source := folder_of(work, game, best.seed, best.budget) / "filmed" / "episodes.mp4").exists():
             FILMS.mkdir(exist_ok=True)
             (FILMS / f"{game}.gif").write_bytes(film(source))
+    subprocess.run([sys.executable, str(ROOT / "docs" / "site.py")], check=True)  # the page of scenarios shows them
     (PAGES / "learned.md").write_text("\n".join(table(found)) + "\n")
     four_in_one(
         [FILMS / f"{game}.gif" for game in ("basic", "my_way_home", "health_gathering", "defend_the_center")], ROOT / "docs"
@@ -229,7 +231,7 @@ def main() -> int:
                 continue
             print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
             try:
-                one = learn(game, seed, frames, options.episodes, work / f"{game}-seed{seed}-{frames}")
+                one = learn(game, seed, frames, options.episodes, folder_of(work, game, seed, frames))
             except subprocess.CalledProcessError as error:
                 print(f"{game}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
                 failed = True

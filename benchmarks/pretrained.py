@@ -118,7 +118,10 @@ def main() -> int:
     for game in () if options.page else options.games or PLANS:
         runs = [one for one in learned() if one.game == game]
         best = max(runs, key=lambda one: statistics.mean(one.best), default=None)
-        if best is None or not (source := folder_of(options.work, best) / "models" / "best.ckpt").exists():
+        if best is None:
+            continue
+        source = folder_of(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
+        if not source.exists():
             continue
         model = FOLDER / f"{game}.ckpt"
         slim(source, model)

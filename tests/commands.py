@@ -20,8 +20,8 @@ PARTS = ("cli.train", "cli.play", "run.launch", "run.playback", "run.film_maker"
 def forks():
     """Starts a process that imports what a program does, of which each call is a copy.
 
-    Importing TensorFlow takes longer than what most tests call a program for. It starts no threads before it is used: a
-    copy of a process that has only imported it is as good as a new one.
+    Importing TensorFlow takes longer than what most tests call a program for, and starts no threads before it is used. What
+    Python does last of all, with what a program has left, is not done in a copy: `call_anew` is for that.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*IMPORTED, *(f"doom_a3c.{part}" for part in PARTS)])
@@ -44,7 +44,7 @@ def become(argv, cwd, environment, stdout, stderr):
     os.environ.update(environment)
     os.chdir(cwd)
     own = [each for each in sys.path if not Path(each).is_relative_to(ROOT / "tests")]
-    sys.path[:] = [str(ROOT), *environment.get("PYTHONPATH", "").split(os.pathsep), *own]
+    sys.path[:] = [str(ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *own]
     sys.argv = argv
     runpy.run_path(argv[0], run_name="__main__")
 
@@ -62,6 +62,12 @@ def call(program, *arguments, cwd, **environment):
         result = subprocess.CompletedProcess(argv, code, *(path.read_text() for path in outputs))
     assert code is not None, f"has not ended: {result}"
     return result
+
+
+def call_anew(program, *arguments, cwd):
+    """Returns how a program ended, from its first import to the end of its process."""
+    command = [sys.executable, str(ROOT / f"{program}.py"), *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
 
 
 def play(cwd, *arguments):

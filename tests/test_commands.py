@@ -14,7 +14,7 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from commands import ROOT, SMALL, call, play, train
+from commands import ROOT, SMALL, call, call_anew, play, train
 
 from benchmarks.processes import engines, family, left_over, until
 from doom_a3c.run.checkpoint import load, save
@@ -304,13 +304,14 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
 def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario, flags, overlay, score):
     small = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--frames", "2000")
     quick = ("--evaluate-every", "0", "--evaluation-episodes", "1")
-    trained = call("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path)
+    trained = call_anew("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
     assert trained.stderr == ""
     (curve,) = tmp_path.glob("frames/*/scores.png")
     assert imageio.imread(curve).shape[2] >= 3
-    played = play(tmp_path, "--episodes", "1", "--record", "1", "--overlay", overlay, "--policy", "sample")
-    assert played.returncode == 0, played.stderr
+    shown = ("--episodes", "1", "--record", "1", "--overlay", overlay, "--policy", "sample", "--random-episodes", "2")
+    played = call_anew("play", *shown, cwd=tmp_path)
+    assert (played.returncode, played.stderr) == (0, "")
     assert imageio.imread(tmp_path / "result" / "episode_000.mp4", plugin="FFMPEG").shape[1] == 480
     summary = json.loads((tmp_path / "result" / "summary.json").read_text())
     assert summary["mean"] >= score

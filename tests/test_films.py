@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from run_fakes import settings
 
+from benchmarks.processes import alive
 from doom_a3c.envs.games import games_of
+from doom_a3c.record import recording as recording_module
 from doom_a3c.record.overlay import Moment, Overlay
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import LostFilmError, RecordedVectorEnv, Recording
+from doom_a3c.run import film_maker
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.film_maker import FilmMaker
 
@@ -69,6 +72,36 @@ def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(clos
         assert any((picture[..., 0] != picture[..., 2]).any() for picture in pictures)
 
 
+def test_which_episodes_are_recorded_changes_no_game(closing):
+    scenario, config = settings("ALE/Breakout-v5")
+    builder = Builder(scenario, config, games_of(scenario.game, scenario.observation))
+    courses = []
+    for limiter in (RateLimiter(0), RateLimiter(10**6)):
+        env = closing(RecordedVectorEnv(builder.training_env(2), 0, 2, limiter, lambda recording: None, replayed=True))
+        seen, _ = env.reset(seed=np.array([5, 6]))
+        course, ended, random = [seen.copy()], 0, np.random.default_rng(0)
+        while ended < 3:
+            seen, _, terminated, _, _ = env.step(random.integers(4, size=2))
+            course.append(seen.copy())
+            ended += int(terminated[0])
+        courses.append(course)
+    assert len(courses[0]) == len(courses[1])
+    assert all((one == other).all() for one, other in zip(*courses, strict=True))
+
+
+def test_a_run_that_ends_as_it_films_ends_the_film(basic, recordings):
+    maker = FilmMaker(basic)
+    film = maker(recordings[0])
+    next(film)
+    replayer = maker._replayer
+    maker.close()
+    assert not alive(replayer._process.pid)
+    for pictures in (film, maker(recordings[0])):  # nor is another game begun
+        with pytest.raises(LostFilmError, match="the run has ended"):
+            list(pictures)
+    assert maker._replayer is None
+
+
 def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
     maker = closing(FilmMaker(basic))
     assert list(maker(recordings[0]))
@@ -76,6 +109,23 @@ def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
     with pytest.raises(LostFilmError):
         list(maker(recordings[0]))
     assert list(maker(recordings[0]))
+
+
+def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
+    for module in (film_maker, recording_module):
+        monkeypatch.setattr(module, "MAX_PICTURES", 4)
+    moment = Moment(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
+    for steps in range(1, 9):
+        pictures = [np.full((84, 84, 3), 10 * value, np.uint8) for value in range(steps + 1)]
+        moments = [moment._replace(step=step) for step in range(1, steps + 1)]
+        kept = [each for each in moments if each.step < 4 or each.step == steps]  # as they are recorded
+        shown = list(FilmMaker(basic)(Recording(pictures, 0.0, 0, 0, None, [1] * steps, kept)))
+        seen = [int(picture[0, 0, 0]) // 10 for picture in shown]
+        assert seen == [*range(steps + 1)][:3] + [steps] * (steps >= 3)
+        overlay = Overlay(basic.actions)
+        panels = [overlay.panel(each) for each in kept]
+        for value, picture in zip(seen, shown, strict=True):
+            assert (picture[:, -320:] == panels[-1 if value == steps else value]).all()
 
 
 def test_what_belongs_to_each_step_is_to_be_seen_beside_it(basic):

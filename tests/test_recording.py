@@ -260,6 +260,14 @@ def test_pictures_that_stay_the_same_last_for_longer():
         np.testing.assert_array_equal(shown, drawn)
 
 
+@pytest.mark.parametrize("seconds", [599, 600, 601, 1300])
+def test_a_picture_may_stay_for_longer_than_a_gif_can_say_of_one(seconds):
+    still = [np.zeros((4, 4, 3), np.uint8)] * (2 * seconds)
+    pictures, durations = gif_of([*still, np.full((4, 4, 3), 200, np.uint8)], 2.0)
+    assert (sum(durations[:-1]), durations[-1]) == (1000 * seconds, 500)
+    assert [int(picture.max()) for picture in pictures] == [0] * (len(durations) - 1) + [200]
+
+
 def test_an_end_that_comes_between_two_times_is_seen():
     pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in (9, 9, 9, 200)], 100.0)
     assert [int(picture[0, 0, 0]) for picture in pictures] == [9, 200]

@@ -173,3 +173,20 @@ def test_a_flag_that_is_none_is_told(words):
 def test_shaping_is_for_games_with_variables():
     settings = {"scenario": "cartpole", "shaping": ("HEALTH=1",)}
     assert "--shaping goes with Doom's games" in complaint(new_run, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('base = "basic"\nshaping = 3', "[shaping] must be a table"),
+        ('base = "basic"\n[shaping]\nHEALTH = 1\n[game.shaping]\nHEALTH = 2', "[shaping] is there twice"),
+        ('[game]\nid = "CartPole-v1"\n[shaping]\nHEALTH = 1', "[shaping] goes with Doom's games: CartPole-v1 is none"),
+    ],
+)
+def test_a_shaping_in_the_wrong_place_is_told_as_it_was_written(tmp_path, text, told):
+    (tmp_path / "mine.toml").write_text(text)
+    assert told in complaint(catalog.find, str(tmp_path / "mine.toml"))
+
+
+def test_a_variable_is_shaped_once():
+    assert complaint(shaping_table, ["HEALTH=1", "HEALTH=2"]) == "--shaping has HEALTH twice"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -42,14 +41,19 @@ def compare(
     scores: dict[str, list[float]] = {name: [] for name in names}
     try:
         for name, agent in zip(names, agents, strict=True):
-            with Playback(agent, replace(settings, overlay=None), None) as playback:
+            with Playback(agent, settings, None) as playback:
                 begun(playback)
                 log(f"playing {name}, {playback.settings.policy} policy")
                 for each in playback:
                     scores[name].append(each.episode.score)
+                if playback.interrupted:
+                    raise KeyboardInterrupt
     finally:  # also where Ctrl-C ends it, or a game fails
-        rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
-        write_table(folder / "comparison.csv", ["seed", *names], ([seed, *row] for seed, row in rows))
+        if scores[names[0]]:
+            for kind in ("png", "json"):  # of an earlier call, which would pass for this one's
+                (folder / f"comparison.{kind}").unlink(missing_ok=True)
+            rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
+            write_table(folder / "comparison.csv", ["seed", *names], ([seed, *row] for seed, row in rows))
     width = max(map(len, names))
     for name, played in scores.items():
         low, high = mean_interval(played)

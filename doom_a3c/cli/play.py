@@ -77,8 +77,8 @@ def _play(arguments: list[str] | None) -> int:
         print(pretrained.listing())
         return 0
     useless, why = _without_effect(options)
-    for name in useless & flags.keys():
-        raise UserError(f"--{name.replace('_', '-')} has no effect {why}")
+    if given := [f"--{name.replace('_', '-')}" for name in flags if name in useless]:
+        raise UserError(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     models = [pretrained.found(model) for model in options.compare or (options.model,)]
@@ -169,6 +169,7 @@ def _interruptible(playback: Playback) -> None:
         signal.alarm(PATIENCE_SECONDS)
 
     def hurry(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if playback.waiting:
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)

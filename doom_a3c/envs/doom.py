@@ -19,7 +19,7 @@ from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, SHAPING
 from doom_a3c.settings.shaping import weights
 
-# Whenever it starts a level, ViZDoom 1.3's engine keeps 290 bytes for good: 10 GB a week over 32 games of basic.
+# Whenever it starts a level, ViZDoom 1.3's engine keeps 290 bytes for good: 39 GB a week over 32 games of basic.
 RENEWAL = 3000  # episodes that an engine lives for, on average; the seeds say at which of them it ends
 
 

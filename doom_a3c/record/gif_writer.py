@@ -12,6 +12,7 @@ Picture = NDArray[np.uint8]  # [height, width, 3]
 MAX_PICTURES = 3000  # of one gif
 GIF_PIXELS = 35 * 320 * 240  # of a gif, a second: larger pictures are fewer, else they are a burden to whoever opens them
 HELD_SECONDS = 0.5  # the last picture of a film: an end that flashes by is not seen
+_MOST = 60_000  # hundredths of a second that one picture lasts: gifs have 16 bits for it
 _LEAST = 2  # hundredths of a second, in which gifs count: browsers show for ten of them what is to last for less
 
 
@@ -66,8 +67,9 @@ class GifWriter:
         image = Image.fromarray(picture[rows, columns]).convert("P", palette=Image.Palette.ADAPTIVE)
         if self._written is None:
             self._data += GifImagePlugin.getheader(image, info={"loop": 0})[0]
-        told = {"duration": 10 * hundredths, "include_color_table": True}
-        self._data += GifImagePlugin.getdata(image, (columns.start, rows.start), **told)
+        for part in [_MOST] * ((hundredths - 1) // _MOST) + [(hundredths - 1) % _MOST + 1]:  # one that stays comes again
+            told = {"duration": 10 * part, "include_color_table": True}
+            self._data += GifImagePlugin.getdata(image, (columns.start, rows.start), **told)
         self._written = picture
 
     def finished(self) -> bytes:

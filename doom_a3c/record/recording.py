@@ -82,16 +82,18 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
     def _begin(self, observations: Any, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Begins a recording if one is due; without a first picture there is none. Returns what is to be seen now."""
         self._recording = None
-        if self._every == 0 or self._episode % self._every or not self._limiter.allow():
+        if self._every == 0 or self._episode % self._every:
             return observations, infos
-        if not self._replayed:
+        if self._replayed and "seed" not in infos:  # whether it is recorded or not: runs do not depend on the clock
+            observations, told = self.env.begin_again()  # type: ignore[attr-defined]  # of this package's environments
+            infos = {**infos, **told}
+        if not self._limiter.allow():
+            return observations, infos
+        if self._replayed:
+            self._recording = _Making([], int(infos["seed"][0]))
+        else:
             pictures = self._picture()
             self._recording = _Making(pictures, None) if pictures else None
-        else:
-            if "seed" not in infos:
-                observations, told = self.env.begin_again()  # type: ignore[attr-defined]  # of this package's environments
-                infos = {**infos, **told}
-            self._recording = _Making([], int(infos["seed"][0]))
         if self._recording and self._narrator:
             self._narrator.begin()
         return observations, infos

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,6 +89,7 @@ class EpisodePlayer:
         """
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # set it, and the episode under way ends with its next step
+        self.waiting = False  # for the game
         self._env = builder.evaluation_env(1)
         self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
@@ -121,7 +121,7 @@ class EpisodePlayer:
     def _recorded(self, seed: int, stem: Path | None) -> Played:
         recorder = self._recorder if stem or self._screen else None
         if recorder is None:
-            return self._played(seed, None, lambda picture: None)
+            return self._waited(seed, None, lambda picture: None)
         video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
 
         def show(picture: Picture) -> None:
@@ -132,9 +132,16 @@ class EpisodePlayer:
 
         with video or contextlib.nullcontext():
             try:
-                return self._played(seed, recorder, show)
+                return self._waited(seed, recorder, show)
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
+
+    def _waited(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Played:
+        self.waiting = True
+        try:
+            return self._played(seed, recorder, show)
+        finally:
+            self.waiting = False
 
     def _played(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Played:
         random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
@@ -154,7 +161,6 @@ class EpisodePlayer:
         episode = None
         while episode is None:
             if self.interrupted:
-                signal.alarm(0)  # which watches over a step that may not come
                 raise KeyboardInterrupt
             core_state = player.core_state
             step = player.step(self._epsilon, self._greedy)

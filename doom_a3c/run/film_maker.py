@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
-from doom_a3c.record.gif_writer import Picture
+from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
 from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.record.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.fields import UserError
+
+STEP_SECONDS = 3.0  # that a step of a game may take as the run ends
 
 
 class FilmMaker:
@@ -21,35 +24,63 @@ class FilmMaker:
         # Not the builder itself: a thread that films at the end would keep all games alive.
         self._make_replayer, self._overlay = builder.replayer, Overlay(builder.actions)
         self._replayer: VideoRecorder | None = None
+        self._lock, self._closed = threading.Lock(), False
 
     def __call__(self, recording: Recording) -> Iterator[Picture]:
-        """Yields the pictures of a recording, with what belongs to each step beside them where that is known.
+        """Yields the first 2999 pictures of a recording and the last, beside each what belongs to its step, if known.
 
         Raises:
             LostFilmError: if its game fails, or takes another course than it has taken.
         """
         pictures = iter(recording.pictures) if recording.seed is None else self._replayed(recording.seed, recording)
-        panel = None
+        panel = last = None
         for index, picture in enumerate(pictures):  # which the step after it was decided by; the last has none
+            if index >= MAX_PICTURES - 1:
+                last = picture
+                continue
             if index < len(recording.moments):
                 panel = self._overlay.panel(recording.moments[index])
             yield picture if panel is None else beside(picture, panel)
+        if last is not None:
+            if len(recording.moments) >= MAX_PICTURES:
+                panel = self._overlay.panel(recording.moments[-1])
+            yield last if panel is None else beside(last, panel)
 
     def _replayed(self, seed: int, recording: Recording) -> Iterator[Picture]:
         try:
-            self._replayer = replayer = self._replayer or self._make_replayer()
-            assert replayer is not None
-            yield from replayer.reset(seed)
+            with self._playing():
+                self._replayer = replayer = self._replayer or self._make_replayer()
+                assert replayer is not None
+                pictures = replayer.reset(seed)
+            yield from pictures
             for step, action in enumerate(recording.actions, 1):
-                yield from replayer.step(action, ended=step == len(recording.actions))
+                with self._playing():
+                    pictures = replayer.step(action, ended=step == len(recording.actions))
+                yield from pictures
             score = replayer.score
         except (ProcessError, UserError) as error:
-            self.close()
+            self._end_game()
             raise LostFilmError(str(error)) from error
         if score is None or abs(score - recording.score) > 1e-3:
             raise LostFilmError(f"its score is {score}, and was {recording.score}")
 
+    @contextlib.contextmanager
+    def _playing(self) -> Iterator[None]:
+        """Holds off the end of the game until a step is over; there is none after it."""
+        with self._lock:
+            if self._closed:
+                raise LostFilmError("the run has ended")
+            yield
+
     def close(self) -> None:
+        """Ends the game, though a thread may be filming: not amidst a step, unless that takes too long."""
+        held = self._lock.acquire(timeout=STEP_SECONDS)
+        self._closed = True
+        self._end_game()
+        if held:
+            self._lock.release()
+
+    def _end_game(self) -> None:
         """Ends the game; another one is started when there is need of one."""
         with contextlib.suppress(OSError):
             if self._replayer is not None:

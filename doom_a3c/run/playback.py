@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -85,15 +84,19 @@ class Playback:
         try:
             for index, played in enumerate(self):
                 told(index, played)
-            random = self.random() if self._folder else []
+            random = self._random() if self._folder else []
             if self.interrupted:
-                signal.alarm(0)  # which watches over a step that may not come
                 raise KeyboardInterrupt
         finally:
-            results = self.results(random)
+            results = self._results(random)
             if self._folder and results.played:
-                self.write(results, command)
+                self._write(results, command)
         return results
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a game is waited for, which may not answer: what is written meanwhile is not to be cut off."""
+        return self._player.waiting
 
     @property
     def interrupted(self) -> bool:
@@ -108,7 +111,7 @@ class Playback:
         """Returns the path of an episode's recordings, but for what ends their names; None where it is not recorded."""
         return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record else None
 
-    def results(self, random: Sequence[float] = ()) -> Results:
+    def _results(self, random: Sequence[float] = ()) -> Results:
         """Returns what has been seen so far, beside the scores of random play."""
         record, settings = self._agent.record, self.settings
         return Results(
@@ -122,18 +125,21 @@ class Playback:
             random=random,
         )
 
-    def random(self) -> list[float]:
+    def _random(self) -> list[float]:
         """Returns the scores of random play, as many as there are to be."""
         settings = self.settings
         if not settings.random_episodes:
             return []
+        self._player.waiting = True
         try:
             return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
         except UserError as error:  # the agent's own episodes are what was asked for
             warnings.warn(f"there is no random play to compare with: {error}", RuntimeWarning, stacklevel=2)
             return []
+        finally:
+            self._player.waiting = False
 
-    def write(self, results: Results, command: str) -> None:
+    def _write(self, results: Results, command: str) -> None:
         """Writes everything that there is of the episodes played; `command` is what has played them.
 
         Raises:

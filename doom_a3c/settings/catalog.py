@@ -142,6 +142,12 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
     if "shaping" in data:  # a table of its own for people; what shapes a game is the game's
         game, shaping = data.get("game", {}), data.pop("shaping")
+        if not isinstance(shaping, dict):
+            raise UserError(f"{path}: [shaping] must be a table of variables, not {shaping!r}")
+        if isinstance(game, dict) and "shaping" in game:
+            raise UserError(f"{path}: [shaping] is there twice: [game] has one too")
+        if isinstance(game, dict) and "id" in game:
+            raise UserError(f"{path}: [shaping] goes with Doom's games: {game['id']} is none")
         data = {**data, "game": {**game, "shaping": shaping} if isinstance(game, dict) else game}
     game = data.get("game", {})
     if isinstance(game, dict):

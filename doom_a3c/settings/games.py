@@ -29,8 +29,8 @@ class GameSettings:
     )
     shaping: tuple[str, ...] = setting(
         (),
-        "pay for changes of a Doom game's variables, for learning alone: VARIABLE=GAIN or VARIABLE=GAIN,LOSS, such as "
-        "HEALTH=0.05,0.01; instead of what the scenario says",
+        "pay for changes of a Doom game's variables, for learning alone: VARIABLE=GAIN, VARIABLE=GAIN,LOSS or "
+        "VARIABLE=GAIN,LOSS,MOST, such as HEALTH=0.05,0.01; instead of what the scenario says",
         many=True,
     )
 

@@ -79,5 +79,6 @@ def shaping_table(words: Sequence[str]) -> dict[str, Any]:
                 f"--shaping {word}: it takes VARIABLE=GAIN, VARIABLE=GAIN,LOSS or VARIABLE=GAIN,LOSS,MOST, "
                 "such as HEALTH=0.05,0.01"
             ) from None
+        require(name not in table, f"--shaping has {name} twice")
         table[name] = parts
     return table
