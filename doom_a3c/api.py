@@ -135,6 +135,8 @@ def _trained(
     named: Named | None = None,
     source: Path | None = None,
 ) -> Agent:
+    if callback is not None and not callable(callback):
+        raise UserError(f"callback: {callback!r} is no function")
     view = _View(callback)
     with launched(record, checkpoints, named, view, source=source) as session:
         view.stopping = session.stopping

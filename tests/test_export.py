@@ -85,17 +85,19 @@ def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_exampl
     agent = agent_of("cartpole")
     agent.plays = 'x"); open("written", "w"); ("'
     export(agent, "onnx", tmp_path)
-    calls = [node for node in ast.walk(ast.parse((tmp_path / "example.py").read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse((tmp_path / "example_onnx.py").read_text())) if isinstance(node, ast.Call)]
     assert not any(getattr(call.func, "id", "") == "open" for call in calls)
     (made,) = [call for call in calls if getattr(call.func, "id", "") == "make"]
     assert made.args[0].value == agent.plays
 
 
-def test_the_example_plays(tmp_path):
-    export(agent_of("basic"), "onnx", tmp_path)
+@pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
+def test_the_example_plays_from_any_folder(tmp_path, kind):
+    _, example = export(agent_of("basic"), kind, tmp_path)
+    (tmp_path / "elsewhere").mkdir()
     result = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
+        [sys.executable, str(example)],
+        cwd=tmp_path / "elsewhere",
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -108,3 +108,20 @@ def test_a_run_of_the_queue_engine_is_resumed(tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads((tmp_path / "summary.json").read_text())["frames"] >= 3000
     assert load(tmp_path / "models" / "last.ckpt").record.config.engine == "queue"
+
+
+def test_a_damaged_checkpoint_names_the_newest_whole_one(tmp_path):
+    assert call("train", *small(tmp_path, "mine"), "--checkpoint-every", 1, cwd=tmp_path).returncode == 0
+    models = tmp_path / "models"
+    whole = models / "frames-000000000001.ckpt"
+    whole.write_bytes((models / "last.ckpt").read_bytes())
+    for path in {*models.glob("*.ckpt")} - {whole, models / "best.ckpt"}:
+        path.write_bytes(path.read_bytes()[:5_000])
+    refused = call("train", "--resume", "--frames", 4000, cwd=tmp_path)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "cut off" in refused.stderr
+    assert refused.stderr.endswith(
+        f"the newest whole one is models/{whole.name}: cp models/{whole.name} models/last.ckpt\n"
+    )
+    (models / "last.ckpt").write_bytes(whole.read_bytes())
+    assert call("train", "--resume", "--frames", 4000, cwd=tmp_path).returncode == 0

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import vizdoom
+from commands import call, train
 from doom_games import BASIC
 from fakes import complaint
 from gymnasium.spaces import Box, Discrete
@@ -21,6 +22,7 @@ from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.doom_process import DoomProcess
 from doom_a3c.envs.doom_setup import check, configure
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.run.checkpoint import load
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING
@@ -190,3 +192,32 @@ def test_a_shaping_in_the_wrong_place_is_told_as_it_was_written(tmp_path, text, 
 
 def test_a_variable_is_shaped_once():
     assert complaint(shaping_table, ["HEALTH=1", "HEALTH=2"]) == "--shaping has HEALTH twice"
+
+
+def test_the_command_line_shapes(tmp_path):
+    flags = ("--frames", "300", "--shaping", "HEALTH=0.05,0.01", "AMMO2=0,0.1,0.2")
+    result = train(tmp_path, *flags)
+    assert result.returncode == 0, result.stderr
+    shaped = load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping
+    assert shaped == {"HEALTH": {"gain": 0.05, "loss": 0.01}, "AMMO2": {"gain": 0.0, "loss": 0.1, "most": 0.2}}
+    resumed = call("train", "--resume", "--frames", "600", "--shaping", "KILLCOUNT=1", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping == {"KILLCOUNT": {"gain": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words", "told"),
+    [
+        ("basic", "HEALTH", "--shaping HEALTH: it takes VARIABLE=GAIN"),
+        ("basic", "HEALTH=nan", "gain"),
+        ("basic", "HEALTH=1e300", "1e+06 at most"),
+        ("basic", "FOO=1", "FOO"),
+        ("CartPole-v1", "HEALTH=1", "--shaping goes with Doom's games: cartpole is none"),
+        ("ALE/Pong-v5", "HEALTH=1", "--shaping goes with Doom's games: pong is none"),
+    ],
+)
+def test_a_mistake_in_the_flag_is_one_line(tmp_path, scenario, words, told):
+    result = call("train", "--scenario", scenario, "--shaping", words, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert told in result.stderr
+    assert list(tmp_path.iterdir()) == []

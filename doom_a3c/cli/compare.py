@@ -74,7 +74,8 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _verdict(first: str, other: str, found: Difference) -> str:
-    words = f"by {shown(abs(found.mean))} (95% interval of the difference {shown(found.low)} to {shown(found.high)})"
+    low, high = (found.low, found.high) if found.mean >= 0 else (-found.high, -found.low)  # of the difference that is told
+    words = f"by {shown(abs(found.mean))} (95% interval of the difference {shown(low)} to {shown(high)})"
     if not found.real:
         return f"{first} and {other} may be equally good: they differ {words}, which chance may have made"
     return f"{first} is {'better' if found.mean > 0 else 'worse'} than {other} {words}"

@@ -37,11 +37,15 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     A path is the folder of a run's logs, or of its gifs with `scores.csv`, or one that holds such folders.
 
     Raises:
-        UserError: for a path without a curve.
+        UserError: for a path that is no folder, or if there is no curve at all.
     """
     found = [_curves(expanded(path)) for path in paths]
     curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
     short = [name for _, names in found for name in names]
+    if not curves:
+        raise UserError(
+            f"--compare-runs {' '.join(paths)}: there is no run with a curve, which takes 100 episodes and a log"
+        )
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(called(curve.run), []).append(curve)
@@ -71,7 +75,7 @@ def _curves(path: Path) -> tuple[list[Curve], list[str]]:
         curves = {folder.name: _curve(folder) for folder in folders}
         if found := [curve for curve in curves.values() if curve]:
             return found, [name for name, curve in curves.items() if curve is None]
-    raise UserError(f"--compare-runs {path}: there is no run with a curve in it, which takes 100 episodes and a log")
+    return [], [path.name]
 
 
 def _curve(folder: Path) -> Curve | None:

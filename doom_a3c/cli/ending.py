@@ -32,9 +32,8 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last
-    panel.log(
-        f"model  {model} (newest: {last})\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}"
-    )
+    newest = f" (newest: {last})" if model != last else ""
+    panel.log(f"model  {model}{newest}\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}")
     play, named = command.program("play"), named_again(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     if session.record.config.logger == "tensorboard":

@@ -53,6 +53,9 @@ class Screen:
         self._live.stop()
 
 
+_NAMES = 14  # columns that the names of the rows take
+
+
 def panel(status: Status | None, phase: str, width: int) -> RenderableType:
     """Returns what is drawn: each row takes one line, however narrow that is."""
     lines: list[RenderableType] = []
@@ -64,7 +67,8 @@ def panel(status: Status | None, phase: str, width: int) -> RenderableType:
         for name, value in rows(status):
             text = _line(value, "yellow" if name == "faults" else "")
             if name == "mean of 100":
-                text.append(f"  {sparkline(status.means)}", "green")
+                room = width - _NAMES - len(value) - 2
+                text.append(f"  {sparkline(status.means[-room:])}" if room > 1 else "", "green")
             facts.add_row(_line(name, "dim"), text)
         lines += [bar, facts]
     return Group(*lines, *([_line(phase, "cyan")] if phase else ()))

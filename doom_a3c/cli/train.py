@@ -14,7 +14,7 @@ from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.record.files import check_exists, output_file
-from doom_a3c.run.checkpoint import record_of
+from doom_a3c.run.checkpoint import label_of, record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, held_by, launched, new_run
@@ -44,7 +44,7 @@ class Options:
         False, "continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
     )
     from_: str | None = setting(
-        None, "begin with the weights of this checkpoint, or of a model that play.py --list-models names", section=USUAL
+        None, "begin with the weights of this checkpoint, or of a model that play.py --list-models names"
     )
     name: str | None = setting(None, "what to call a new run, in place of the scenario's name", section=USUAL)
     doctor: bool = setting(
@@ -87,7 +87,7 @@ def _train(arguments: list[str] | None) -> int:
         print(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
-    scenarios.resolved(scenarios.Scenario(name=""), overrides, "flags")
+    scenarios.settled(overrides, "flags")
     if options.summary:
         output_file(options.summary, "--summary")
     if options.doctor:
@@ -121,9 +121,23 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     named = Named(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(record_of(checkpoints.last, named), settings)
+        record = continued_run(_recorded(checkpoints, named), settings)
         lock.note(record.name)
         return _run(options, record, checkpoints, named=named)
+
+
+def _recorded(checkpoints: CheckpointFolder, named: Named) -> RunRecord:
+    """Returns the record of the newest checkpoint; its UserError names another one where that one is damaged."""
+    try:
+        return record_of(checkpoints.last, named)
+    except UserError as error:
+        try:
+            label_of(checkpoints.last)
+        except UserError:
+            if other := checkpoints.whole():
+                copy = shlex.join(["cp", str(other), str(checkpoints.last)])
+                raise UserError(f"{error}; the newest whole one is {other}: {copy}") from None
+        raise
 
 
 def _check_resumable(folder: Path) -> None:

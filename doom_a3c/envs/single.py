@@ -26,7 +26,9 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         return map_nested(lambda array: array[0], observations), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Plays a step."""
+        """Plays a step; raises ValueError for what is no action."""
+        if not self.action_space.contains(action):
+            raise ValueError(f"{action!r} is no action of {self.action_space}")
         observations, rewards, terminated, truncated, infos = self._vector.step(np.array([action]))
         over = bool(terminated[0] or truncated[0])
         seen = infos["final_obs"] if over else observations

@@ -87,7 +87,7 @@ class Agent:
             policy: 'greedy' for the likeliest action, 'sample' for a draw; None is the better one.
 
         Raises:
-            ValueError: if the observation is of another shape.
+            ValueError: if the observation is of another shape or type, or the state is none of this network's.
         """
         inputs = self.network.inputs
         wanted = inputs.joined(inputs.pixels, (inputs.variables,))
@@ -95,9 +95,21 @@ class Agent:
         if (np.shape(observation) if seen is None else seen) != wanted:
             raise ValueError(f"the observation has {seen or np.shape(observation)}, where the network sees {wanted}")
         batch = map_nested(lambda array: np.asarray(array)[None], observation)
+        pixels, _ = inputs.split(batch)
+        if inputs.pixels and pixels.dtype != np.uint8:
+            raise ValueError(f"the observation's pixels are {pixels.dtype}, where the network sees uint8")
+        initial = self._policy.initial_state(1)
+        if state is not None and not _alike(state, initial):
+            raise ValueError("the state is none that `act` has returned: it takes that of the step before, or None")
         resets = np.full(1, state is None, np.float32)
-        decision = self._policy(batch, resets, self._policy.initial_state(1) if state is None else state)
+        decision = self._policy(batch, resets, initial if state is None else state)
         distribution = self._policy.distribution
         greedy = (policy or self.better_policy) == "greedy"
         chosen = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
         return int(chosen[0]), decision.core_state
+
+
+def _alike(state: Any, initial: CoreState) -> bool:
+    """Tells whether a recurrent state has the parts that this network's has."""
+    parts = isinstance(state, tuple) and len(state) == len(initial)
+    return parts and all(np.shape(part) == np.shape(its) for part, its in zip(state, initial, strict=True))

@@ -161,8 +161,10 @@ def _check_directory(path: Path) -> None:
     if len(end) < _END.size:
         raise ValueError("it is cut off")
     mark, *_, members, size, _, comment = _END.unpack(end)
-    if mark != b"PK\5\6" or members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
-        raise ValueError("its directory is not at its end, or too large")
+    if mark != b"PK\5\6":
+        raise ValueError("it is cut off, or another kind of file")
+    if members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
+        raise ValueError("its directory is too large")
 
 
 def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:

@@ -13,25 +13,53 @@ from doom_a3c.run.agent import Agent
 from doom_a3c.settings.fields import UserError
 
 OPSET = 17  # of ONNX: what converters and runtimes have known for years
-_EXAMPLE = '''"""Plays an episode with {file}, which knows nothing of TensorFlow: pip install onnxruntime."""
-
-import numpy as np
-import onnxruntime
+_BEGINNINGS = {
+    "onnx": """import onnxruntime
 from doom_a3c.envs.registry import make
 
-session, env = onnxruntime.InferenceSession("{file}"), make({scenario!r})
-sizes = {{each.name: each.shape[1] for each in session.get_inputs() if each.name.startswith("state")}}
-state = {{name: np.zeros((1, size), np.float32) for name, size in sizes.items()}}
+session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
+sizes = {each.name: each.shape[1] for each in session.get_inputs() if each.name.startswith("state")}
+
+
+def decide(inputs):
+    return session.run(None, inputs)
+""",
+    "savedmodel": """import tensorflow as tf
+from doom_a3c.envs.registry import make
+
+model = tf.saved_model.load(Path(__file__).with_name("savedmodel"))
+decision = model.signatures["serving_default"]
+sizes = {name: spec.shape[1] for name, spec in decision.structured_input_signature[1].items() if name.startswith("state")}
+
+
+def decide(inputs):
+    outputs = decision(**{name: tf.constant(array) for name, array in inputs.items()})
+    return [outputs[name].numpy() for name in sorted(outputs)]
+""",
+}
+_EXAMPLE = '''"""Plays an episode with the exported network.
+
+It needs NEEDED, and doom_a3c for the game: pip install . in its checkout, or PYTHONPATH=CHECKOUT.
+"""
+
+from pathlib import Path
+
+import numpy as np
+BEGINNING
+
+env = make(SCENARIO)
+state = {name: np.zeros((1, size), np.float32) for name, size in sizes.items()}
 (observation, _), over, score, reset = env.reset(seed=1), False, 0.0, np.ones(1, np.float32)
 while not over:
-    seen = observation if isinstance(observation, dict) else {{"{observed}": observation}}
-    batch = {{name: np.asarray(array)[None] for name, array in seen.items()}}
-    logits, *new, value = session.run(None, batch | state | {{"reset": reset}})
+    seen = observation if isinstance(observation, dict) else {OBSERVED: observation}
+    batch = {name: np.asarray(array)[None] for name, array in seen.items()}
+    logits, *new, value = decide(batch | state | {"reset": reset})
     state, reset = dict(zip(state, new)), np.zeros(1, np.float32)
     observation, reward, terminated, truncated, _ = env.step(int(logits.argmax()))
     score, over = score + reward, terminated or truncated
 print(score)
 '''
+_NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
 def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
@@ -51,7 +79,7 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # what is not an attribute is not saved
         tf.saved_model.save(module, str(target), signatures={"serving_default": module.decide})
-        return [target]
+        return [target, _example(agent, kind, folder)]
     try:
         import tf2onnx  # late: an extra that nothing else needs
     except ModuleNotFoundError as error:
@@ -60,10 +88,23 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     tf2onnx.convert.from_function(
         tf.function(decide, input_signature=signature), signature, opset=OPSET, output_path=str(target)
     )
-    example = folder / "example.py"
-    observed = "pixels" if agent.network.inputs.pixels else "variables"
-    example.write_text(_EXAMPLE.format(file=target.name, scenario=agent.plays, observed=observed))
-    return [target, example]
+    return [target, _example(agent, kind, folder)]
+
+
+def _example(agent: Agent, kind: str, folder: Path) -> Path:
+    """Writes a program that plays an episode with the exported network."""
+    parts = {
+        "NEEDED": _NEEDED[kind],
+        "BEGINNING": _BEGINNINGS[kind],
+        "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
+        "SCENARIO": repr(agent.plays),  # the last one: a stranger may have named it
+    }
+    text = _EXAMPLE
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    example = folder / f"example_{kind}.py"
+    example.write_text(text)
+    return example
 
 
 def _in_full_precision(trained: ACNetwork) -> ACNetwork:

@@ -37,6 +37,11 @@ class CheckpointFolder:
                 remedy = f"{resume}keep it and name another --models-dir"
                 raise UserError(f"{path} holds another run{name}: {remedy}")
 
+    def whole(self) -> Path | None:
+        """Returns the newest checkpoint by frames that can be read, None where there is none."""
+        newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
+        return next((path for path in newest_first if _label(path)), None)
+
     def tidy(self) -> None:
         """Removes what a run that was killed while it saved has left."""
         for unfinished in self.folder.glob(f"{SAVING}*"):

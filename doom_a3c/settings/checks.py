@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import MAX_TEXT, UserError, require, validated
+from doom_a3c.settings.fields import MAX_TEXT, UserError, about, require, validated
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists
 from doom_a3c.settings.shaping import weights
@@ -51,8 +51,12 @@ def check_there(file: str) -> None:
 def check_values(value: Any, depth: int = 0) -> None:
     """Raises UserError for a value that no scenario has: it may be anybody's, and reach file names and the terminal."""
     if isinstance(value, Mapping):
-        value = [*value.keys(), *value.values()]
-    if isinstance(value, list | tuple):
+        require(depth < 8 and len(value) < 1000, "a table or list is too large")
+        for key, part in value.items():
+            check_values(key, depth + 1)
+            with about(str(key)):
+                check_values(part, depth + 1)
+    elif isinstance(value, list | tuple):
         require(depth < 8 and len(value) < 1000, "a table or list is too large")
         for part in value:
             check_values(part, depth + 1)

@@ -134,6 +134,8 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
+        if self.many and isinstance(value, str):
+            value = (value,)
         if self.many and isinstance(value, list | tuple):
             return tuple(dataclasses.replace(self, many=False).checked(each) for each in value)
         if self.kind is float and type(value) is int:

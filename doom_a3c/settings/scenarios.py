@@ -16,7 +16,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, nearest, require, select, validated, with_article
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
-from doom_a3c.settings.shaping import shaping_table
+from doom_a3c.settings.shaping import shaping_table, weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tupl
     Raises:
         UserError: naming `source`, if there is no such setting, or a value does not fit it.
     """
-    own = validated(GameSettings, select(values, GameSettings), source)
+    own, config = settled(values, source)
     if own.frame_skip is not None:
         game = dataclasses.replace(scenario.game, frame_skip=own.frame_skip)
         scenario = dataclasses.replace(scenario, game=game)
@@ -51,8 +51,15 @@ def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tupl
             raise UserError(f"--shaping goes with Doom's games: {scenario.name} is none")
         shaped = dataclasses.replace(scenario.game, shaping=shaping_table(own.shaping))
         scenario = checked(dataclasses.replace(scenario, game=shaped))
+    return scenario, config
+
+
+def settled(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Config]:
+    """Returns the settings that flat `values` stand for, those of a game and those of a run; raises as `resolved` does."""
+    own = validated(GameSettings, select(values, GameSettings), source)
+    weights(shaping_table(own.shaping))
     others = {key: value for key, value in values.items() if key not in vars(own)}
-    return scenario, validated(Config, _renamed(others), source)
+    return own, validated(Config, _renamed(others), source)
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
