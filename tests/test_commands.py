@@ -272,7 +272,8 @@ def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
 def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     folder, _ = trained
     models = folder / "models"
-    result = call("train", "--resume", "--models-dir", models, "--scenario", "deadly_corridor", cwd=tmp_path)
+    other = ("--scenario", "deadly_corridor", "--frames", 10**7)
+    result = call("train", "--resume", "--models-dir", models, *other, cwd=tmp_path)
     assert result.returncode == 2
     assert "knows 3 actions, scenario deadly_corridor has 11" in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -318,3 +319,12 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, scenario,
     film = imageio.imread(tmp_path / "result" / "episode_000.gif")
     assert film.ndim == 4
     assert imageio.imread(tmp_path / "result" / "scores.png").ndim == 3
+
+
+def test_a_page_of_somebody_elses_is_not_overwritten(trained, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("<h1>home</h1>")
+    result = play(tmp_path, "--model", trained[0] / "models" / "last.ckpt", "--out", "mine", "--episodes", 1)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "mine/index.html is not of this program" in result.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["index.html"]

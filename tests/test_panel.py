@@ -132,6 +132,14 @@ def test_each_row_takes_a_line_of_any_terminal(status, width):
     assert len(lines) == 1 + (0 if status is None else 1 + len(rows(status)))
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_of_a_curve_the_newest_part_is_drawn(width):
+    means = [0.0] * 50 + [100.0]
+    (line,) = [line for line in drawn(STATUS._replace(means=means), "", width) if line.startswith("mean of 100")]
+    assert line.rstrip().endswith("\u2588")
+    assert len(line) <= width
+
+
 def test_a_panel_says_first_how_far_a_run_is():
     first, *others = drawn(STATUS, "saving", 80)
     assert first.rstrip().endswith(" 23.4%  1:02:05 left")

@@ -15,7 +15,7 @@ from doom_a3c.run.imports import import_tensorflow, importing
 from doom_a3c.run.names import is_run_name
 from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
-from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, worker_count
+from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, spent, worker_count
 from doom_a3c.settings.fields import UserError, plain
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
@@ -45,7 +45,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     """Returns the record of a run that continues: of what its checkpoint says, then the `settings`.
 
     Raises:
-        UserError: for a setting that there is not, or that does not fit.
+        UserError: for a setting that there is not, or that does not fit, or if the run has used its budget.
     """
     scenario = old.scenario
     if settings.get("scenario", old.config.scenario) != old.config.scenario:
@@ -53,7 +53,14 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
-    return continued(old, scenario, consistent(config, settings))
+    record = continued(old, scenario, consistent(config, settings))
+    if budget := spent(config, record.counters):
+        played = getattr(record.counters, budget)
+        raise UserError(
+            f"the run has used its budget: {played:,} {budget} are played; give it more, with --{budget} {2 * played} for "
+            "example"
+        )
+    return record
 
 
 def _check_folders(kept: Mapping[str, Any], name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import warnings
@@ -22,6 +23,7 @@ from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.playing import PlaySettings
 
 JOINED = "episodes.mp4"  # all episodes as one film
+_GENERATOR = b'<meta name="generator" content="doom_a3c">'
 _RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
 
 
@@ -32,7 +34,13 @@ class Playback:
     """
 
     def __init__(self, agent: Agent, settings: PlaySettings, folder: Path | None, screen: Screen | None = None) -> None:
-        """Recordings and scores go to `folder`, where there is one, and pictures to `screen`."""
+        """Recordings and scores go to `folder`, where there is one, and pictures to `screen`.
+
+        Raises:
+            UserError: if the folder has a page of somebody else's.
+        """
+        if folder:
+            _check_page(folder / "index.html")
         config = agent.record.config
         policy = settings.policy or agent.better_policy
         usual = config.evaluation_epsilon if policy == "greedy" else 0.0
@@ -189,6 +197,13 @@ def _summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[
         "random_scores": list(results.random),
         "recordings": recordings,
     }
+
+
+def _check_page(path: Path) -> None:
+    """Raises UserError where a page would be overwritten that is none of this program's."""
+    with contextlib.suppress(OSError):  # there is none
+        if _GENERATOR not in path.read_bytes()[:4096]:
+            raise UserError(f"{path} is not of this program, and would be overwritten: name another folder")
 
 
 def _remove_older(folder: Path, kept: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
-from doom_a3c.settings.config import spent, worker_count
+from doom_a3c.settings.config import worker_count
 from doom_a3c.settings.fields import UserError
 
 
@@ -75,7 +75,7 @@ def session_of(
 
     Raises:
         UserError: if the scenario cannot be played, a folder not be written to, a cluster not be reached, or the checkpoint
-            is one of another game or network, or of a run that has used its budget.
+            is one of another game or network.
     """
     config = record.config
     if config.engine == "cluster":
@@ -162,12 +162,6 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
             f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
         ) from None
     progress.restore(record.counters)
-    if spent_budget := spent(config, progress):
-        played = getattr(progress, spent_budget)
-        raise UserError(
-            f"the run has used its budget: {played:,} {spent_budget} are played; give it more, with --{spent_budget} "
-            f"{2 * played} for example"
-        )
 
 
 def _described(record: RunRecord, builder: Builder) -> str:

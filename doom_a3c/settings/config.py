@@ -315,8 +315,13 @@ def rows_kept(config: Config) -> int:
 class Counts(Protocol):
     """What a run has done so far."""
 
-    frames: int
-    episodes: int
+    @property
+    def frames(self) -> int:
+        """Of the game, all games together."""
+
+    @property
+    def episodes(self) -> int:
+        """That have ended."""
 
 
 def spent(config: Config, counts: Counts) -> str | None:
