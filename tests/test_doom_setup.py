@@ -33,6 +33,23 @@ def test_buttons_single_combined_and_listed():
         button_actions(replace(game, buttons="combinations"), many)
 
 
+def test_groups_of_buttons_make_every_choice_of_one_from_each():
+    buttons = [vizdoom.Button.TURN_LEFT, vizdoom.Button.TURN_RIGHT, vizdoom.Button.ATTACK]
+    groups = [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]]
+    expected = [[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    assert button_actions(replace(SCENARIO.game, buttons=groups), buttons) == expected
+    both = [[["TURN_LEFT", "ATTACK"], []]]
+    assert button_actions(replace(SCENARIO.game, buttons=both), buttons) == [[1, 0, 1], [0, 0, 0]]
+    for told, wrong in {
+        "all must be": ["ATTACK", ["TURN_LEFT", []]],
+        "none empty": [["TURN_LEFT", []], []],
+        "make 243 actions": [["ATTACK", [], "TURN_LEFT"]] * 5,
+        "did you mean ATTACK": [["ATACK", []]],
+    }.items():
+        with pytest.raises(UserError, match=told):
+            button_actions(replace(SCENARIO.game, buttons=wrong), buttons)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

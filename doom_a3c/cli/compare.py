@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ def compare(
     settings: PlaySettings,
     folder: Path,
     log: Callable[[str], None],
-    begun: Callable[[Playback], None],
+    interruptible: Callable[[Playback], AbstractContextManager[None]],
 ) -> None:
     """Plays all agents on the same seeds, tells how the first differs from the others, and writes it to `folder`.
 
-    `begun` is told of each one's playback before it begins.
+    Each one's playback is `interruptible` from its beginning to its end.
 
     Raises:
         UserError: if they play different games.
@@ -41,8 +42,7 @@ def compare(
     scores: dict[str, list[float]] = {name: [] for name in names}
     try:
         for name, agent in zip(names, agents, strict=True):
-            with Playback(agent, settings, None) as playback:
-                begun(playback)
+            with Playback(agent, settings, None) as playback, interruptible(playback):
                 log(f"playing {name}, {playback.settings.policy} policy")
                 for each in playback:
                     scores[name].append(each.episode.score)

@@ -44,7 +44,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     short = [name for _, names in found for name in names]
     if not curves:
         raise UserError(
-            f"--compare-runs {' '.join(paths)}: there is no run with a curve, which takes 100 episodes and a log"
+            f"--compare-runs {' '.join(paths)}: there is no run with a curve in it, which takes 100 episodes and a log"
         )
     groups: dict[str, list[Curve]] = {}
     for curve in curves:

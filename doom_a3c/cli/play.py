@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,8 +134,7 @@ def _show(
         log(f"{index:7d} {shown(played.episode.score):>7} {played.episode.length:10d}")
 
     screen = _window(record.scenario.name, options.speed) if options.window else None
-    with Playback(agent, settings, folder, screen) as playback:
-        _interruptible(playback)
+    with Playback(agent, settings, folder, screen) as playback, _interruptible(playback):
         log(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()
         try:
@@ -155,7 +155,8 @@ def _window(title: str, speed: float) -> Screen:
     return Window(title, speed)
 
 
-def _interruptible(playback: Playback) -> None:
+@contextlib.contextmanager
+def _interruptible(playback: Playback) -> Iterator[None]:
     """Has Ctrl-C end the episode with its next step, its recording finished; a second ends at once.
 
     Nor is a step waited for that does not come, as the game hangs.
@@ -173,3 +174,7 @@ def _interruptible(playback: Playback) -> None:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.alarm(0)

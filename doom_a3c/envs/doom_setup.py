@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
     """Returns the engine's button vectors, one per action of the agent.
 
     'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
-    (deltas). A list names the actions: each a button, or a list of buttons ([] does nothing).
+    (deltas). A list names the actions: each a button, or a list of buttons ([] does nothing). A list of groups has an
+    action for each choice of one from every group: [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six.
 
     Raises:
         UserError: if the scenario has no usable button, too many combinations, or names an unknown one.
@@ -66,11 +68,12 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
             )
         actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
     elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
-        actions = [[action] if isinstance(action, str) else list(action) for action in spec.buttons]
+        grouped = any(not isinstance(part, str) for action in spec.buttons for part in action)
+        actions = _products(spec.buttons) if grouped else [_pressed(action) for action in spec.buttons]
     else:
         raise UserError(
-            "[game] buttons must be 'single', 'combinations' or a list of actions, each a button or a list of buttons, "
-            f"not {spec.buttons!r}"
+            "[game] buttons must be 'single', 'combinations', a list of actions, each a button or a list of buttons, or a "
+            f"list of groups of actions, not {spec.buttons!r}"
         )
     if not binary and not isinstance(spec.buttons, list | tuple):
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
@@ -80,6 +83,20 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
         if name not in names:
             raise UserError(f"[game] buttons: {name!r} is none of {', '.join(names)}{nearest(str(name), names)}")
     return [[int(name in action) for name in names] for action in actions]
+
+
+def _pressed(action: Any) -> list[Any]:
+    """Returns the buttons of an action, which may be one alone."""
+    return [action] if isinstance(action, str) else list(action)
+
+
+def _products(groups: Sequence[Any]) -> list[list[Any]]:
+    """Returns the buttons of every choice of one action from each group."""
+    if not all(isinstance(group, list | tuple) and group for group in groups):
+        raise UserError(f"[game] buttons: where some are groups of actions, all must be, and none empty: {groups!r}")
+    if (count := math.prod(map(len, groups))) > MAX_COMBINATIONS:
+        raise UserError(f"[game] buttons: the groups make {count} actions, {MAX_COMBINATIONS} at most")
+    return [list(itertools.chain.from_iterable(map(_pressed, choice))) for choice in itertools.product(*groups)]
 
 
 def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
