@@ -191,6 +191,8 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield "`python benchmarks/learning.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     yield ""
+    yield "Minutes are those of the clock, whatever else ran: frames are what compares."
+    yield ""
     yield "| game | seed | frames, of the plan | minutes | greedy | sampled | random play | target | commit |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for one in sorted(found, key=lambda one: (list(PLANS).index(one.game), one.seed)):

@@ -1,12 +1,16 @@
 """What is shown beside a game: what the network sees, thinks and looks at."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.ndimage import gaussian_filter
 
+from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
 from doom_a3c.record.overlay import HEIGHT, WIDTH, Moment, Overlay, Salience, beside, newest_picture
+from doom_a3c.run.moments import Narration
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
@@ -128,3 +132,28 @@ def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network
         expected = tf.image.resize(changes[..., None], (8, 8)).numpy()[..., 0]
         assert changes.max() > 0
         np.testing.assert_allclose(maps, expected, rtol=1e-3, atol=1e-4 * changes.max())
+
+
+@pytest.mark.parametrize("salience", [False, True])
+def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make_network, salience):
+    network = make_network(core="lstm")
+    observation = SimpleNamespace(observation=SimpleNamespace(stack=1))
+    builder = SimpleNamespace(inputs=network.inputs, variables=lambda numbers: [], scenario=observation)
+    narration, random = Narration(Policy(network), builder, salience), np.random.default_rng(0)
+    narration.begin()
+    state, resets = narration.initial_state(3), np.ones(3, np.float32)
+    most = np.zeros((2, 1, 1))
+    for step in range(3):
+        seen = random.integers(256, size=(3, *network.inputs.pixels), dtype=np.uint8)
+        decision = narration(seen, resets, state)
+        moment = narration.moment(1, 2.0)
+        assert (moment.seen == seen[0]).all()
+        assert (moment.action, moment.reward, moment.score, moment.step) == (1, 2.0, 2.0 * (step + 1), step + 1)
+        assert moment.value == decision.values[0]
+        if salience:
+            maps = np.stack(Saliency(network)(seen[:1], resets[:1], tuple(part[:1] for part in state)))
+            most = np.maximum(most, maps.max(axis=(1, 2), keepdims=True))
+            np.testing.assert_allclose(np.stack(moment.salience), maps / most, rtol=1e-4, atol=1e-6)
+        else:
+            assert moment.salience is None
+        state, resets = decision.core_state, np.zeros(3, np.float32)

@@ -40,14 +40,14 @@ class Policy:
     """
 
     def __init__(self, network: ACNetwork) -> None:
-        self._network, self.distribution = network, network.distribution
+        self.network, self.distribution = network, network.distribution
         self.initial_state = network.initial_state
         sizes = [network.distribution.size, 1, *(state.shape[1] for state in network.initial_state(1))]
         self._bounds = np.cumsum(sizes)[:-1]
         self._compiled = network.compiled("decision", self._step)
 
     def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tf.Tensor:
-        output, core_state = self._network.step(observations, resets, core_state)
+        output, core_state = self.network.step(observations, resets, core_state)
         return tf.concat([output.logits, output.values[:, None], *core_state], axis=1)
 
     def graph(self, observations: Any) -> Any:
@@ -59,4 +59,4 @@ class Policy:
         """Returns the decision about observations [B, ...] with resets [B]."""
         outputs = self._compiled(observations, resets, core_state).numpy()
         logits, values, *state = np.split(outputs, self._bounds, axis=1)
-        return Decision(logits, values[:, 0], tuple(state), self._network.version)
+        return Decision(logits, values[:, 0], tuple(state), self.network.version)

@@ -38,7 +38,7 @@ class ActorFactory:
         """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
         config, games = self._config, self._config.games
         vector = self._builder.training_env(games, rows_kept(config))
-        narration = Narration(policy, self._builder) if config.gif_overlay else None
+        narration = Narration(policy, self._builder, config.gif_overlay == "saliency") if config.gif_overlay else None
         env = RecordedVectorEnv(
             vector,
             index,

@@ -9,7 +9,8 @@ from scipy.special import softmax
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.policy import Decider, Decision
+from doom_a3c.agent.policy import Decider, Decision, Policy
+from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.overlay import Moment, Salience, newest_picture
 from doom_a3c.run.builder import Builder
@@ -56,15 +57,19 @@ class Moments:
 class Narration:
     """A policy that remembers what it has decided for the first of its games, and says what came of it."""
 
-    def __init__(self, policy: Decider, builder: Builder) -> None:
+    def __init__(self, policy: Decider, builder: Builder, salience: bool) -> None:
+        """With `salience` it says where the network has looked, too, if that is here and sees pixels."""
         self._policy, self._moments = policy, Moments(builder)
         self.distribution, self.initial_state = policy.distribution, policy.initial_state
-        self._newest: tuple[Any, Array, float]
+        network = policy.network if salience and isinstance(policy, Policy) else None
+        self._saliency = Saliency(network) if network and network.inputs.pixels else None
+        self._newest: tuple[Any, Array, CoreState, Decision]
 
     def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""
         decision = self._policy(observations, resets, core_state)
-        self._newest = map_nested(lambda array: array[0], observations), decision.logits[0], decision.values[0]
+        first = map_nested(lambda array: array[:1], (observations, resets, core_state))
+        self._newest = *first, decision
         return decision
 
     def begin(self) -> None:
@@ -73,5 +78,7 @@ class Narration:
 
     def moment(self, action: int, reward: float) -> Moment:
         """Returns the record of the newest step."""
-        observation, logits, value = self._newest
-        return self._moments.next(map_nested(np.copy, observation), logits, value, action, reward)
+        observations, resets, core_state, decision = self._newest
+        salience = self._saliency(observations, resets, core_state) if self._saliency else None
+        observation = map_nested(lambda array: array[0].copy(), observations)
+        return self._moments.next(observation, decision.logits[0], decision.values[0], action, reward, salience)

@@ -236,9 +236,12 @@ class Config:
         low=0,
         section=OUTPUTS,
     )
-    gif_overlay: bool = setting(
-        False,
-        "show beside the games in those gifs what the network sees, its action probabilities and its value",
+    gif_overlay: str | None = setting(
+        None,
+        "show beside the games in those gifs what the network sees, its action probabilities and its value; saliency adds "
+        "where it looks, and holds the games of that worker up",
+        choices=("plain", "saliency"),
+        bare="plain",
         section=OUTPUTS,
     )
     checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0, section=OUTPUTS)
@@ -279,6 +282,8 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         )
     if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
+    if config.gif_overlay == "saliency" and config.engine == "queue":
+        raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
     if worker_count(config) * config.games > MAX_GAMES:

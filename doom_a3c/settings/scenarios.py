@@ -90,8 +90,11 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
 
 
 def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings by their names of today."""
-    return {RENAMED.get(key, key): value for key, value in values.items()}
+    """Returns settings by their names of today, and `gif_overlay`, which was on or off, by a value of today."""
+    today = {RENAMED.get(key, key): value for key, value in values.items()}
+    if isinstance(overlay := today.get("gif_overlay"), bool):
+        today["gif_overlay"] = "plain" if overlay else None
+    return today
 
 
 def with_frame_skip_in_game(data: Mapping[str, Any], source: str) -> dict[str, Any]:
