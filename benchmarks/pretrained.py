@@ -114,7 +114,6 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="make no model, write the page")
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
-    cards = pretrained.cards()
     for game in () if options.page else options.games or PLANS:
         runs = [one for one in learned() if one.game == game]
         best = max(runs, key=lambda one: statistics.mean(one.best), default=None)
@@ -125,10 +124,11 @@ def main() -> int:
             continue
         model = FOLDER / f"{game}.ckpt"
         slim(source, model)
-        cards[game] = card_of(best, model)
+        card = card_of(best, model)
+        cards = pretrained.cards() | {game: card}  # others may be made beside this one
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
         (FOLDER / CARDS).write_text(json.dumps(ordered, indent=1) + "\n")
-        print(f"{game}: greedy {cards[game].greedy[0]:.2f}, sampled {cards[game].sample[0]:.2f}", flush=True)
+        print(f"{game}: greedy {card.greedy[0]:.2f}, sampled {card.sample[0]:.2f}", flush=True)
     (ROOT / "models" / "README.md").write_text("\n".join(page()) + "\n")
     return 0
 
