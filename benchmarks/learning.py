@@ -15,7 +15,6 @@ beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import signal
 import statistics
@@ -149,8 +148,8 @@ def counters(folder: Path) -> dict[str, Any]:
 def played(folder: Path, policy: str, episodes: int) -> list[float]:
     """Returns the scores of the best checkpoint in episodes of its own."""
     play(folder, policy, "--policy", policy, "--episodes", episodes, "--record", 0, "--random-episodes", 0)
-    with (folder / policy / "scores.csv").open(newline="") as file:
-        return [float(row["score"]) for row in csv.DictReader(file)]
+    scores: list[float] = json.loads((folder / policy / "summary.json").read_text())["scores"]
+    return scores
 
 
 def play(folder: Path, out: str, *flags: object) -> None:

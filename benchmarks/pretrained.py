@@ -11,7 +11,6 @@ without the optimizer's slots and the curve, its weights as float16; what stands
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, POLICIES, Learned, folder_of, learned
+from learning import PLANS, Learned, folder_of, learned
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,7 +29,7 @@ from doom_a3c.agent.parameters import variable_name  # noqa: E402
 from doom_a3c.record.progress import shown  # noqa: E402
 from doom_a3c.run import pretrained  # noqa: E402
 from doom_a3c.run.agent import Agent  # noqa: E402
-from doom_a3c.run.checkpoint import load, save  # noqa: E402
+from doom_a3c.run.checkpoint import save  # noqa: E402
 from doom_a3c.run.pretrained import CARDS, Card  # noqa: E402
 
 FOLDER = ROOT / "models" / "pretrained"
@@ -40,32 +39,29 @@ EPISODES = 100
 
 def slim(source: Path, target: Path) -> None:
     """Writes what playing needs of a checkpoint: weights as float16, and no course of the training."""
-    variables, record = load(source)
-    names = [variable_name(parameter) for parameter in Agent.load(source).network.parameters]
-    weights = {name: variables[name].astype(np.float16) for name in names}
-    counters = record.counters._replace(scores=(), curve=())
-    save(target, weights, record._replace(counters=counters))
+    agent = Agent.load(source)
+    weights = {variable_name(each): each.numpy().astype(np.float16) for each in agent.network.parameters}
+    counters = agent.record.counters._replace(scores=(), curve=())
+    save(target, weights, agent.record._replace(counters=counters))
     assert target.stat().st_size <= MOST, f"{target} has {target.stat().st_size:,} bytes"
 
 
-def scores_of(model: Path, policy: str) -> tuple[list[float], list[float]]:
-    """Returns the scores of a model, and those of random play of the same seeds."""
+def scores_of(model: Path, policy: str, random_episodes: int) -> tuple[list[float], list[float]]:
+    """Returns the scores of a model, and those of random play from the same seed."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = ("--policy", policy, "--episodes", EPISODES, "--record", 0, "--random-episodes", EPISODES, "--quiet")
+        flags = ("--policy", policy, "--episodes", EPISODES, "--record", 0, "--random-episodes", random_episodes, "--quiet")
         command = [sys.executable, ROOT / "play.py", "--model", model, "--out", folder, *flags]
         subprocess.run(list(map(str, command)), check=True)
-        with Path(folder, "scores.csv").open(newline="") as file:
-            scores = [float(row["score"]) for row in csv.DictReader(file)]
-        return scores, json.loads(Path(folder, "summary.json").read_text())["random_scores"]
+        summary = json.loads(Path(folder, "summary.json").read_text())
+        return summary["scores"], summary["random_scores"]
 
 
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    scores: dict[str, list[float]] = {}
-    random: list[float] = []
-    for policy in POLICIES:
-        scores[policy], random = scores_of(model, policy)
-    mean_and_std = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
+    scores = {}
+    scores["greedy"], scores["random"] = scores_of(model, "greedy", EPISODES)
+    scores["sample"], _ = scores_of(model, "sample", 0)
+    means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,
         seed=one.seed,
@@ -74,8 +70,7 @@ def card_of(one: Learned, model: Path) -> Card:
         commit=one.commit,
         command=f"python train.py --scenario {one.game} --seed {one.seed} --frames {one.budget}",
         episodes=EPISODES,
-        random=(statistics.mean(random), statistics.pstdev(random)),
-        **mean_and_std,
+        **means_and_stds,
     )
 
 

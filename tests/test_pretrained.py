@@ -7,6 +7,7 @@ import pytest
 from commands import SMALL, call, train
 
 import doom_a3c as dc
+from doom_a3c.cli import listing
 from doom_a3c.run import pretrained
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.checkpoint import load, save
@@ -40,7 +41,7 @@ def test_a_model_plays_as_its_card_says(name, tmp_path):
 
 def test_every_model_has_a_card_and_is_listed():
     assert pretrained.models().keys() == pretrained.cards().keys()
-    assert all(f"\n{name} " in f"\n{pretrained.listing()}" for name in pretrained.models())
+    assert all(f"\n{name} " in f"\n{listing.models()}" for name in pretrained.models())
 
 
 def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):

@@ -5,14 +5,13 @@ import signal
 from dataclasses import replace
 from functools import partial
 
-import gymnasium
 import numpy as np
 import pytest
 import vizdoom
 from commands import call, train
 from doom_games import BASIC
 from fakes import complaint
-from gymnasium.spaces import Box, Discrete
+from registered_toys import Plain
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.policy import Decision
@@ -99,15 +98,8 @@ def test_an_episode_after_a_fault_is_paid_for_its_own_changes_alone(closing):
     assert sum(env.step(0)[4].get(SHAPING, 0.0) for _ in range(40)) == paid  # acid bites at equal times
 
 
-class Paid(gymnasium.Env):
+class Paid(Plain):
     """Pays 1 a step and is shaped by 10 times the number of the step; an episode has three."""
-
-    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(2, np.float32), {}
 
     def step(self, action):
         self.time += 1
@@ -183,6 +175,7 @@ def test_shaping_is_for_games_with_variables():
         ('base = "basic"\nshaping = 3', "[shaping] must be a table"),
         ('base = "basic"\n[shaping]\nHEALTH = 1\n[game.shaping]\nHEALTH = 2', "[shaping] is there twice"),
         ('[game]\nid = "CartPole-v1"\n[shaping]\nHEALTH = 1', "[shaping] goes with Doom's games: CartPole-v1 is none"),
+        ('base = "pong"\n[shaping]\nHEALTH = 1', "[shaping] goes with Doom's games: ALE/Pong-v5 is none"),
     ],
 )
 def test_a_shaping_in_the_wrong_place_is_told_as_it_was_written(tmp_path, text, told):

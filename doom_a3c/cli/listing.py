@@ -1,13 +1,33 @@
-"""The table of --list-scenarios."""
+"""The tables of --list-scenarios and --list-models."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from doom_a3c.record.progress import shown
+from doom_a3c.run.pretrained import cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
 _WIDTH = 44  # of the buttons
+
+
+def models() -> str:
+    """Returns the models that come with the project, with how well they play."""
+    rows = [("model", "greedy", "sampled", "random play", "frames", "minutes")]
+    for name, card in cards().items():
+        scores = (shown(card.greedy[0]), shown(card.sample[0]), shown(card.random[0]))
+        rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
+    told = "play one: play.py --model MODEL; begin a training with its weights: train.py --from MODEL"
+    return "\n".join([*_aligned(rows, str.rjust), "", told])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], justify: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """Returns the lines of a table, all columns but the first justified as told."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(justify, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
 def listing() -> str:
@@ -19,11 +39,9 @@ def listing() -> str:
         short = buttons if len(buttons) <= _WIDTH else buttons[: _WIDTH - 4].rpartition(" ")[0] + " ..."
         frames = f"{scenario.training.get('frames', Config.frames):,}"
         rows.append((name, scenario.game.title, short, seen, frames, scenario.expected_score))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(
         [
-            *lines,
+            *_aligned(rows),
             "",
             "Every Atari game (--scenario ALE/Qbert-v5), Gymnasium environment (--scenario Acrobot-v1) and ViZDoom file",
             "(--scenario mine.cfg) works too, with settings that are not tuned for it.",

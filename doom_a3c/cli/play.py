@@ -75,10 +75,13 @@ def _play(arguments: list[str] | None) -> int:
     options = validated(Options, select(flags, Options), "flags")
     settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:
-        print(pretrained.listing())
+        from doom_a3c.cli.listing import models as listed  # late: hardly any call needs it
+
+        print(listed())
         return 0
     useless, why = _without_effect(options)
-    if given := [f"--{name.replace('_', '-')}" for name in flags if name in useless]:
+    known = {**settings_of(Options), **settings_of(PlaySettings)}
+    if given := [known[name].flag for name in flags if name in useless]:
         raise UserError(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -121,7 +121,8 @@ class EpisodePlayer:
     def _recorded(self, seed: int, stem: Path | None) -> Played:
         recorder = self._recorder if stem or self._screen else None
         if recorder is None:
-            return self._waited(seed, None, lambda picture: None)
+            with self.game_awaited():
+                return self._played(seed, None, lambda picture: None)
         video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
 
         def show(picture: Picture) -> None:
@@ -132,14 +133,17 @@ class EpisodePlayer:
 
         with video or contextlib.nullcontext():
             try:
-                return self._waited(seed, recorder, show)
+                with self.game_awaited():
+                    return self._played(seed, recorder, show)
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
 
-    def _waited(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Played:
+    @contextlib.contextmanager
+    def game_awaited(self) -> Iterator[None]:
+        """A block in which a game is waited for."""
         self.waiting = True
         try:
-            return self._played(seed, recorder, show)
+            yield
         finally:
             self.waiting = False
 

@@ -138,14 +138,12 @@ class Playback:
         settings = self.settings
         if not settings.random_episodes:
             return []
-        self._player.waiting = True
         try:
-            return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
+            with self._player.game_awaited():
+                return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
         except UserError as error:  # the agent's own episodes are what was asked for
             warnings.warn(f"there is no random play to compare with: {error}", RuntimeWarning, stacklevel=2)
             return []
-        finally:
-            self._player.waiting = False
 
     def _write(self, results: Results, command: str) -> None:
         """Writes everything that there is of the episodes played; `command` is what has played them.
@@ -201,8 +199,8 @@ def _summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[
 
 def _check_page(path: Path) -> None:
     """Raises UserError where a page would be overwritten that is none of this program's."""
-    with contextlib.suppress(OSError):  # there is none
-        if _GENERATOR not in path.read_bytes()[:4096]:
+    with contextlib.suppress(OSError), path.open("rb") as file:  # there is none
+        if _GENERATOR not in file.read(4096):  # the films come later
             raise UserError(f"{path} is not of this program, and would be overwritten: name another folder")
 
 

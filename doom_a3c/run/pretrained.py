@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.record.progress import shown
 from doom_a3c.settings.fields import UserError, nearest
 from doom_a3c.settings.inputs import exists
 
@@ -62,19 +61,3 @@ def found(model: str) -> Path:
     if model in known:
         return known[model]
     raise UserError(f"there is no checkpoint or model {model}{nearest(model, known)}; play.py --list-models shows all")
-
-
-def listing() -> str:
-    """Returns the models with how well they play, for people."""
-    rows = [("model", "greedy", "sampled", "random play", "frames", "minutes")]
-    for name, card in cards().items():
-        scores = (shown(card.greedy[0]), shown(card.sample[0]), shown(card.random[0]))
-        rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    ]
-    return "\n".join(
-        [*lines, "", "play one: play.py --model MODEL; begin a training with its weights: train.py --from MODEL"]
-    )

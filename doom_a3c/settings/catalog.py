@@ -146,8 +146,6 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
             raise UserError(f"{path}: [shaping] must be a table of variables, not {shaping!r}")
         if isinstance(game, dict) and "shaping" in game:
             raise UserError(f"{path}: [shaping] is there twice: [game] has one too")
-        if isinstance(game, dict) and "id" in game:
-            raise UserError(f"{path}: [shaping] goes with Doom's games: {game['id']} is none")
         data = {**data, "game": {**game, "shaping": shaping} if isinstance(game, dict) else game}
     game = data.get("game", {})
     if isinstance(game, dict):

@@ -81,6 +81,8 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     for key in ("game", "observation", "network", "training"):
         if not isinstance(tables.setdefault(key, {}), Mapping):
             raise UserError(f"{source}: [{key}] must be a table")
+    if "shaping" in tables["game"] and game_kind(tables["game"]) is not DoomSpec:
+        raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
     kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
     for key, kind in kinds.items():
         tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
