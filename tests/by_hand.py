@@ -45,6 +45,11 @@ def random_rollout(network, seed=0):
 
 def gae_by_hand(network, rollout, normalize=False):
     """Returns the terms of the loss and its gradients from the formulas, one step at a time."""
+    return loss_by_hand(network, rollout, *advantages_by_hand(rollout, normalize))
+
+
+def advantages_by_hand(rollout, normalize=False):
+    """Returns advantages and returns, one step at a time."""
     deltas = rollout.rewards + rollout.discounts * rollout.next_values - rollout.values
     advantages = np.zeros((T, B))
     following = np.zeros(B)
@@ -54,11 +59,30 @@ def gae_by_hand(network, rollout, normalize=False):
     returns = advantages + rollout.values
     if normalize:
         advantages = (advantages - advantages.mean()) / advantages.std()
-    return loss_by_hand(network, rollout, advantages, returns)
+    return advantages, returns
 
 
-def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.entropy_cost.start):
-    """Returns the terms of the loss with these targets and its gradients, one step at a time."""
+def ppo_by_hand(network, rollout, clip):
+    """Returns the gradients of PPO's clipped objective, and how many steps it has clipped."""
+    advantages, returns = advantages_by_hand(rollout)
+    clipped = 0
+
+    def objective(t, b, probability):
+        nonlocal clipped
+        ratio = probability / np.exp(rollout.log_probs[t, b])
+        free, kept = ratio * advantages[t, b], tf.clip_by_value(ratio, 1 - clip, 1 + clip) * advantages[t, b]
+        clipped += int(kept < free)
+        return tf.minimum(free, kept)
+
+    _, gradients = loss_by_hand(network, rollout, advantages, returns, objective=objective)
+    return gradients, clipped
+
+
+def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.entropy_cost.start, objective=None):
+    """Returns the terms of the loss with these targets and its gradients, one step at a time.
+
+    `objective` returns that of the policy for a step, a game and the probability of the action; A log pi if there is none.
+    """
     policy = value = nats = 0.0
     with tf.GradientTape() as tape:
         core_state = rollout.core_state
@@ -66,7 +90,9 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.en
             output, core_state = network.step(rollout.observations[t], tf.constant(rollout.resets[t]), core_state)
             probabilities = tf.nn.softmax(output.logits)
             for b in range(B):
-                policy -= advantages[t, b] * tf.math.log(probabilities[b, rollout.actions[t, b]]) / (T * B)
+                probability = probabilities[b, rollout.actions[t, b]]
+                gain = objective(t, b, probability) if objective else advantages[t, b] * tf.math.log(probability)
+                policy -= gain / (T * B)
                 value += 0.5 * (returns[t, b] - output.values[b]) ** 2 / (T * B)
                 nats -= tf.reduce_sum(probabilities[b] * tf.math.log(probabilities[b])) / (T * B)
         total = policy + SETTINGS.value_cost * value - entropy_cost * nats

@@ -15,6 +15,7 @@ from by_hand import (
     loss_by_hand,
     norm,
     played_by,
+    ppo_by_hand,
     random_rollout,
     some_games,
     vtrace_by_hand,
@@ -257,3 +258,33 @@ def test_gradients_leave_the_weights_alone(make_network):
     learn(network, random_rollout(network))
     for parameter, array in zip(network.parameters, before, strict=True):
         np.testing.assert_array_equal(parameter, array)
+
+
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_network, core):
+    network, clip = decided(make_network(core=core)), 0.02
+    rollout = random_rollout(network)
+    own = rollout._replace(log_probs=played_by(network, rollout)[0].astype(np.float32))
+    learner = Learner(network, changed(SETTINGS, passes=3, ratio_clip=clip))
+    batch, optimizer = learner.prepare(own), Adam(network.parameters)
+    first = learner.gradients([batch], 0)
+    assert_close(first.gradients, learn(network, own).gradients)
+    clipped = []
+    for _ in range(3):
+        optimizer.apply(learner.gradients([batch], 0).gradients, 0.002)
+        network.refresh()
+        expected, count = ppo_by_hand(network, own, clip)
+        assert_close(learner.gradients([batch], 0).gradients, expected)
+        clipped.append(count)
+    assert 0 < clipped[-1] < T * B
+    assert differ(expected, gae_by_hand(network, own)[1])
+
+
+def test_vtrace_clips_what_has_moved_and_weighs_the_rest_once(make_network):
+    network = decided(make_network())
+    rollout = random_rollout(network)
+    changes = {"engine": "queue", "passes": 2}
+    unclipped = learn(network, rollout, **changes, ratio_clip=1e9)
+    assert differ(learn(network, rollout, **changes, ratio_clip=0.1).gradients, unclipped.gradients)
+    # A ratio falls to 0 at most: what should become less likely is free of a clip above 1.
+    assert_close(unclipped.gradients, learn(network, rollout, engine="queue").gradients, rtol=1e-5)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.algorithm.losses import actor_critic_loss, normalized
+from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 
 COSTS = {"entropy_cost": 0.03, "value_cost": 0.4}
 N, A = 6, 4
@@ -166,3 +166,18 @@ def test_normalized_does_not_blow_up_noise():
     np.testing.assert_allclose(normalized(tf.constant(advantages)), (advantages - 3) / 0.1, atol=1e-5)
     np.testing.assert_allclose(normalized(tf.constant(advantages), floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
     np.testing.assert_array_equal(normalized(tf.fill((4, 2), 5.0)), 0)
+
+
+def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
+    random = np.random.default_rng(0)
+    played, advantages = tf.constant(random.normal(size=100)), tf.constant(random.normal(size=100))
+    log_probs = tf.Variable(played + 0.3 * random.normal(size=100))
+    with tf.GradientTape(persistent=True) as tape:
+        ratios = tf.exp(log_probs - played)
+        expected = tf.minimum(ratios * advantages, tf.clip_by_value(ratios, 0.8, 1.2) * advantages)
+        weights = tf.exp(log_probs - played) * proximal(advantages, log_probs - played, 0.2)
+        objective = tf.stop_gradient(weights) * log_probs
+    gradients = [tape.gradient(one, log_probs) for one in (objective, expected)]
+    np.testing.assert_allclose(*gradients, rtol=1e-6)
+    assert 10 < np.count_nonzero(gradients[0] == 0) < 90
+    np.testing.assert_array_equal(proximal(advantages, tf.zeros_like(advantages), 0.2), advantages)

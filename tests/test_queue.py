@@ -128,6 +128,13 @@ def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollout
     assert run.engine.metrics().training_batch == rollouts * STEPS
 
 
+def test_every_pass_is_an_update(build):
+    run = build(changed(SMALL, frames=480, max_batch=STEPS, passes=3))
+    finish(run.engine)
+    assert run.progress.steps == 160
+    assert run.progress.updates == run.model.version == 60
+
+
 def test_an_update_waits_for_min_batch(build):
     slow = partial(actor, before_step=lambda: time.sleep(0.002))
     run = build(changed(SMALL, min_batch=2 * STEPS + 1, frames=3 * FRAME_SKIP * 4 * STEPS), slow)

@@ -63,6 +63,21 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
     assert set(run.progress.scores) == {3.0}
 
 
+def test_every_pass_is_an_update_from_the_weights_of_the_one_before():
+    networks, versions = [], []
+
+    def make_network(name):
+        networks.append(network(name))
+        return networks[-1]
+
+    run = run_of(1, config=Config(frames=200, passes=3), make_network=make_network)
+    apply = run.model.apply
+    run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
+    finish(run)
+    assert 3 * run.progress.steps == 8 * run.progress.updates
+    assert versions == list(range(run.progress.updates))
+
+
 def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
     def make_actor(index, policy):
         if index == 1:

@@ -13,8 +13,7 @@ from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, estimator_of
-from doom_a3c.algorithm.losses import Loss, actor_critic_loss, normalized
-from doom_a3c.algorithm.returns import Targets
+from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.settings.config import Config
 
 
@@ -25,6 +24,7 @@ class Batch(NamedTuple):
     resets: Array  # [T, B], or [T+1, B]
     core_state: CoreState  # before the first step
     actions: Any  # [T, B, ...]
+    log_probs: Array  # [T, B], of the actions, when they were drawn
     basis: Basis  # of the targets
 
     @property
@@ -72,6 +72,7 @@ class Learner:
             rollout.resets[:rows],
             rollout.core_state,
             rollout.actions,
+            rollout.log_probs,
             self._estimator.prepare(rollout),
         )
 
@@ -95,6 +96,7 @@ class Learner:
         resets: tf.Tensor,
         core_state: CoreState,
         actions: tf.Tensor,
+        played_log_probs: tf.Tensor,
         basis: Basis,
         entropy_cost: tf.Tensor,
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -105,25 +107,28 @@ class Learner:
             steps = tf.shape(flat_actions)[0]
             taken = output if rows == length else Output(output.logits[:steps], output.values[:steps])
             log_probs = network.distribution.log_prob(taken.logits, flat_actions)
-            targets = self._estimator.targets(
-                basis, tf.reshape(log_probs, (length, -1)), tf.reshape(output.values, (rows, -1))
+            log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - played_log_probs)
+            targets = self._estimator.targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
+            loss = actor_critic_loss(
+                log_probs,
+                network.distribution.entropy(taken.logits),
+                taken.values,
+                tf.reshape(self._weights(targets.advantages, log_ratios), [-1]),
+                tf.reshape(targets.returns, [-1]),
+                entropy_cost=entropy_cost,
+                value_cost=self._config.value_cost,
             )
-            loss = self._loss(log_probs, network.distribution.entropy(taken.logits), taken.values, targets, entropy_cost)
         return tape.gradient(loss.total, network.parameters), tf.stack(loss)
 
-    def _loss(
-        self, log_probs: tf.Tensor, entropies: tf.Tensor, values: tf.Tensor, targets: Targets, entropy_cost: tf.Tensor
-    ) -> Loss:
-        normalize = self._config.normalize_advantages
-        return actor_critic_loss(
-            log_probs,
-            entropies,
-            values,
-            tf.reshape(normalized(targets.advantages) if normalize else targets.advantages, [-1]),
-            tf.reshape(targets.returns, [-1]),
-            entropy_cost=entropy_cost,
-            value_cost=self._config.value_cost,
-        )
+    def _weights(self, advantages: tf.Tensor, log_ratios: tf.Tensor) -> tf.Tensor:
+        """Returns what the gradients of log pi are multiplied with."""
+        config = self._config
+        if config.normalize_advantages:
+            advantages = normalized(advantages)
+        if config.passes == 1:
+            return advantages
+        near = proximal(advantages, log_ratios, config.ratio_clip)
+        return near if self._estimator.corrects else tf.exp(log_ratios) * near
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor

@@ -22,16 +22,17 @@ class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
     needs_last: bool  # whether the network is to run over the observation after the last step, too
+    corrects: bool  # whether the advantages hold the ratios of the policies already
 
     def prepare(self, rollout: Rollout) -> Basis:
         """Returns what targets are made from."""
 
-    def targets(self, basis: Basis, log_probs: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns the targets, [T, B] each; no gradient flows through them.
 
         Args:
             basis: what `prepare` returned.
-            log_probs: log pi(action) of the network being trained, [T, B].
+            log_ratios: log(pi / mu) of the actions taken, pi the network being trained and mu what played, [T, B].
             values: its values, [T, B], or [T+1, B] where the last observation is needed.
         """
 
@@ -39,7 +40,7 @@ class Estimator(Protocol):
 class PlayedTargets:
     """Targets from the values that were computed while playing: GAE, or n-step returns. They stay what they are."""
 
-    needs_last = False
+    needs_last = corrects = False
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -52,7 +53,7 @@ class PlayedTargets:
             return n_step_returns(*played, config.n_step, config.n_step_tail)
         return generalized_advantages(*played, config.gae_lambda, config.discount)
 
-    def targets(self, basis: Basis, log_probs: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns them."""
         return Targets(*basis)
 
@@ -60,20 +61,20 @@ class PlayedTargets:
 class VTraceTargets:
     """Targets by V-trace, from what the network being trained says about a rollout that another policy played."""
 
-    needs_last = True
+    needs_last = corrects = True
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def prepare(self, rollout: Rollout) -> Basis:
-        """Returns what was played, and how likely it was."""
-        return (rollout.log_probs, rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
+        """Returns what was played."""
+        return (rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
 
-    def targets(self, basis: Basis, log_probs: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns the targets of V-trace."""
-        played_log_probs, rewards, discounts, ends, next_values = basis
+        rewards, discounts, ends, next_values = basis
         return vtrace(
-            log_probs - played_log_probs,
+            log_ratios,
             rewards,
             discounts,
             tf.cast(ends, tf.float32),

@@ -59,6 +59,23 @@ def actor_critic_loss(
     return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)
 
 
+def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
+    """Returns advantages that hold the policy near the one that played, however often a step is learned from.
+
+    They are 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that its
+    advantage asks for. Times the ratio and the gradient of log pi they are the gradient of PPO's clipped objective,
+    min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
+
+    Args:
+        advantages: A, of any shape.
+        log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, of that shape.
+        clip: how far a ratio may move from 1.
+    """
+    ratios = tf.exp(log_ratios)
+    moved = tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip)
+    return tf.where(moved, 0.0, advantages)
+
+
 def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
     """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
 

@@ -85,7 +85,10 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions))
+        for number in range(self._config.passes):
+            if number > 0:
+                self._model.pull(self._network)
+            self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions))
 
 
 def threads_engine(

@@ -41,5 +41,6 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            self._model.pull(self._network)
-            self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions))
+            for _ in range(config.passes):
+                self._model.pull(self._network)
+                self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions))

@@ -45,6 +45,7 @@ CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --ep
 EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
+PASSES = Group("--passes 2 or more", lambda config: config.passes > 1)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
@@ -106,6 +107,21 @@ class Config:
     )
     accumulate: int = setting(
         1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
+    )
+    passes: int = setting(
+        1,
+        "updates from the same rollouts, each from newer weights; with 2 or more the policy is held near the one that "
+        "played (PPO)",
+        unit="passes",
+        low=1,
+        high=64,
+    )
+    ratio_clip: float = setting(
+        0.2,
+        "how far, over all passes, the probability of an action may move: its ratio to what it was is kept to 1 plus or "
+        "minus this",
+        above=0,
+        goes_with=PASSES,
     )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
@@ -282,6 +298,8 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         )
     if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
+    if config.passes > 1 and config.engine == "cluster":
+        raise UserError("--passes goes with --engine threads or queue: a cluster learns once from what it plays")
     if config.gif_overlay == "saliency" and config.engine == "queue":
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
