@@ -190,9 +190,9 @@ class CountedUpdates:
         self._updates.count(stats, actions)
         self._played += stats.frames
 
-    def apply(self, gradients: Gradients, version: int) -> None:
+    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
         """Applies gradients."""
-        self._updates.apply(gradients, version)
+        self._updates.apply(gradients, version, last)
         self.frames, self._played = self.frames + self._played, 0
 
 

@@ -206,7 +206,7 @@ def fault_kinds(trees):
             case _:
                 continue
         kinds.update(word for node in given for word in strings(node) if FAULT.fullmatch(word))
-    named = (node for name in ("UNUSABLE", "NO_SCORE", "NON_FINITE") for node in values.get(name, []))
+    named = (node for name in ("UNUSABLE", "NO_SCORE", "NON_FINITE", "COLLAPSED") for node in values.get(name, []))
     return kinds | {word for node in named for word in strings(node) if FAULT.fullmatch(word)}
 
 

@@ -43,7 +43,7 @@ def gradients_of(learner, rollouts, frames=0):
 def test_gradients_equal_those_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
-    gradients, metrics, finite = learn(network, rollout, normalize_advantages=normalize)
+    gradients, metrics, finite, _ = learn(network, rollout, normalize_advantages=normalize)
     terms, expected = gae_by_hand(network, rollout, normalize)
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-5)
@@ -61,7 +61,7 @@ def test_gradients_of_n_step_returns_equal_those_by_hand(make_network, n, tail):
     played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
     targets = n_step_returns(*played, n, tail)
     terms, expected = loss_by_hand(network, rollout, targets.advantages, targets.returns)
-    gradients, metrics, _ = learn(network, rollout, advantage="n_step", n_step=n, n_step_tail=tail)
+    gradients, metrics, *_ = learn(network, rollout, advantage="n_step", n_step=n, n_step_tail=tail)
     assert_close(gradients, expected)
     assert metrics.value_loss == pytest.approx(float(terms[1]), rel=1e-4)
 
@@ -82,7 +82,7 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     clips = changes.get("rho_clip", 1.0), changes.get("c_clip", 1.0)
     assert ratios.min() < min(clips) <= max(clips) < ratios.max()
     terms, expected = vtrace_by_hand(network, rollout, *clips, changes.get("normalize_advantages", False))
-    gradients, metrics, finite = learn(network, rollout, **changes)
+    gradients, metrics, finite, _ = learn(network, rollout, **changes)
     assert_close(gradients, expected)
     np.testing.assert_allclose(metrics[:3], terms, rtol=1e-4, atol=1e-6)
     assert finite

@@ -16,7 +16,7 @@ from run_fakes import settings
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
-from doom_a3c.engines.updates import EpisodeMetrics
+from doom_a3c.engines.updates import EpisodeMetrics, StepMetrics
 from doom_a3c.envs.games import games_of
 from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
@@ -34,7 +34,7 @@ WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
 SPREAD = ("mean", "std", "min", "max")
 EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
-TRAIN = WORKER | {"actions"}
+TRAIN = WORKER | {"actions", *StepMetrics._fields}
 LOGS = {
     "threads": {"global": RUN | EVALUATION, "train_0": TRAIN, "train_1": TRAIN},
     "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": TRAIN},
@@ -103,7 +103,8 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
     folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 5.0}
     moving = {"final_learning_rate": 0.0, "final_entropy_cost": 0.0, "epsilon": 0.1, "final_epsilon": 0.0}
-    config = changed(config, engine=engine, workers=2, games=4, **often, **moving, **folders)
+    passes = {} if engine == "cluster" else {"passes": 2, "target_kl": 0.01}
+    config = changed(config, engine=engine, workers=2, games=4, **often, **moving, **passes, **folders)
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))

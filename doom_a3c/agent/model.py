@@ -87,8 +87,8 @@ class GlobalModel(SharedNetwork):
     def _copies(self) -> Snapshot:
         return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
-    def restore(self, snapshot: Snapshot, version: int) -> None:
-        """Takes over a snapshot.
+    def restore(self, snapshot: Snapshot, version: int | None = None) -> None:
+        """Takes over a snapshot, as that version or else under the one that there is.
 
         Raises:
             ValueError: if a name or a shape is not this model's.
@@ -101,7 +101,7 @@ class GlobalModel(SharedNetwork):
         with self._lock:
             for name, value in snapshot.items():
                 self._variables[name].assign(value)
-            self.version = version
+            self.version = self.version if version is None else version
 
 
 def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:

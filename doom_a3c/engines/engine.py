@@ -65,6 +65,10 @@ class LocalEngine:
         """Returns the weights, optimizer slots and counters of this moment."""
         return captured(self._model, self._progress)
 
+    def roll_back(self, state: State) -> None:
+        """Takes over the weights and optimizer slots of an earlier moment; what is counted stays."""
+        self._model.restore(state.variables)
+
     def describe(self) -> str:
         """Returns '': frames per second are the run's."""
         return ""

@@ -29,8 +29,11 @@ class Updates(Protocol):
     def count(self, stats: RolloutStats, actions: Actions) -> None:
         """Counts what has been played and is about to be learned from, and the actions in it."""
 
-    def apply(self, gradients: Gradients, version: int) -> None:
-        """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are."""
+    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
+        """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are.
+
+        `last` says whether these are the last gradients of those rollouts.
+        """
 
 
 class Worker:
@@ -85,10 +88,10 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        for number in range(self._config.passes):
-            if number > 0:
+        for left in reversed(range(self._config.passes)):
+            self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions), left == 0)
+            if left > 0:
                 self._model.pull(self._network)
-            self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions))
 
 
 def threads_engine(

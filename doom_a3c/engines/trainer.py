@@ -41,6 +41,6 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            for _ in range(config.passes):
+            for left in reversed(range(config.passes)):
                 self._model.pull(self._network)
-                self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions))
+                self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions), left == 0)

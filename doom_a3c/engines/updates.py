@@ -20,6 +20,7 @@ from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # updates in a row
 NON_FINITE = "non_finite_update"  # the kind of the fault
+COLLAPSED = "score_collapsed"  # likewise: the run went back to its best weights
 
 
 class DivergedError(RunError):
@@ -35,12 +36,42 @@ class EpisodeMetrics(NamedTuple):
     value: float | None  # that the network gave the states in them, scaled
 
 
+class StepMetrics(NamedTuple):
+    """What decides about the step size of several passes; None where it is not used."""
+
+    kl: float | None  # of the policy that played to the one that has learned from it, nats
+    step_factor: float | None
+
+
+class StepFactor:
+    """What the step size is multiplied with, so that updates change the policy by about as much as is wanted.
+
+    It falls where the KL divergence of all passes is above twice the target, and rises again, to 1 at most, where it is
+    below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017, arXiv:1707.06347, section 4), for the
+    step size in place of a penalty.
+    """
+
+    CHANGE, LEAST = 1.5, 1e-4
+
+    def __init__(self, target: float | None) -> None:
+        self._target, self.value = target, 1.0
+
+    def after(self, kl: float) -> None:
+        """Takes notice of the divergence that the passes over a batch have come to."""
+        if self._target is None:
+            return
+        if not kl <= 2 * self._target:  # one that is no number, too
+            self.value = max(self.LEAST, self.value / self.CHANGE)
+        elif kl < self._target / 2:
+            self.value = min(1.0, self.value * self.CHANGE)
+
+
 class Updater:
     """Applies one learning thread's gradients and logs what they were like. Owns what was played since its last point."""
 
     def __init__(self, config: Config, model: GlobalModel, progress: Progress, logger: Logger | None) -> None:
         self._config, self._model, self._progress, self._logger = config, model, progress, logger
-        self._limiter = log_limiter()
+        self._limiter, self._step_factor = log_limiter(), StepFactor(config.target_kl)
         self._episodes: list[Episode] = []
         self._actions: Actions | None = None  # of the newest rollout
         self._non_finite = 0
@@ -53,22 +84,35 @@ class Updater:
             self._episodes.extend(stats.episodes)
             self._actions = actions
 
-    def apply(self, gradients: Gradients, version: int) -> None:
-        """Applies gradients that come from rollouts of that version, if they are finite; raises as `skip` does if not."""
+    def apply(self, gradients: Gradients, version: int, last: bool = True) -> None:
+        """Applies gradients that come from rollouts of that version, if they are finite; raises as `skip` does if not.
+
+        `last` says whether these are the last gradients of those rollouts.
+        """
         if not gradients.finite:
             self.skip()
         else:
             self._non_finite = 0
+            if last:
+                self._step_factor.after(gradients.kl)
             rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
+            rate *= self._step_factor.value / 2 ** self._progress.faults[COLLAPSED]
             before = self._model.apply(gradients.gradients, rate)
             lag = max(0, before - version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics.entropy, lag)
         if self._logger is not None and self._limiter.allow():
             self._logger.metrics(gradients.metrics, self._progress.frames)
+            self._logger.metrics(self._step_metrics(gradients.kl), self._progress.frames)
             self._logger.metrics(episode_metrics(self._episodes), self._progress.frames)
             if self._actions is not None:
                 self._logger.histogram("actions", self._actions.ravel().tolist(), self._progress.frames)
             self._episodes.clear()
+
+    def _step_metrics(self, kl: float) -> StepMetrics:
+        config = self._config
+        return StepMetrics(
+            kl if config.passes > 1 else None, self._step_factor.value if config.target_kl is not None else None
+        )
 
     def skip(self) -> None:
         """Counts an update that is not finite; raises DivergedError when too many in a row are not."""

@@ -21,6 +21,8 @@ TAGS = {
     "entropy": "Losses/Entropy",
     "grad_norm": "Losses/Grad Norm",
     "var_norm": "Losses/Var Norm",
+    "kl": "Losses/KL",
+    "step_factor": "Losses/Step Factor",
     "learning_rate": "Schedules/Learning Rate",
     "entropy_cost": "Schedules/Entropy Cost",
     "epsilon": "Schedules/Epsilon",

@@ -16,7 +16,7 @@ import numpy as np
 from doom_a3c.agent.model import GlobalModel, Snapshot, State, captured
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.cluster import access
-from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.engine import Engine, LocalEngine
 from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.envs.games import Games
@@ -33,6 +33,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.guard import Guard
 from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
@@ -115,17 +116,26 @@ def session_of(
         film_maker = stack.enter_context(closing(FilmMaker(builder)))
         gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)))
         stack.enter_context(closing(builder))
+        engine: Engine
+        guard = None
         if config.engine == "cluster":
             engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
         else:
             engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
+            guard = Guard(engine, progress, config.collapse, worker_count(config) * config.games, view.log)
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
         evaluations = _evaluations(record, evaluator, engine, saver, reporter)
         training = Training(
-            engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
+            engine,
+            progress=progress,
+            evaluations=evaluations,
+            saver=saver,
+            reporter=reporter,
+            stopping=stopping,
+            guard=guard,
         )
         yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
 
@@ -186,7 +196,7 @@ def _local_engine(
     progress: Progress,
     loggers: Loggers,
     recorded: Callable[[Recording], None],
-) -> Engine:
+) -> LocalEngine:
     config = record.config
     if config.engine == "queue":
         learners, make_engine = config.trainers, partial(queue_engine, queues=queues_of(config))

@@ -15,6 +15,7 @@ from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
 from doom_a3c.record.progress import EvaluationPoint, Progress
 from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.guard import Guard
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config, spent
@@ -75,9 +76,10 @@ class Training:
         saver: Saver,
         reporter: Reporter,
         stopping: StoppingRule,
+        guard: Guard | None = None,
     ) -> None:
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
-        self._saver, self._reporter, self._stopping = saver, reporter, stopping
+        self._saver, self._reporter, self._stopping, self._guard = saver, reporter, stopping, guard
 
     def run(self) -> Result:
         """Trains until a limit is reached; saves at the start, on the way, at the end, and when an error ends it.
@@ -129,6 +131,8 @@ class Training:
             time.sleep(TICK_SECONDS)
             self._engine.check()
             self._evaluations.check()
+            if self._guard is not None:
+                self._guard.look()
             if self._saver.due():
                 self._save()
             self._reporter.report(time.monotonic() - start, self._evaluations.best.score)

@@ -46,6 +46,7 @@ EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 PASSES = Group("--passes 2 or more", lambda config: config.passes > 1)
+LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
@@ -123,12 +124,28 @@ class Config:
         above=0,
         goes_with=PASSES,
     )
+    target_kl: float | None = setting(
+        None,
+        "KL divergence, over all passes, that the step size is divided by 1.5 above twice of, and goes back up below half "
+        "of; unset leaves the step size alone",
+        unit="nats",
+        above=0,
+        goes_with=PASSES,
+    )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
     optimizer_epsilon: float | None = setting(
         None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
     )
     entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
+    collapse: float = setting(
+        0.5,
+        "share of what the mean score of 100 episodes has gained that, once lost, sends the run back to its best weights, "
+        "with half the step size; 0 is never",
+        low=0,
+        high=1,
+        goes_with=LOCAL,
+    )
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
     max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
     reward_scale: float = setting(1.0, "factor on rewards for learning; scores are reported unscaled", above=0)
