@@ -121,6 +121,9 @@ def test_every_collapse_halves_the_step_size():
 
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     factor = StepFactor(0.01)
+    assert factor.value == 0.1
+    for _ in range(10):
+        factor.after(0.001)
     factor.after(0.015)
     assert factor.value == 1.0
     factor.after(0.021)

@@ -14,7 +14,7 @@ from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
-from doom_a3c.settings.config import Config
+from doom_a3c.settings.config import Config, update_passes
 
 
 class Batch(NamedTuple):
@@ -128,7 +128,7 @@ class Learner:
         config = self._config
         if config.normalize_advantages:
             advantages = normalized(advantages)
-        if config.passes == 1:
+        if update_passes(config) == 1:
             return advantages
         near = proximal(advantages, log_ratios, config.ratio_clip)
         return near if self._estimator.corrects else tf.exp(log_ratios) * near

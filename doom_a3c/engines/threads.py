@@ -17,7 +17,7 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, Counts, spent
+from doom_a3c.settings.config import Config, Counts, spent, update_passes
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
@@ -88,7 +88,7 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        for left in reversed(range(self._config.passes)):
+        for left in reversed(range(update_passes(self._config))):
             self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions), left == 0)
             if left > 0:
                 self._model.pull(self._network)

@@ -9,7 +9,7 @@ from doom_a3c.agent.rollouts import Played, concatenated
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, batch_limits, spent
+from doom_a3c.settings.config import Config, batch_limits, spent, update_passes
 
 
 class Trainer:
@@ -41,6 +41,6 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            for left in reversed(range(config.passes)):
+            for left in reversed(range(update_passes(config))):
                 self._model.pull(self._network)
                 self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions), left == 0)

@@ -15,7 +15,7 @@ from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.settings.config import Config
+from doom_a3c.settings.config import Config, update_passes
 from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # updates in a row
@@ -46,15 +46,16 @@ class StepMetrics(NamedTuple):
 class StepFactor:
     """What the step size is multiplied with, so that updates change the policy by about as much as is wanted.
 
-    It falls where the KL divergence of all passes is above twice the target, and rises again, to 1 at most, where it is
+    It begins small, as the first steps of an optimizer are of full size whatever the gradients: with ten times the step size
+    basic was spoilt by a few of them. It falls where the KL divergence of all passes is above twice the target, and rises again, to 1 at most, where it is
     below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017, arXiv:1707.06347, section 4), for the
     step size in place of a penalty.
     """
 
-    CHANGE, LEAST = 1.5, 1e-4
+    FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
 
     def __init__(self, target: float | None) -> None:
-        self._target, self.value = target, 1.0
+        self._target, self.value = target, 1.0 if target is None else self.FIRST
 
     def after(self, kl: float) -> None:
         """Takes notice of the divergence that the passes over a batch have come to."""
@@ -109,10 +110,9 @@ class Updater:
             self._episodes.clear()
 
     def _step_metrics(self, kl: float) -> StepMetrics:
-        config = self._config
-        return StepMetrics(
-            kl if config.passes > 1 else None, self._step_factor.value if config.target_kl is not None else None
-        )
+        if update_passes(self._config) == 1:
+            return StepMetrics(None, None)
+        return StepMetrics(kl, None if self._config.target_kl is None else self._step_factor.value)
 
     def skip(self) -> None:
         """Counts an update that is not finite; raises DivergedError when too many in a row are not."""

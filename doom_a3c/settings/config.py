@@ -26,6 +26,11 @@ def corrects(config: Config) -> bool:
     return config.vtrace and off_policy(config)
 
 
+def update_passes(config: Config) -> int:
+    """Returns how many updates are made from the same rollouts; hosts of a cluster have newer weights for one alone."""
+    return 1 if config.engine == "cluster" else config.passes
+
+
 def _learns_apart(config: Config) -> bool:
     """Tells whether rollouts wait in a queue for a trainer."""
     return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
@@ -45,8 +50,8 @@ CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --ep
 EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
-PASSES = Group("--passes 2 or more", lambda config: config.passes > 1)
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
+PASSES = Group("--passes 2 or more and --engine threads or queue", lambda config: update_passes(config) > 1)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
@@ -116,6 +121,7 @@ class Config:
         unit="passes",
         low=1,
         high=64,
+        goes_with=LOCAL,
     )
     ratio_clip: float = setting(
         0.2,
@@ -315,8 +321,6 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         )
     if _explores(config) and not config.vtrace:
         raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
-    if config.passes > 1 and config.engine == "cluster":
-        raise UserError("--passes goes with --engine threads or queue: a cluster learns once from what it plays")
     if config.gif_overlay == "saliency" and config.engine == "queue":
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
