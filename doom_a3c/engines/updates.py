@@ -46,10 +46,10 @@ class StepMetrics(NamedTuple):
 class StepFactor:
     """What the step size is multiplied with, so that updates change the policy by about as much as is wanted.
 
-    It begins small, as the first steps of an optimizer are of full size whatever the gradients: with ten times the step size
-    basic was spoilt by a few of them. It falls where the KL divergence of all passes is above twice the target, and rises again, to 1 at most, where it is
-    below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017, arXiv:1707.06347, section 4), for the
-    step size in place of a penalty.
+    It falls where the KL divergence of all passes is above twice the target, and rises, to 1 at most, where it is below
+    half of it: the adaptive rule of PPO's first version (Schulman et al. 2017, arXiv:1707.06347, section 4), for the step
+    size in place of a penalty. It begins small, as an optimizer's first steps are of full size whatever the gradients: a
+    few of ten times the step size spoil a network for good.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4

@@ -1,0 +1,148 @@
+"""Measures what each part of the algorithm is worth: the same games learned without it, seed by seed.
+
+    python benchmarks/ablations.py                        # all variants of all games
+    python benchmarks/ablations.py cartpole --seeds 1     # some of it
+    python benchmarks/ablations.py --page                 # nothing but the page, of what has been measured
+
+Every variant is `train.py` with the game's own file and some flags. Measured are the mean of the last 100 training episodes
+at the end, and the frames after which that mean first reached a threshold. A finished training is a line of
+docs/results/ablations.jsonl and not done again; the page is docs/results/ablations.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from learning import PAGES, counters, run
+
+from doom_a3c.record.progress import shown
+
+MEASURED = PAGES / "ablations.jsonl"
+
+
+class Game(NamedTuple):
+    """What is learned, for how long, and when it counts as learned."""
+
+    frames: int
+    threshold: float
+    step_size: float  # of its file
+
+
+GAMES = {
+    "cartpole": Game(600_000, 475, 3e-3),
+    "basic": Game(400_000, 75, 5e-4),
+    "defend_the_center": Game(500_000, 10, 5e-4),
+}
+VARIANTS = {
+    "as it is": (),
+    "one pass (A3C)": ("--passes", 1),
+    "two passes": ("--passes", 2),
+    "no KL target": ("--target-kl", 1e9),
+    "no shaping": ("--shaping", "AMMO2=0,0"),
+    "ten times the step size": ("--learning-rate", 10),
+    "the same, no KL target": ("--learning-rate", 10, "--target-kl", 1e9),
+    "the same, no guard either": ("--learning-rate", 10, "--target-kl", 1e9, "--collapse", 0),
+}
+
+
+class Measured(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    game: str
+    variant: str
+    seed: int
+    frames: int
+    mean: float  # of the last 100 training episodes
+    learned_at: int | None  # frames at which that mean reached the threshold
+    faults: int  # roll-backs of the guard
+    commit: str
+
+
+def measure(game: str, variant: str, seed: int) -> Measured:
+    """Trains a variant."""
+    frames, threshold, step_size = GAMES[game]
+    flags = [step_size * 10 if before == "--learning-rate" else flag for before, flag in _pairs(VARIANTS[variant])]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
+        run(folder, "train.py", "--scenario", game, "--seed", seed, "--frames", frames, *quiet, *flags)
+        progress = counters(folder)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=PAGES, capture_output=True, text=True, check=True)
+    curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
+    return Measured(
+        game,
+        variant,
+        seed,
+        progress["frames"],
+        statistics.fmean(progress["scores"]),
+        next((at for at, mean in curve if mean >= threshold), None),
+        progress["faults"].get("score_collapsed", 0),
+        commit.stdout.strip(),
+    )
+
+
+def _pairs(flags: Sequence[object]) -> Iterator[tuple[object, object]]:
+    """Yields each word with the one before it."""
+    return zip((None, *flags), flags, strict=False)
+
+
+def measured() -> list[Measured]:
+    """Returns all finished trainings."""
+    return [Measured(**json.loads(line)) for line in MEASURED.read_text().splitlines()] if MEASURED.exists() else []
+
+
+def page(found: Sequence[Measured]) -> Iterator[str]:
+    """Yields the lines of the page."""
+    yield "# What each part is worth"
+    yield ""
+    yield "`python benchmarks/ablations.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
+    for game, (frames, threshold, _) in GAMES.items():
+        yield ""
+        yield f"## {game}, {frames:,} frames"
+        yield ""
+        yield f"| variant | mean score at the end, by seed | frames until {threshold:g}, by seed | roll-backs | commit |"
+        yield "|---|---|---|---|---|"
+        for variant in VARIANTS:
+            ones = sorted((one for one in found if (one.game, one.variant) == (game, variant)), key=lambda one: one.seed)
+            if ones:
+                means = ", ".join(shown(one.mean) for one in ones)
+                reached = ", ".join("-" if one.learned_at is None else f"{one.learned_at:,}" for one in ones)
+                commits = ", ".join(sorted({one.commit for one in ones}))
+                yield f"| {variant} | {means} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
+
+
+def main() -> int:
+    """Measures what is asked for; returns 0."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(GAMES)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
+    parser.add_argument("--variants", nargs="+", metavar="VARIANT", choices=VARIANTS, default=VARIANTS, help="these")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
+    options = parser.parse_args()
+    for game in () if options.page else options.games or GAMES:
+        for seed in options.seeds:
+            for variant in options.variants:
+                done = {(one.game, one.variant, one.seed) for one in measured()}
+                if (game, variant, seed) in done or (variant == "no shaping" and game != "defend_the_center"):
+                    continue
+                one = measure(game, variant, seed)
+                print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)
+                with MEASURED.open("a") as file:
+                    file.write(json.dumps(one._asdict()) + "\n")
+    (PAGES / "ablations.md").write_text("\n".join(page(measured())) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("ablations.py: interrupted; the same command goes on from here")
