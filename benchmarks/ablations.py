@@ -47,10 +47,13 @@ VARIANTS = {
     "two passes": ("--passes", 2),
     "no KL target": ("--target-kl", 1e9),
     "no shaping": ("--shaping", "AMMO2=0,0"),
+    "from the model of basic": ("--from", "basic"),
     "ten times the step size": ("--learning-rate", 10),
     "the same, no KL target": ("--learning-rate", 10, "--target-kl", 1e9),
     "the same, no guard either": ("--learning-rate", 10, "--target-kl", 1e9, "--collapse", 0),
 }
+
+ONLY = {"no shaping": "defend_the_center", "from the model of basic": "defend_the_center"}
 
 
 class Measured(NamedTuple):
@@ -131,7 +134,7 @@ def main() -> int:
         for seed in options.seeds:
             for variant in options.variants:
                 done = {(one.game, one.variant, one.seed) for one in measured()}
-                if (game, variant, seed) in done or (variant == "no shaping" and game != "defend_the_center"):
+                if (game, variant, seed) in done or ONLY.get(variant, game) != game:
                     continue
                 one = measure(game, variant, seed)
                 print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)

@@ -12,7 +12,7 @@ from fakes import complaint
 from benchmarks.processes import engines
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.config import Config, consistent, update_passes
 from doom_a3c.settings.fields import validated
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
 from doom_a3c.settings.infos import FAULTS
@@ -169,3 +169,11 @@ def test_a_misspelt_name_names_the_nearest(typed, meant):
 def test_what_is_none_is_refused(name):
     assert name in complaint(catalog.find, name)
     assert name not in NAMES
+
+
+@pytest.mark.parametrize("name", [name for name in OWN if name.startswith("reference/")])
+def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_comes(name):
+    scenario = catalog.find(name)
+    _, config = resolved(scenario, scenario.training, "test")
+    assert update_passes(config) == 1
+    assert config.collapse == 0 or config.engine == "cluster"
