@@ -87,6 +87,23 @@ def test_games_that_are_played_again_are_recorded_by_seed_and_actions():
     assert not any(one.pictures for one in recordings)
 
 
+@pytest.mark.parametrize("told", [{}, {"seed": np.array([0, 5]), "_seed": np.array([False, True])}])
+def test_an_episode_whose_seed_is_not_told_is_not_recorded(told):
+    class Lost(Seeds):
+        """Its server is gone from the third episode on."""
+
+        def told(self, ended):
+            known = super().told(ended)
+            return told if ended and self.seed > 8 else known
+
+    recordings = []
+    env = RecordedVectorEnv(Lost(), 7, 1, RateLimiter(0), recordings.append, replayed=True)
+    env.reset()
+    for step in range(12):
+        env.step(np.array([step, 0]))
+    assert [one.seed for one in recordings] == [7, 8]
+
+
 def test_a_narrator_says_what_belongs_to_each_step():
     class Narrator:
         steps = 0

@@ -50,6 +50,11 @@ class _Making:
     moments: list[Moment] = field(default_factory=list)
 
 
+def _tells_seed(infos: dict[str, Any]) -> bool:
+    """Tells whether the first game says which seed its episode has."""
+    return "seed" in infos and bool(infos.get("_seed", [True])[0])
+
+
 class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
     """A vector environment that records every n-th episode of its first game, as far as the limiter allows.
 
@@ -84,8 +89,11 @@ class RecordedVectorEnv(VectorWrapper[Any, Any, Any]):
         self._recording = None
         if self._every == 0 or self._episode % self._every:
             return observations, infos
-        if self._replayed and "seed" not in infos:  # whether it is recorded or not: runs do not depend on the clock
-            observations, told = self.env.begin_again()  # type: ignore[attr-defined]  # of this package's environments
+        if self._replayed and not _tells_seed(infos):
+            if not hasattr(self.env, "begin_again"):  # its server is gone, or all are being closed
+                return observations, infos
+            # Whether it is recorded or not: runs do not depend on the clock.
+            observations, told = self.env.begin_again()
             infos = {**infos, **told}
         if not self._limiter.allow():
             return observations, infos
