@@ -6,19 +6,35 @@ import numpy as np
 import pytest
 from fakes import actor as play
 from fakes import changed, model, network
-from run_fakes import ScriptedEngine
+from run_fakes import ScriptedEngine, run_record, settings
 
-from doom_a3c.engines import updates
+from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.updates import COLLAPSED, StepFactor, Updater
+from doom_a3c.engines.updates import StepFactor, StepMetrics, Updater
+from doom_a3c.envs.games import games_of
+from doom_a3c.record.loggers import Deaf
 from doom_a3c.record.progress import Progress
+from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
-from doom_a3c.run.guard import Guard
-from doom_a3c.settings.config import Config
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.guard import COLLAPSED, Guard
+from doom_a3c.run.session import session_of
+from doom_a3c.settings.config import Config, steps_under_way, update_passes
 
-GAMES = 4
+CONFIG = Config(workers=2, games=2, rollout_length=5)
+UNDER_WAY, ENOUGH = 20, 104  # steps, and episodes: the window's and the games'
+
+
+class Silent(Deaf):
+    """A logger that writes nothing."""
+
+    def metrics(self, metrics, count):
+        pass
+
+    def close(self):
+        pass
 
 
 class Engine(ScriptedEngine):
@@ -34,45 +50,66 @@ def run(monkeypatch):
     """A guard that always looks, and what it watches over."""
     monkeypatch.setattr(guard, "SECONDS", 0.0)
     engine, told = Engine(), []
+    watch = Guard(engine, engine.progress, CONFIG, told.append)
 
-    def play(*scores):
-        """Plays a hundred episodes, updates, and has the guard look."""
-        engine.progress.add_steps(100, 400, np.resize(scores, 100).tolist(), [])
+    def play(*scores, episodes=ENOUGH, steps=UNDER_WAY):
+        """Updates once, has the guard look, plays, and has it look again."""
         engine.update(1.0)
         watch.look()
+        engine.progress.add_steps(steps, 4 * steps, np.resize(scores, episodes).tolist(), [])
+        watch.look()
 
-    watch = Guard(engine, engine.progress, 0.5, GAMES, told.append)
-    return SimpleNamespace(engine=engine, progress=engine.progress, play=play, told=told)
+    watch.look()
+    return SimpleNamespace(engine=engine, progress=engine.progress, play=play, told=told, watch=watch)
 
 
 def weights(engine):
     return np.concatenate([value.ravel() for value in engine.model.snapshot().values()])
 
 
-def test_a_collapse_takes_the_run_back_to_its_best_weights_and_optimizer(run):
+def test_a_collapse_takes_the_run_back_to_the_weights_before_its_best_episodes(run):
     run.play(10.0)
+    best = weights(run.engine)
     run.play(50.0)
-    best, updates_then = weights(run.engine), run.engine.model.version
     run.play(31.0)  # less than half of the gain is lost
     assert run.progress.faults == {}
     run.play(29.0)
     np.testing.assert_array_equal(weights(run.engine), best)
     assert run.progress.faults == {COLLAPSED: 1}
-    assert run.engine.model.version == run.progress.updates == updates_then + 2  # what is counted stays
-    assert run.progress.episodes == 400
-    assert run.told == [
-        "the mean score fell from 50.0 to 29.0: back to the weights of 800 frames, with 1/2 of the step size"
-    ]
+    assert run.engine.model.version == run.progress.updates == 4  # what is counted stays
+    assert run.told == ["the mean score fell from 50.0 to 29.0: back to the weights of 80 frames, with half the step size"]
 
 
-def test_a_mean_of_episodes_from_before_the_roll_back_says_nothing(run):
+def test_weights_that_no_episode_has_tried_are_not_the_best(run):
+    run.play(10.0)
+    best = weights(run.engine)
+    run.play(50.0)
+    run.engine.update(1.0)  # spoils them
+    run.watch.look()
+    run.play(20.0)
+    np.testing.assert_array_equal(weights(run.engine), best)
+
+
+def test_episodes_that_began_before_say_nothing(run):
     for score in (10.0, 50.0, 20.0):
         run.play(score)
-    run.play(20.0)  # the episodes that were running when the weights went back are among these
     assert run.progress.faults == {COLLAPSED: 1}
-    run.play(20.0)
+    run.play(20.0, episodes=ENOUGH - 1)  # one may have been running when the weights went back
+    run.play(20.0, episodes=0)
+    assert run.progress.faults == {COLLAPSED: 1}
+    run.play(20.0, episodes=1)
     assert run.progress.faults == {COLLAPSED: 2}
-    assert run.told[-1].endswith("with 1/4 of the step size")
+    run.play(20.0, steps=UNDER_WAY - 1)  # rollouts may have been under way
+    assert run.progress.faults == {COLLAPSED: 2}
+    run.play(20.0, steps=1)
+    assert run.progress.faults == {COLLAPSED: 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"), [({}, 20), ({"engine": "queue", "queue_size": 3}, 50), ({"games": 1, "workers": 1}, 5)]
+)
+def test_steps_under_way_are_those_of_rollouts_being_played_and_waiting(changes, steps):
+    assert steps_under_way(changed(CONFIG, **changes)) == steps
 
 
 def test_noise_is_no_collapse(run):
@@ -82,41 +119,62 @@ def test_noise_is_no_collapse(run):
     assert run.progress.faults == {}
 
 
-def test_a_resumed_run_knows_what_the_score_was_at_first(run):
+def test_a_run_that_collapses_whatever_its_step_size_is_left_alone(run):
     run.play(10.0)
     run.play(50.0)
-    told = []
-    watch = Guard(run.engine, run.progress, 0.5, GAMES, told.append)
-    watch.look()
-    run.progress.add_steps(100, 400, [31.0] * 100, [])
-    watch.look()
-    assert told == []
-    run.progress.add_steps(100, 400, [29.0] * 100, [])
-    watch.look()
-    assert len(told) == 1
+    for _ in range(MAX_HALVINGS + 3):
+        run.play(20.0)
+    assert run.progress.faults == {COLLAPSED: MAX_HALVINGS}
+    assert len(run.told) == MAX_HALVINGS
 
 
 def test_a_share_of_0_never_goes_back(run):
-    told = []
-    watch = Guard(run.engine, run.progress, 0.0, GAMES, told.append)
+    watch = Guard(run.engine, run.progress, changed(CONFIG, collapse=0.0), run.told.append)
     for score in (10.0, 50.0, 0.0):
-        run.progress.add_steps(100, 400, [score] * 100, [])
+        run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
         watch.look()
     assert run.progress.faults == {}
+
+
+def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, monkeypatch):
+    scenario, config = settings("cartpole")
+    looks = []
+
+    def look(watch):
+        looks.append(watch)
+
+    monkeypatch.setattr(Guard, "look", look)
+    folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
+    limits = {"frames": 2000, "evaluate_every": 0.0, "evaluation_episodes": 1}
+    config = changed(config, workers=1, games=2, **limits, **folders)
+    record = run_record()._replace(scenario=scenario, config=config)
+    counters = record.counters._replace(faults={COLLAPSED: 3})
+    view = SimpleNamespace(show=lambda status: None, log=lambda line: None, phase=lambda what: None)
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    with session_of(record, games, CheckpointFolder(tmp_path), None, view, lambda *_: Silent()) as session:
+        variables = session.training._engine.capture().variables
+        session.training.run()
+    assert looks
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    resumed = record._replace(counters=counters)
+    with session_of(resumed, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent()) as session:
+        assert session.training._engine._model.halvings == 3
 
 
 # The step size
 
 
-def test_every_collapse_halves_the_step_size():
-    rates, progress, shared = [], Progress(), model()
-    shared.apply = lambda gradients, rate: rates.append(rate) or 0
-    updater = Updater(changed(Config(), learning_rate=0.1), shared, progress, None)
-    gradients = SimpleNamespace(gradients=[], metrics=SimpleNamespace(entropy=1.0), finite=True, kl=0.0)
+def test_every_roll_back_halves_the_step_size():
+    shared = model()
+    before, changes = shared.snapshot(), []
     for _ in range(3):
-        updater.apply(gradients, 0)
-        progress.add_fault(COLLAPSED)
-    assert rates == pytest.approx([0.1, 0.05, 0.025])
+        shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
+        changes.append(before["value/kernel"] - shared.snapshot()["value/kernel"])
+        shared.roll_back(before)
+    np.testing.assert_allclose(changes[1], changes[0] / 2, rtol=1e-3)
+    np.testing.assert_allclose(changes[2], changes[0] / 4, rtol=1e-3)
+    shared.halvings = 10**6  # nothing overflows
+    shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 
 
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
@@ -137,19 +195,28 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     for _ in range(100):
         factor.after(1.0)
     assert factor.value == StepFactor.LEAST
-    factor = StepFactor(None)
+    factor = StepFactor(0.0)
     factor.after(1.0)
     assert factor.value == 1.0
 
 
-def test_the_last_pass_decides_about_the_step_size(monkeypatch):
-    seen = []
+@pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
+def test_a_target_has_no_effect_on_one_pass(changes):
+    config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
+    assert update_passes(config) == 1
+    assert Updater(config, model(), Progress(), None)._step_factor.value == 1.0
 
-    class Noting(StepFactor):
-        def after(self, kl):
-            seen.append(kl)
 
-    monkeypatch.setattr(updates, "StepFactor", Noting)
+def test_the_last_pass_decides_about_the_step_size_and_is_logged(monkeypatch):
+    seen, logged = [], []
+
+    class Noting(Silent):
+        def metrics(self, metrics, count):
+            if isinstance(metrics, StepMetrics):
+                logged.append(metrics.kl)
+
+    monkeypatch.setattr(StepFactor, "after", lambda factor, kl: seen.append(kl))
+    monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
     progress = Progress()
     engine = threads_engine(
         config=changed(Config(frames=200), passes=3, learning_rate=0.3),
@@ -157,7 +224,7 @@ def test_the_last_pass_decides_about_the_step_size(monkeypatch):
         make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
         make_network=network,
         progress=progress,
-        loggers=[None],
+        loggers=[Noting()],
         unblock=lambda: None,
     )
     engine.start()
@@ -165,3 +232,4 @@ def test_the_last_pass_decides_about_the_step_size(monkeypatch):
         engine.check()
     assert 3 * len(seen) == progress.updates
     assert max(seen) > 1e-6  # what two updates have changed; before the first there is no difference
+    assert logged == seen

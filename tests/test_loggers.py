@@ -30,11 +30,12 @@ from doom_a3c.run.session import session_of
 
 # What each log is told; `host` is that of every host.
 SHAPING = {"shaped_reward"}  # where a scenario has it
+PASSES = {*StepMetrics._fields}  # where there are several
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
 SPREAD = ("mean", "std", "min", "max")
 EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
-TRAIN = WORKER | {"actions", *StepMetrics._fields}
+TRAIN = WORKER | {"actions"}
 LOGS = {
     "threads": {"global": RUN | EVALUATION, "train_0": TRAIN, "train_1": TRAIN},
     "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": TRAIN},
@@ -103,8 +104,7 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
     folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 5.0}
     moving = {"final_learning_rate": 0.0, "final_entropy_cost": 0.0, "epsilon": 0.1, "final_epsilon": 0.0}
-    passes = {} if engine == "cluster" else {"passes": 2, "target_kl": 0.01}
-    config = changed(config, engine=engine, workers=2, games=4, **often, **moving, **passes, **folders)
+    config = changed(config, engine=engine, workers=2, games=4, **often, **moving, **folders)
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
@@ -123,7 +123,7 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
     logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
-    assert set(TAGS) == logged | SHAPING
+    assert set(TAGS) == logged | SHAPING | PASSES
     assert len(set(TAGS.values())) == len(TAGS)
     assert tag("faults.engine_died") == "Faults/engine_died"
     assert tag("new") == "new"

@@ -175,9 +175,10 @@ def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
     with tf.GradientTape(persistent=True) as tape:
         ratios = tf.exp(log_probs - played)
         expected = tf.minimum(ratios * advantages, tf.clip_by_value(ratios, 0.8, 1.2) * advantages)
-        weights = tf.exp(log_probs - played) * proximal(advantages, log_probs - played, 0.2)
+        weights = proximal(advantages, log_probs - played, 0.2)
         objective = tf.stop_gradient(weights) * log_probs
     gradients = [tape.gradient(one, log_probs) for one in (objective, expected)]
     np.testing.assert_allclose(*gradients, rtol=1e-6)
     assert 10 < np.count_nonzero(gradients[0] == 0) < 90
     np.testing.assert_array_equal(proximal(advantages, tf.zeros_like(advantages), 0.2), advantages)
+    assert proximal(tf.constant([1.0]), tf.constant([100.0]), 0.2) == 0  # where the ratio itself overflows

@@ -56,17 +56,17 @@ def test_gradients_that_are_not_finite_are_left_out_and_counted():
 
 def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_complete():
     sums = GradientAccumulator(4, 2)  # each of two rollouts
-    prompt(sums.apply, gradients([1.0]), 0)
-    second, results = caught(sums.apply, gradients([10.0]), 0)
+    prompt(sums.apply, gradients([1.0]), 0, True)
+    second, results = caught(sums.apply, gradients([10.0]), 0, True)
     assert waits(second)
     assert prompt(sums.next_push)["gradients"].tolist() == [11.0]
     assert waits(second)  # for the answer
-    prompt(sums.apply, gradients([1.0]), 0)  # into the next push
+    prompt(sums.apply, gradients([1.0]), 0, True)  # into the next push
     taker, pushes = caught(sums.next_push)
     assert waits(taker)
     second.join(10)
     assert results == [None]
-    last, _ = caught(sums.apply, gradients([100.0]), 0)
+    last, _ = caught(sums.apply, gradients([100.0]), 0, True)
     taker.join(10)
     assert [push["gradients"].tolist() for push in pushes] == [[101.0]]
     assert waits(last)
@@ -75,10 +75,10 @@ def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_com
 
 def test_a_worker_need_not_wait_for_the_pushes_of_others():
     sums = GradientAccumulator(1, 1)
-    first, results = caught(sums.apply, gradients([1.0]), 0)
+    first, results = caught(sums.apply, gradients([1.0]), 0, True)
     assert waits(first)
     prompt(sums.next_push)
-    second, _ = caught(sums.apply, gradients([10.0]), 0)
+    second, _ = caught(sums.apply, gradients([10.0]), 0, True)
     assert waits(second)
     assert prompt(sums.next_push)["gradients"].tolist() == [10.0]
     first.join(10)
@@ -108,8 +108,8 @@ def test_many_workers_lose_and_double_nothing():
     def work():
         for _ in range(50):
             sums.count(stats(8, [EPISODE], ["crash"]), None)
-            sums.apply(gradients([1.0]), 0)
-            sums.apply(gradients([np.nan], finite=False), 0)
+            sums.apply(gradients([1.0]), 0, True)
+            sums.apply(gradients([np.nan], finite=False), 0, True)
 
     def take():
         while sum(push["not_finite"] for push in pushes) < total:
@@ -150,7 +150,7 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
 def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
     empty, full, buffer = GradientAccumulator(1, 1), GradientAccumulator(1, 1), RolloutBuffer(1)
     full.add(gradients([1.0]), 0)
-    waiting = [caught(empty.next_push), caught(full.apply, gradients([1.0]), 0), caught(buffer.next_push)]
+    waiting = [caught(empty.next_push), caught(full.apply, gradients([1.0]), 0, True), caught(buffer.next_push)]
     assert all(waits(thread) for thread, _ in waiting)
     for one in (empty, full, buffer):
         one.close()

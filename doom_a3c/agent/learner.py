@@ -130,8 +130,7 @@ class Learner:
             advantages = normalized(advantages)
         if update_passes(config) == 1:
             return advantages
-        near = proximal(advantages, log_ratios, config.ratio_clip)
-        return near if self._estimator.corrects else tf.exp(log_ratios) * near
+        return proximal(advantages, log_ratios, config.ratio_clip, weighed=self._estimator.corrects)
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor

@@ -17,6 +17,7 @@ from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Optimizer
 from doom_a3c.record.progress import Counters, Progress
 
+MAX_HALVINGS = 10  # of the step size
 Snapshot = dict[str, NDArray[Any]]
 Vector = NDArray[np.float32]
 
@@ -64,13 +65,15 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
+        self.halvings = 0  # of the learning rate, one for each roll-back
         self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
-        """Applies one update; returns the number of updates before it."""
+        """Applies one update, with the learning rate halved as often as `halvings` says; returns the updates before it."""
         with self._lock:
+            rate = learning_rate * 0.5 ** min(self.halvings, MAX_HALVINGS)
             # An array: TensorFlow keeps every Python number that was ever made a tensor.
-            self._compiled_apply(list(gradients), np.asarray(learning_rate, np.float32))
+            self._compiled_apply(list(gradients), np.asarray(rate, np.float32))
             self.version += 1
             return self.version - 1
 
@@ -87,8 +90,8 @@ class GlobalModel(SharedNetwork):
     def _copies(self) -> Snapshot:
         return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
-    def restore(self, snapshot: Snapshot, version: int | None = None) -> None:
-        """Takes over a snapshot, as that version or else under the one that there is.
+    def restore(self, snapshot: Snapshot, version: int) -> None:
+        """Takes over a snapshot.
 
         Raises:
             ValueError: if a name or a shape is not this model's.
@@ -99,9 +102,18 @@ class GlobalModel(SharedNetwork):
             if tuple(self._variables[name].shape) != value.shape:
                 raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
         with self._lock:
-            for name, value in snapshot.items():
-                self._variables[name].assign(value)
-            self.version = self.version if version is None else version
+            self._assign(snapshot)
+            self.version = version
+
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """Takes over an earlier snapshot of this model's, and halves the learning rate; updates count on."""
+        with self._lock:
+            self._assign(snapshot)
+            self.halvings += 1
+
+    def _assign(self, snapshot: Snapshot) -> None:
+        for name, value in snapshot.items():
+            self._variables[name].assign(value)
 
 
 def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:

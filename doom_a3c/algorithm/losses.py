@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+MAX_LOG_RATIO = 20.0  # whose exponential is finite; no ratio as large is learned from
+
 
 class Loss(NamedTuple):
     """The terms of the loss, each a scalar mean over the T * B steps of a rollout."""
@@ -59,21 +61,22 @@ def actor_critic_loss(
     return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)
 
 
-def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
-    """Returns advantages that hold the policy near the one that played, however often a step is learned from.
+def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, weighed: bool = False) -> tf.Tensor:
+    """Returns weights of log pi that hold the policy near the one that played, however often a step is learned from.
 
-    They are 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that its
-    advantage asks for. Times the ratio and the gradient of log pi they are the gradient of PPO's clipped objective,
+    A weight is 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that
+    its advantage asks for, and r A elsewhere. Times the gradient of log pi that is the gradient of PPO's clipped objective,
     min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
 
     Args:
         advantages: A, of any shape.
         log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, of that shape.
         clip: how far a ratio may move from 1.
+        weighed: whether the advantages hold the ratio already.
     """
-    ratios = tf.exp(log_ratios)
+    ratios = tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
     moved = tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip)
-    return tf.where(moved, 0.0, advantages)
+    return tf.where(moved, 0.0, advantages if weighed else ratios * advantages)
 
 
 def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:

@@ -66,8 +66,11 @@ class LocalEngine:
         return captured(self._model, self._progress)
 
     def roll_back(self, state: State) -> None:
-        """Takes over the weights and optimizer slots of an earlier moment; what is counted stays."""
-        self._model.restore(state.variables)
+        """Takes over the weights and optimizer slots of an earlier moment, with half the step size; what is counted stays.
+
+        Gradients that are being computed meanwhile are applied to them.
+        """
+        self._model.roll_back(state.variables)
 
     def describe(self) -> str:
         """Returns '': frames per second are the run's."""

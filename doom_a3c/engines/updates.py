@@ -20,7 +20,6 @@ from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # updates in a row
 NON_FINITE = "non_finite_update"  # the kind of the fault
-COLLAPSED = "score_collapsed"  # likewise: the run went back to its best weights
 
 
 class DivergedError(RunError):
@@ -37,9 +36,9 @@ class EpisodeMetrics(NamedTuple):
 
 
 class StepMetrics(NamedTuple):
-    """What decides about the step size of several passes; None where it is not used."""
+    """How far several passes have taken the policy, and what that makes of the step size; None where there are none."""
 
-    kl: float | None  # of the policy that played to the one that has learned from it, nats
+    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last pass
     step_factor: float | None
 
 
@@ -54,12 +53,13 @@ class StepFactor:
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
 
-    def __init__(self, target: float | None) -> None:
-        self._target, self.value = target, 1.0 if target is None else self.FIRST
+    def __init__(self, target: float) -> None:
+        """With a target of 0 it stays 1."""
+        self._target, self.value = target, self.FIRST if target else 1.0
 
     def after(self, kl: float) -> None:
         """Takes notice of the divergence that the passes over a batch have come to."""
-        if self._target is None:
+        if not self._target:
             return
         if not kl <= 2 * self._target:  # one that is no number, too
             self.value = max(self.LEAST, self.value / self.CHANGE)
@@ -72,7 +72,8 @@ class Updater:
 
     def __init__(self, config: Config, model: GlobalModel, progress: Progress, logger: Logger | None) -> None:
         self._config, self._model, self._progress, self._logger = config, model, progress, logger
-        self._limiter, self._step_factor = log_limiter(), StepFactor(config.target_kl)
+        self._limiter = log_limiter()
+        self._step_factor = StepFactor(config.target_kl if update_passes(config) > 1 else 0.0)
         self._episodes: list[Episode] = []
         self._actions: Actions | None = None  # of the newest rollout
         self._non_finite = 0
@@ -85,23 +86,22 @@ class Updater:
             self._episodes.extend(stats.episodes)
             self._actions = actions
 
-    def apply(self, gradients: Gradients, version: int, last: bool = True) -> None:
+    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
         """Applies gradients that come from rollouts of that version, if they are finite; raises as `skip` does if not.
 
         `last` says whether these are the last gradients of those rollouts.
         """
+        if last:
+            self._step_factor.after(gradients.kl)
         if not gradients.finite:
             self.skip()
         else:
             self._non_finite = 0
-            if last:
-                self._step_factor.after(gradients.kl)
             rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
-            rate *= self._step_factor.value / 2 ** self._progress.faults[COLLAPSED]
-            before = self._model.apply(gradients.gradients, rate)
+            before = self._model.apply(gradients.gradients, rate * self._step_factor.value)
             lag = max(0, before - version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics.entropy, lag)
-        if self._logger is not None and self._limiter.allow():
+        if self._logger is not None and last and self._limiter.allow():
             self._logger.metrics(gradients.metrics, self._progress.frames)
             self._logger.metrics(self._step_metrics(gradients.kl), self._progress.frames)
             self._logger.metrics(episode_metrics(self._episodes), self._progress.frames)
@@ -112,7 +112,7 @@ class Updater:
     def _step_metrics(self, kl: float) -> StepMetrics:
         if update_passes(self._config) == 1:
             return StepMetrics(None, None)
-        return StepMetrics(kl, None if self._config.target_kl is None else self._step_factor.value)
+        return StepMetrics(kl, self._step_factor.value if self._config.target_kl else None)
 
     def skip(self) -> None:
         """Counts an update that is not finite; raises DivergedError when too many in a row are not."""

@@ -5,53 +5,87 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-from doom_a3c.agent.model import State
+from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
-from doom_a3c.engines.updates import COLLAPSED
 from doom_a3c.record.progress import WINDOW, Progress, shown
+from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 
+COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # between two looks at the score
 NOISE = 0.5  # standard deviations of single scores that a mean of 100 of them may lie below another by chance
+
+
+class _Mark(NamedTuple):
+    """A moment, and how far a run must come for all of its newest scores to be of episodes begun after it."""
+
+    state: State
+    steps: int
+
+    def passed(self, progress: Progress, games: int) -> bool:
+        """Tells whether that is so: what was under way is over, and as many episodes have ended since."""
+        return progress.steps >= self.steps and progress.episodes >= self.state.counters.episodes + WINDOW + games
+
+
+class _Best(NamedTuple):
+    """The highest mean score, the standard deviation of its scores, and the state before the episodes that had them."""
+
+    mean: float
+    spread: float
+    state: State
 
 
 class Guard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
-    A collapse is counted as a fault, and each one counted halves the step size from then on, in a resumed run too.
+    Weights are judged by the episodes that began after them. A collapse is counted as a fault, and each halves the step
+    size from then on, in a resumed run too; the best weights are those of the session.
     """
 
-    def __init__(
-        self, engine: LocalEngine, progress: Progress, share: float, games: int, log: Callable[[str], None]
-    ) -> None:
-        """A collapse loses that `share` of what the mean had gained over the first one; 0 is never. The run has `games`."""
-        self._engine, self._progress, self._share, self._log = engine, progress, share, log
-        self._pause = WINDOW + games  # episodes until all in the window were begun with the weights of a roll-back
-        self._next, self._from = 0.0, 0
+    def __init__(self, engine: LocalEngine, progress: Progress, config: Config, log: Callable[[str], None]) -> None:
+        self._engine, self._progress, self._config, self._log = engine, progress, config, log
+        self._games = games_of_run(config)
+        self._next = 0.0
         self._first: float | None = None
-        self._best: tuple[float, float, State] | None = None  # mean and standard deviation of the scores, and the state
+        self._mark: _Mark | None = None
+        self._best: _Best | None = None
 
     def look(self) -> None:
         """Goes back to the best weights if the score has collapsed; may be called at any time."""
-        if not self._share or time.monotonic() < self._next:
+        if not self._config.collapse or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + SECONDS
+        if self._mark is None:
+            self._mark = self._here()
+        if not self._mark.passed(self._progress, self._games):
+            return
         scores = self._progress.newest_scores()
-        if len(scores) < WINDOW or self._progress.episodes < self._from:
+        if len(scores) < WINDOW:  # some were not finite
             return
         mean, spread = statistics.fmean(scores), statistics.pstdev(scores)
         if self._first is None:
             self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), mean)
-        if self._best is None or mean >= self._best[0]:
-            self._best = mean, spread, self._engine.capture()
+        if self._best is None or mean >= self._best.mean:
+            self._best = _Best(mean, spread, self._mark.state)
+        elif self._collapsed(self._best, mean, spread, self._first):
+            self._go_back(self._best, mean)
+        self._mark = self._here()
+
+    def _here(self) -> _Mark:
+        state = self._engine.capture()
+        return _Mark(state, state.counters.steps + steps_under_way(self._config))
+
+    def _collapsed(self, best: _Best, mean: float, spread: float, first: float) -> bool:
+        lost = best.mean - mean
+        return lost > self._config.collapse * (best.mean - first) and lost > NOISE * max(spread, best.spread)
+
+    def _go_back(self, best: _Best, mean: float) -> None:
+        if self._progress.faults[COLLAPSED] >= MAX_HALVINGS:
             return
-        best, its_spread, state = self._best
-        if best - mean > max(self._share * (best - self._first), NOISE * max(spread, its_spread)):
-            self._engine.roll_back(state)
-            self._progress.add_fault(COLLAPSED)
-            self._from = self._progress.episodes + self._pause
-            factor = 2 ** self._progress.faults[COLLAPSED]
-            self._log(
-                f"the mean score fell from {shown(best)} to {shown(mean)}: back to the weights of "
-                f"{state.counters.frames:,} frames, with 1/{factor} of the step size"
-            )
+        self._engine.roll_back(best.state)
+        self._progress.add_fault(COLLAPSED)
+        self._log(
+            f"the mean score fell from {shown(best.mean)} to {shown(mean)}: back to the weights of "
+            f"{best.state.counters.frames:,} frames, with half the step size"
+        )

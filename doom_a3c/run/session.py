@@ -33,7 +33,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import Guard
+from doom_a3c.run.guard import COLLAPSED, Guard
 from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
@@ -122,7 +122,7 @@ def session_of(
             engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
         else:
             engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
-            guard = Guard(engine, progress, config.collapse, worker_count(config) * config.games, view.log)
+            guard = Guard(engine, progress, config, view.log)
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
@@ -172,6 +172,7 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
             f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
         ) from None
     progress.restore(record.counters)
+    model.halvings = progress.faults[COLLAPSED]
 
 
 def _described(record: RunRecord, builder: Builder) -> str:

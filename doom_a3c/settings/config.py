@@ -27,8 +27,12 @@ def corrects(config: Config) -> bool:
 
 
 def update_passes(config: Config) -> int:
-    """Returns how many updates are made from the same rollouts; hosts of a cluster have newer weights for one alone."""
-    return 1 if config.engine == "cluster" else config.passes
+    """Returns how many updates are made from the same rollouts.
+
+    One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
+    from the policy from the start.
+    """
+    return 1 if config.engine == "cluster" or _explores(config) else config.passes
 
 
 def _learns_apart(config: Config) -> bool:
@@ -51,7 +55,8 @@ EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
-PASSES = Group("--passes 2 or more and --engine threads or queue", lambda config: update_passes(config) > 1)
+PASSABLE = Group("--engine threads or queue, without --epsilon", lambda c: c.engine != "cluster" and not _explores(c))
+PASSES = Group("--passes 2 or more, and what that goes with", lambda config: update_passes(config) > 1)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
@@ -121,21 +126,21 @@ class Config:
         unit="passes",
         low=1,
         high=64,
-        goes_with=LOCAL,
+        goes_with=PASSABLE,
     )
     ratio_clip: float = setting(
         0.2,
-        "how far, over all passes, the probability of an action may move: its ratio to what it was is kept to 1 plus or "
-        "minus this",
+        "once the probability of an action has moved, over all passes, to 1 plus or minus this times what it was, it is "
+        "pushed no further",
         above=0,
         goes_with=PASSES,
     )
-    target_kl: float | None = setting(
-        None,
-        "KL divergence, over all passes, that the step size is divided by 1.5 above twice of, and goes back up below half "
-        "of; unset leaves the step size alone",
+    target_kl: float = setting(
+        0.0,
+        "KL divergence from the policy that played to the one before the last pass: above twice this the step size falls, "
+        "below half of it it rises again; 0 leaves it alone",
         unit="nats",
-        above=0,
+        low=0,
         goes_with=PASSES,
     )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
@@ -146,8 +151,8 @@ class Config:
     entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
     collapse: float = setting(
         0.5,
-        "share of what the mean score of 100 episodes has gained that, once lost, sends the run back to its best weights, "
-        "with half the step size; 0 is never",
+        "a mean score (100 episodes) that has lost this share of what it had gained sends the run back to its best "
+        "weights, with half the step size; 0 is never",
         low=0,
         high=1,
         goes_with=LOCAL,
@@ -325,8 +330,7 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
-    if worker_count(config) * config.games > MAX_GAMES:
-        games = worker_count(config) * config.games
+    if (games := games_of_run(config)) > MAX_GAMES:
         raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
     if not _learns_apart(config):
         return config
@@ -383,3 +387,14 @@ def cpu_count() -> int:
 def worker_count(config: Config) -> int:
     """Returns the number of worker threads, with 0 standing for one per CPU."""
     return config.workers or cpu_count()
+
+
+def games_of_run(config: Config) -> int:
+    """Returns how many games all workers of this process play."""
+    return worker_count(config) * config.games
+
+
+def steps_under_way(config: Config) -> int:
+    """Returns how many steps, at most, have been played and are not counted yet."""
+    rollouts = worker_count(config) + (config.queue_size if _learns_apart(config) else 0)
+    return rollouts * config.games * config.rollout_length

@@ -61,11 +61,8 @@ class GradientAccumulator:
             self._episodes.extend(stats.episodes)
             self._faults.extend(stats.faults)
 
-    def apply(self, gradients: Gradients, version: int, last: bool = True) -> None:
-        """Adds gradients, and returns when their push has been answered, or is not complete yet.
-
-        All are the `last` ones of their rollouts.
-        """
+    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
+        """Adds gradients, and returns when their push has been answered, or is not complete yet."""
         push = self.add(gradients, version)
 
         def free() -> bool:

@@ -213,7 +213,7 @@ class ParameterServer:
                 self._updater.skip()
             if push["gradients"] is not None:
                 gradients = Gradients(self._split(push["gradients"]), LearnerMetrics(**_of_update(push["metrics"])), True)
-                self._updater.apply(gradients, push["version"])
+                self._updater.apply(gradients, push["version"], last=True)
         except Exception as error:
             self._failure = error
             self._end()
