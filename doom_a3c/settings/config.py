@@ -56,7 +56,7 @@ QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
 PASSABLE = Group("--engine threads or queue, without --epsilon", lambda c: c.engine != "cluster" and not _explores(c))
-PASSES = Group("--passes 2 or more, and what that goes with", lambda config: update_passes(config) > 1)
+PASSES = Group("--passes 2 or more (engines threads and queue, no --epsilon)", lambda config: update_passes(config) > 1)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
