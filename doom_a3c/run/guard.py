@@ -28,19 +28,26 @@ class _Mark(NamedTuple):
         return progress.steps >= self.steps and progress.episodes >= self.state.counters.episodes + WINDOW + games
 
 
-class _Best(NamedTuple):
-    """The highest mean score, the standard deviation of its scores, and the state before the episodes that had them."""
+class _Window(NamedTuple):
+    """The mean score of 100 episodes, and the standard deviation of their scores."""
 
     mean: float
     spread: float
+
+
+class _Best(NamedTuple):
+    """Weights, and the lower one of the means before and after them: neither luck nor a rise that came later."""
+
+    window: _Window
     state: State
 
 
 class Guard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
-    Weights are judged by the episodes that began after them. A collapse is counted as a fault, and each halves the step
-    size from then on, in a resumed run too; the best weights are those of the session.
+    One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
+    those between two windows and as good as the worse one; a collapse takes two windows, too. It is counted as a fault, and
+    each halves the step size from then on, in a resumed run too; the best weights are those of the session.
     """
 
     def __init__(self, engine: LocalEngine, progress: Progress, config: Config, log: Callable[[str], None]) -> None:
@@ -48,7 +55,8 @@ class Guard:
         self._games = games_of_run(config)
         self._next = 0.0
         self._first: float | None = None
-        self._mark: _Mark | None = None
+        self._mark: _Mark | None = None  # the end of the window before
+        self._before: _Window | None = None
         self._best: _Best | None = None
 
     def look(self) -> None:
@@ -63,29 +71,30 @@ class Guard:
         scores = self._progress.newest_scores()
         if len(scores) < WINDOW:  # some were not finite
             return
-        mean, spread = statistics.fmean(scores), statistics.pstdev(scores)
+        window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
         if self._first is None:
-            self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), mean)
-        if self._best is None or mean >= self._best.mean:
-            self._best = _Best(mean, spread, self._mark.state)
-        elif self._collapsed(self._best, mean, spread, self._first):
-            self._go_back(self._best, mean)
-        self._mark = self._here()
+            self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), window.mean)
+        judged = self._judge(self._before, window, self._mark.state, self._first) if self._before else window
+        self._before, self._mark = judged, self._here()
 
     def _here(self) -> _Mark:
         state = self._engine.capture()
         return _Mark(state, state.counters.steps + steps_under_way(self._config))
 
-    def _collapsed(self, best: _Best, mean: float, spread: float, first: float) -> bool:
-        lost = best.mean - mean
-        return lost > self._config.collapse * (best.mean - first) and lost > NOISE * max(spread, best.spread)
-
-    def _go_back(self, best: _Best, mean: float) -> None:
-        if self._progress.faults[COLLAPSED] >= MAX_HALVINGS:
-            return
-        self._engine.roll_back(best.state)
-        self._progress.add_fault(COLLAPSED)
-        self._log(
-            f"the mean score fell from {shown(best.mean)} to {shown(mean)}: back to the weights of "
-            f"{best.state.counters.frames:,} frames, with half the step size"
-        )
+    def _judge(self, before: _Window, after: _Window, between: State, first: float) -> _Window | None:
+        """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
+        worse, better = sorted((before, after))
+        if self._best is None or worse.mean >= self._best.window.mean:
+            self._best = _Best(worse, between)
+            return after
+        best, lost = self._best.window, self._best.window.mean - better.mean
+        if lost <= self._config.collapse * (best.mean - first) or lost <= NOISE * max(best.spread, better.spread):
+            return after
+        if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
+            self._engine.roll_back(self._best.state)
+            self._progress.add_fault(COLLAPSED)
+            self._log(
+                f"the mean score fell from {shown(best.mean)} to {shown(better.mean)}: back to the weights of "
+                f"{self._best.state.counters.frames:,} frames, with half the step size"
+            )
+        return None
