@@ -5,6 +5,7 @@ python docs/site.py writes the pages; mkdocs calls `on_page_markdown`, see mkdoc
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def settings_page() -> str:
 
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
+    lines = (ROOT / "docs" / "results" / "learned.jsonl").read_text().splitlines()
+    trained = {one["game"]: one["frames"] for one in sorted(map(json.loads, lines), key=lambda one: one["budget"])}
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
     for name in catalog.own_names():
         if "/" in name:
@@ -54,6 +57,8 @@ def scenarios_page() -> str:
         scenario = catalog.find(name)
         parts += ["", f"## {name}", "", f"{scenario.description}.", "", f"- game: `{scenario.game.title}`"]
         parts += [f"- score to expect: {scenario.expected_score}", f"- train it: `python train.py --scenario {name}`"]
+        if name in trained:
+            parts += [f"- film and curve: one training of {trained[name]:,} frames, [its scores](results/learned.md)"]
         pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "gif"), ("results/learned", "png"))]
         parts += ["", *(f"![{name}]({path})" for path in pictures if (ROOT / "docs" / path).exists())]
     return "\n".join([*parts, ""])
