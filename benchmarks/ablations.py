@@ -109,6 +109,8 @@ def page(found: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield "`python benchmarks/ablations.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     for game, (frames, threshold) in GAMES.items():
+        if all(one.game != game for one in found):
+            continue
         yield ""
         yield f"## {game}, {frames:,} frames"
         yield ""
