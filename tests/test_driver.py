@@ -38,35 +38,40 @@ def error_of(engine):
         return error
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of this file's tests: its start takes longer than most of them. They leave no actor behind in it."""
+    with connected(None, "test"):
+        yield
+
+
 @pytest.fixture
-def engine(tmp_path):
-    """Builds engines of CartPole, connected to a cluster of their own; ends them, whatever the test does."""
+def engine(tmp_path, cluster):
+    """Builds engines of CartPole; ends them, whatever the test does."""
     made = []
-    with contextlib.ExitStack() as stack:
 
-        def make(make_server=remote.server, make_host=remote.host, **settings):
-            config = Config(scenario="cartpole", **settings)
-            model, progress = Builder(SCENARIO, config).model(config), Progress()
-            stack.enter_context(connected(None, "test"))
-            made.append(
-                ClusterEngine(
-                    hosts=1,
-                    device="cpu",
-                    settings=remote.settings(config, SCENARIO, 0),
-                    make_server=make_server,
-                    make_host=make_host,
-                    state=captured(model, progress),
-                    progress=progress,
-                    logger_called=lambda name: TensorBoardLogger(tmp_path / name),
-                    add_gif=lambda gif: None,
-                    log=lambda message: None,
-                )
+    def make(make_server=remote.server, make_host=remote.host, **settings):
+        config = Config(scenario="cartpole", **settings)
+        model, progress = Builder(SCENARIO, config).model(config), Progress()
+        made.append(
+            ClusterEngine(
+                hosts=1,
+                device="cpu",
+                settings=remote.settings(config, SCENARIO, 0),
+                make_server=make_server,
+                make_host=make_host,
+                state=captured(model, progress),
+                progress=progress,
+                logger_called=lambda name: TensorBoardLogger(tmp_path / name),
+                add_gif=lambda gif: None,
+                log=lambda message: None,
             )
-            return made[-1], progress
+        )
+        return made[-1], progress
 
-        yield make
-        for one in made:
-            one.stop()
+    yield make
+    for one in made:
+        one.stop()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,9 @@ def test_faults_of_evaluation_are_counted_by_the_server(engine):
     made.check()
 
 
-def test_the_protocol_over_real_calls():
+def test_the_protocol_over_real_calls(cluster):
+    import ray  # not before the cluster: it reads at once whether there is a token
+
     config = Config(scenario="cartpole", engine="cluster", max_policy_lag=1, frames=10**9)
     model = Builder(SCENARIO, config).model(config)
     variables, counters = captured(model, Progress())
@@ -128,28 +135,25 @@ def test_the_protocol_over_real_calls():
 
         return until(answer, "an answer")
 
-    with connected(None, "test"):
-        import ray  # not before: it reads at once whether there is a token
-
-        process = ServerProcess(remote.server, remote.settings(config, SCENARIO, 0), gpu=False)
-        assert joined() == {"verdict": "wait"}
-        server.start({"variables": variables, "counters": to_plain(counters), "members": {}}, {})
-        assert push("a", 1, 1) == "wait"
-        server.enroll({"a": 1})
-        assert joined()["verdict"] == "joined"
-        assert [push("a", 1, number) for number in (1, 1, 2, 3)] == ["applied", "duplicate", "applied", "stale"]
-        state = server.state()
-        assert push("a", 1, 4, version=2) == "applied"
-        assert push("a", 1, 5, gradients=ones * np.float32(np.nan)) == "refused"
-        ray.kill(ray.get_actor("parameter_server"), no_restart=False)
-        until(lambda: joined() == {"verdict": "wait"}, "a new server")  # the old one may answer once more
-        server.start(state, {"a": 1})
-        status = server.status()["counters"]
-        assert (status["updates"], status["steps"], status["faults"]) == (2, 3 * 480, {"stale_push": 1})
-        assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
-        server.enroll({"a": 2})
-        assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
-        assert push("a", 2, 2, gradients=ones[1:]) == "refused"
-        server.stop()
-        assert push("a", 3, 1) == "done"
-        process.kill()
+    process = ServerProcess(remote.server, remote.settings(config, SCENARIO, 0), gpu=False)
+    assert joined() == {"verdict": "wait"}
+    server.start({"variables": variables, "counters": to_plain(counters), "members": {}}, {})
+    assert push("a", 1, 1) == "wait"
+    server.enroll({"a": 1})
+    assert joined()["verdict"] == "joined"
+    assert [push("a", 1, number) for number in (1, 1, 2, 3)] == ["applied", "duplicate", "applied", "stale"]
+    state = server.state()
+    assert push("a", 1, 4, version=2) == "applied"
+    assert push("a", 1, 5, gradients=ones * np.float32(np.nan)) == "refused"
+    ray.kill(ray.get_actor("parameter_server"), no_restart=False)
+    until(lambda: joined() == {"verdict": "wait"}, "a new server")  # the old one may answer once more
+    server.start(state, {"a": 1})
+    status = server.status()["counters"]
+    assert (status["updates"], status["steps"], status["faults"]) == (2, 3 * 480, {"stale_push": 1})
+    assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
+    server.enroll({"a": 2})
+    assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
+    assert push("a", 2, 2, gradients=ones[1:]) == "refused"
+    server.stop()
+    assert push("a", 3, 1) == "done"
+    process.kill()
