@@ -124,7 +124,8 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     random = json.loads((folder / "filmed" / "summary.json").read_text())["random_scores"]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     progress = counters(folder)
-    points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
+    least = min(100, progress["episodes"] // 4)  # means of fewer say little
+    points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
     return Learned(
         game=game,
         seed=seed,
