@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from learning import PAGES, counters, run
+from learning import PAGES, commit, counters, run
 
 from doom_a3c.record.progress import shown
 from doom_a3c.settings.catalog import find
@@ -36,21 +35,28 @@ class Game(NamedTuple):
     threshold: float
 
 
+class Variant(NamedTuple):
+    """How a game is learned: flags of train.py, and how many times the step size of its file."""
+
+    flags: Sequence[object] = ()
+    times: int = 1
+
+
 GAMES = {
     "cartpole": Game(600_000, 475),
     "basic": Game(400_000, 75),
     "defend_the_center": Game(500_000, 10),
 }
 VARIANTS = {
-    "as it is": (),
-    "one pass (A3C)": ("--passes", 1),
-    "two passes": ("--passes", 2),
-    "no KL target": ("--target-kl", 0),
-    "no shaping": ("--shaping", "AMMO2=0,0"),
-    "from the model of basic": ("--from", "basic"),
-    "ten times the step size": ("--learning-rate", 10),
-    "the same, no KL target": ("--learning-rate", 10, "--target-kl", 0),
-    "the same, no guard either": ("--learning-rate", 10, "--target-kl", 0, "--collapse", 0),
+    "as it is": Variant(),
+    "one pass (A3C)": Variant(("--passes", 1)),
+    "two passes": Variant(("--passes", 2)),
+    "no KL target": Variant(("--target-kl", 0)),
+    "no shaping": Variant(("--shaping", "AMMO2=0,0")),
+    "from the model of basic": Variant(("--from", "basic")),
+    "ten times the step size": Variant(times=10),
+    "the same, no KL target": Variant(("--target-kl", 0), 10),
+    "the same, no guard either": Variant(("--target-kl", 0, "--collapse", 0), 10),
 }
 
 ONLY = {"no shaping": "defend_the_center", "from the model of basic": "defend_the_center"}
@@ -72,14 +78,13 @@ class Measured(NamedTuple):
 def measure(game: str, variant: str, seed: int) -> Measured:
     """Trains a variant."""
     frames, threshold = GAMES[game]
-    step_size = find(game).training["learning_rate"]
-    flags = [step_size * 10 if before == "--learning-rate" else flag for before, flag in _pairs(VARIANTS[variant])]
+    flags, times = VARIANTS[variant]
+    step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
-        run(folder, "train.py", "--scenario", game, "--seed", seed, "--frames", frames, *quiet, *flags)
+        run(folder, "train.py", "--scenario", game, "--seed", seed, "--frames", frames, *quiet, *flags, *step_size)
         progress = counters(folder)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=PAGES, capture_output=True, text=True, check=True)
     curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
     return Measured(
         game,
@@ -89,13 +94,8 @@ def measure(game: str, variant: str, seed: int) -> Measured:
         statistics.fmean(progress["scores"]),
         next((at for at, mean in curve if mean >= threshold), None),
         progress["faults"].get("score_collapsed", 0),
-        commit.stdout.strip(),
+        commit(),
     )
-
-
-def _pairs(flags: Sequence[object]) -> Iterator[tuple[object, object]]:
-    """Yields each word with the one before it."""
-    return zip((None, *flags), flags, strict=False)
 
 
 def measured() -> list[Measured]:

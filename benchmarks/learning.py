@@ -122,7 +122,6 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
     play(folder, "filmed", "--policy", better, "--episodes", 3, "--random-episodes", 20)
     random = json.loads((folder / "filmed" / "summary.json").read_text())["random_scores"]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     progress = counters(folder)
     least = min(100, progress["episodes"] // 4)  # means of fewer say little
     points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
@@ -132,11 +131,17 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
         budget=frames,
         frames=progress["frames"],
         minutes=round(sum(map(float, before.read_text().split())) / 60, 1),
-        commit=commit.stdout.strip(),
+        commit=commit(),
         **scores,
         random=statistics.mean(random),
         curve=points[:: -(-len(points) // POINTS) or 1],
     )
+
+
+def commit() -> str:
+    """Returns the commit that is checked out, in short."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return told.stdout.strip()
 
 
 def counters(folder: Path) -> dict[str, Any]:

@@ -32,7 +32,11 @@ def update_passes(config: Config) -> int:
     One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
     from the policy from the start.
     """
-    return 1 if config.engine == "cluster" or _explores(config) else config.passes
+    return config.passes if _may_pass_again(config) else 1
+
+
+def _may_pass_again(config: Config) -> bool:
+    return config.engine != "cluster" and not _explores(config)
 
 
 def _learns_apart(config: Config) -> bool:
@@ -55,7 +59,7 @@ EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
-PASSABLE = Group("--engine threads or queue, without --epsilon", lambda c: c.engine != "cluster" and not _explores(c))
+PASSABLE = Group("--engine threads or queue, without --epsilon", _may_pass_again)
 PASSES = Group("--passes 2 or more (engines threads and queue, no --epsilon)", lambda config: update_passes(config) > 1)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
