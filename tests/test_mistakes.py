@@ -200,7 +200,7 @@ def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_pat
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["scenario", "game", "buttons", "input", "frames", "score", "to", "expect"]
     (basic,) = (line for line in lines if line.startswith("basic "))
-    for fact in ("basic.wad", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, core lstm", "4,000,000", "75 within a minute"):
+    for fact in ("basic.wad", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, core lstm", "4,000,000", "75 within"):
         assert fact in basic
     (pong,) = (line for line in lines if line.startswith("pong "))
     for fact in ("ALE/Pong-v5", "NOOP FIRE RIGHT LEFT", "84x84x4, core none"):
