@@ -197,6 +197,7 @@ def test_games_load_no_tensorflow(root):
 def test_the_command_lines_import_tensorflow_without_keras(root):
     code = (
         "import sys; from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
+        "import doom_a3c.run.launch, doom_a3c.record.tensorboard;"
         "assert not {'keras', 'matplotlib'} & set(sys.modules);"
         "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # who wants it later still gets it
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from tensorboard.plugins.hparams import api as hparams
+from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
 
 from doom_a3c.record.loggers import Metrics, named
 from doom_a3c.record.tags import tag
