@@ -1,5 +1,7 @@
 """Gymnasium environments whose every frame is known; importing this registers them."""
 
+import time
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -88,6 +90,14 @@ class Plain(gymnasium.Env):
         return np.full(2, self.time, np.float32), 1.0, self.time >= LENGTH, False, {}
 
 
+class Slow(Plain):
+    """Has all the time in the world."""
+
+    def step(self, action):
+        time.sleep(0.02)
+        return super().step(action)
+
+
 class Picky(Plain):
     """Refuses every mode of pictures."""
 
@@ -125,5 +135,5 @@ class Talking(Toy):
         return *super().step(action)[:4], dict(self.words)
 
 
-for toy in (Toy, Numbers, Reusing, Unseen, Failing, Plain, Picky, Blind, Talking):
+for toy in (Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

@@ -108,8 +108,10 @@ def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_
     assert f"{game} cannot be stepped: {told}" in result.stderr
     assert "what has been learned is in models/last.ckpt" in result.stderr
     load(tmp_path / "models" / "last.ckpt", Named(scenario="cartpole"))
-    told_more = trained_on_a_toy(tmp_path, game, *map(str, flags), "--models-dir", "more", "--verbose")
-    assert "in step" in told_more.stderr  # where
+
+
+def test_where_an_environment_has_failed_is_told_who_asks_for_it(tmp_path):
+    assert "in step" in trained_on_a_toy(tmp_path, "FailsLater-v0", "--verbose").stderr
 
 
 @pytest.mark.parametrize(

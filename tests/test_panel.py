@@ -218,7 +218,8 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
 
 
 def test_a_pipe_gets_lines_without_marks(tmp_path):
-    result = call("train", *SMALL, "--minutes", "0.25", cwd=tmp_path)
+    slow = ("--scenario", "registered_toys:tests/Slow-v0", *SMALL[2:])  # for longer than a line takes to come
+    result = call("train", *slow, "--minutes", "0.25", cwd=tmp_path, PYTHONPATH=str(ROOT / "tests"))
     assert (result.returncode, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout
     assert "nan" not in result.stdout
