@@ -212,7 +212,7 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
     import ray
 
     def alive() -> int:
-        return sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]  # of Ray
+        return sum(node["Alive"] for node in ray.nodes())
 
     audit, last, count = trial.audit, options.machines, alive()
     print("| a machine | longest pause of all updates, s | given up after, s | updates lost | joins again after, s |")

@@ -94,7 +94,7 @@ class Slow(Plain):
     """Has all the time in the world."""
 
     def step(self, action):
-        time.sleep(0.02)
+        time.sleep(0.005)
         return super().step(action)
 
 

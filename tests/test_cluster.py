@@ -20,6 +20,7 @@ from fakes import until as until_within
 from doom_a3c.engines.cluster.access import ENVIRONMENT
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.checkpoint import load
+from doom_a3c.settings.trust import Named
 
 pytestmark = [
     pytest.mark.cluster,
@@ -28,7 +29,7 @@ pytestmark = [
 ROOT = Path(__file__).parent.parent
 RUN = ("--scenario", "cartpole", "--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
 SECONDS = 240  # that anything may take, beside whatever else
-until = partial(until_within, seconds=SECONDS, pause=0.2)
+until = partial(until_within, seconds=SECONDS, pause=0.5)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def pids(folder, name):
 def saved(folder):
     """Returns the counters of the newest checkpoint, none before there is one."""
     path = folder / "models" / "last.ckpt"
-    return load(path).record.counters if path.exists() else Progress().counters()
+    return load(path, Named(scenario="cartpole")).record.counters if path.exists() else Progress().counters()
 
 
 def traces(folder):
@@ -160,7 +161,7 @@ def test_the_first_update_is_that_of_the_threads_engine(folder):
         np.testing.assert_array_equal(weights["cluster"][name], value, err_msg=name)
 
 
-def test_a_killed_actor_is_replaced_takes_its_engines_along_and_no_counter_goes_back_behind_the_checkpoint(folder):
+def test_a_killed_actor_is_replaced_and_no_counter_goes_back_behind_the_checkpoint(folder):
     doom = ("--scenario", "basic", "--games", 2, "--frames", 100_000_000, "--checkpoint-every", 2, "--gif-every", 0)
     run = started(folder, "--hosts", 2, *doom)
     after = until(lambda: saved(folder).updates > 50 and saved(folder), "the first checkpoint")
@@ -269,10 +270,12 @@ def secret(folder, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "token"))
 
 
-def test_a_users_cluster_stays_as_it_was_and_its_machines_may_join_and_leave(folder, secret):
+def test_a_users_cluster_stays_as_it_was_and_its_machines_may_join_and_leave(folder, secret, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
+    slow = ("--scenario", "registered_toys:tests/Slow-v0", "--games", 2, "--rollout-length", 4)  # machines take their time
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
-    run = started(folder, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
+    run = started(folder, *slow, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)
     until(lambda: saved(folder).updates > 20, "the first checkpoint")
     assert len(pids(folder, "ray::HostActor")) == 1
     ray_start(folder, "token", f"--address={address}")
@@ -287,8 +290,8 @@ def test_a_users_cluster_stays_as_it_was_and_its_machines_may_join_and_leave(fol
     assert "was lost: its process or its machine died" in output
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
     until(lambda: not pids(folder, "ray::HostActor") + pids(folder, "ray::ServerActor"), "the end of the actors")
-    frames = saved(folder).frames + 10_000
-    goes_on = ("--resume", "--address", address, "--transport", "rollouts", "--frames", frames)  # to its budget
+    frames = saved(folder).frames + 1000
+    goes_on = ("--resume", *slow[:2], "--address", address, "--transport", "rollouts", "--frames", frames)  # to its budget
     status, _, errors = ran(folder, *goes_on)
     assert (status, errors) == (0, "")
     assert saved(folder).frames >= frames

@@ -75,7 +75,7 @@ class Run:
         return (self.folder / "models" / "last.ckpt").exists()
 
 
-LATE = 20  # seconds after the start: a run trains
+LATE = 12  # seconds after the start: a run trains
 
 
 def interrupted(folder, instant, terminal):

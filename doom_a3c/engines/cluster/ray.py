@@ -72,7 +72,7 @@ def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterato
             raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
         if not guarded:
             raise UserError(f"the cluster at {address} asks nobody for a token: {HOW_TO_GUARD}")
-        if gpu and not ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]  # of Ray
+        if gpu and not ray.cluster_resources().get("GPU"):
             raise UserError("--device gpu: Ray knows of no GPU in the cluster; --device cpu or auto needs none")
         yield
 
@@ -250,7 +250,7 @@ def machines() -> list[str]:
     """Returns the ids of the machines of the cluster that live."""
     import ray
 
-    nodes = ray.nodes()  # type: ignore[no-untyped-call]  # of Ray
+    nodes = ray.nodes()
     return [node["NodeID"] for node in nodes if node["Alive"]]
 
 
