@@ -35,7 +35,7 @@ from processes import cpu_seconds, engines, family, memory
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, Counts, cpu_count
+from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, resolved
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from doom_a3c.agent.learner import Gradients
     from doom_a3c.agent.rollouts import Rollout, RolloutStats
     from doom_a3c.engines.threads import Updates
+    from doom_a3c.record.progress import Progress
     from doom_a3c.run.actors import ActorFactory
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
@@ -215,7 +216,7 @@ class Parts:
         self._builder = Builder(scenario, self._config)
         self._networks = [self._builder.network(f"worker_{index}", 0) for index in range(workers)]
 
-    def _actors(self, counts: Counts) -> ActorFactory:
+    def _actors(self, counts: Progress) -> ActorFactory:
         from doom_a3c.run.actors import ActorFactory
 
         return ActorFactory(self._config, self._builder, counts, lambda recording: None, restarts=0)

@@ -110,6 +110,7 @@ def session(
     seed=0,
     policy=None,
     clip=None,
+    known_returns=None,
     epsilons=None,
     bootstrap=True,
 ):
@@ -123,6 +124,7 @@ def session(
         reward_scale=scale,
         seed=np.random.SeedSequence(seed),
         reward_clip=clip,
+        known_returns=known_returns,
         epsilons=epsilons,
         bootstrap=bootstrap,
     )

@@ -150,10 +150,10 @@ def running():
 
 def test_ctrl_c_leaves_the_comparison_so_far(trained, tmp_path, running):
     model = trained[0] / "models" / "last.ckpt"
-    command = [sys.executable, str(ROOT / "play.py"), "--compare", model, model, "--episodes", "2000"]
+    command = [sys.executable, str(ROOT / "play.py"), "--compare", model, model, "--episodes", "20000"]
     process = running(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert until(lambda: engines(process.pid), 90)
-    time.sleep(2)
+    time.sleep(8)  # an episode takes a fraction of a second, but not beside others
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "play.py: interrupted\n")

@@ -18,9 +18,10 @@ from cluster_fakes import (
     variables,
     verdict,
 )
-from fakes import changed, model, network, until
+from fakes import STEPS, changed, model, network, until
 
 from doom_a3c.agent.model import flat, split
+from doom_a3c.algorithm.moments import moments_of
 from doom_a3c.engines.updates import MAX_NON_FINITE
 from doom_a3c.settings.fields import Schedule
 
@@ -44,7 +45,7 @@ def test_before_its_start_a_server_lets_everyone_wait(build):
     assert server.status()["ready"]
     answer = server.join("a", 1)
     assert np.array_equal(answer.pop("weights"), flat(network("as_started", seed=2).parameters))
-    assert answer == {"verdict": "joined", "version": 7, "frames": 24}
+    assert answer == {"verdict": "joined", "version": 7, "frames": 24, "returns": [0, 0.0, 0.0]}
     assert counted(server) == (1, 0, 7)
 
 
@@ -123,6 +124,11 @@ def test_nothing_counts_after_the_stop(build, transport):
     until(lambda: alive("trainer") == [])
 
 
+def told(pushes):
+    """Returns what answers tell of so many pushes."""
+    return {"frames": pushes * FRAMES, "returns": [pushes * STEPS, 0.5, pushes * 2.0 * STEPS]}
+
+
 def test_gradients_are_applied_as_without_a_server(build):
     schedule = {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "learning_rate_frames": 4 * FRAMES}
     server, alone = build(state_of(2), **schedule), model(seed=2)
@@ -132,7 +138,7 @@ def test_gradients_are_applied_as_without_a_server(build):
         alone.apply(split(message["gradients"], alone.network.parameters), rate)
         answer = server.push("a", 1, number, message, number - 1)
         assert np.array_equal(answer.pop("weights"), flat(alone.network.parameters))
-        assert answer == {"verdict": "applied", "version": number, "frames": number * FRAMES}
+        assert answer == {"verdict": "applied", "version": number, **told(number)}
     assert variables(server) == comparable(alone.snapshot())
     assert counted(server) == (3, 6, 3)
     status = server.status()
@@ -154,10 +160,21 @@ def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_
             assert (answer["verdict"], answer["version"]) == ("duplicate", 2)
             assert np.array_equal(answer["weights"], weights[1])
         answer = server.push("a", 1, sequence, gradient_push(seed=3), 2)
-        assert answer == {"verdict": "duplicate", "version": 2, "weights": None, "frames": 2 * FRAMES}
+        assert answer == {"verdict": "duplicate", "version": 2, "weights": None, **told(2)}
     after = everything(server)
     assert after["hosts"]["a"].pop("bytes") == sent + 6 * weights[1].nbytes  # of the answers
     assert after == before
+
+
+def test_returns_of_all_hosts_are_merged_told_and_kept(build):
+    server, parts = build(state_of()), np.split(np.arange(24.0) ** 2, 3)
+    for host, version, part in zip("aba", range(3), parts, strict=True):
+        push = gradient_push(version, returns=list(moments_of(part)))
+        answer = server.push(host, 1, version + 1, push, -1)
+    whole = pytest.approx(list(moments_of(np.concatenate(parts))))
+    assert answer["returns"] == server.state()["counters"]["returns"] == whole
+    after = build(server.state())
+    assert after.join("a", 1)["returns"] == whole
 
 
 def test_old_gradients_are_counted_but_not_applied(build):
@@ -170,7 +187,7 @@ def test_old_gradients_are_counted_but_not_applied(build):
         "verdict": "stale",
         "version": 3,
         "weights": None,
-        "frames": 4 * FRAMES,
+        **told(4),
     }
     assert verdict(server, "b", 1, 1, gradient_push(version=0)) == "duplicate"
     assert variables(server) == before

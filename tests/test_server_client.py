@@ -19,7 +19,7 @@ from cluster_fakes import (
     servers,
     state_of,
 )
-from fakes import model, network, prompt
+from fakes import STEPS, model, network, prompt
 
 from doom_a3c.agent.model import SharedNetwork, split
 from doom_a3c.engines.channel import ClosedError
@@ -81,6 +81,8 @@ def assert_learned(server: KnownServer, a, *pushes):
         assert np.array_equal(shared.weights()[0], alone.weights()[0])
         assert shared.version == len(pushes)
     assert a.counts.frames == len(pushes) * FRAMES
+    assert a.counts.returns == server.progress.returns
+    assert a.counts.returns.size == len(pushes) * STEPS
 
 
 def numbered(*numbers):

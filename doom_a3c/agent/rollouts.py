@@ -14,8 +14,9 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
-from doom_a3c.agent.player import Bools, Episode, Player, Step, draw_seeds
+from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, draw_seeds
 from doom_a3c.agent.policy import Decider
+from doom_a3c.algorithm.moments import Moments, moments_of
 from doom_a3c.algorithm.returns import learned_rewards
 
 MAX_OBSERVED = 1e15  # of a number that a game shows: a loss of larger ones overflows
@@ -48,6 +49,7 @@ class RolloutStats(NamedTuple):
     frames: int
     episodes: Sequence[Episode]  # that ended in it
     faults: Sequence[str]  # met in it, by kind
+    returns: Moments = Moments()  # of what has been paid so far in its episodes, discounted, where that is measured
 
 
 class Played(NamedTuple):
@@ -92,7 +94,7 @@ def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
 
 
 class Actor:
-    """Plays B games and hands out rollouts with scaled rewards. Owns its player, and with it the games."""
+    """Plays B games and hands out rollouts with rewards as learned from. Owns its player, and with it the games."""
 
     def __init__(
         self,
@@ -105,11 +107,14 @@ class Actor:
         reward_scale: float,
         seed: np.random.SeedSequence,
         reward_clip: float | None = None,
+        known_returns: Callable[[], Moments] | None = None,
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Any] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """`epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
+        """With `known_returns`, the moments of all returns of the run so far, rewards are divided by their spread.
+
+        `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
         `history` returns the observations before and after the last so many steps, [T+1, B, ...], where the games keep
         them: then those of a rollout are the games' own, and the next rollout overwrites them. Without `bootstrap` the
@@ -118,7 +123,8 @@ class Actor:
         self._policy, self._batch, self._history = policy, env.num_envs, history
         self._length, self._frame_skip = rollout_length, frame_skip
         self._discount, self._reward_scale, self._reward_clip = discount, reward_scale, reward_clip
-        self._epsilons, self._bootstrap = epsilons, bootstrap
+        self._epsilons, self._bootstrap, self._known_returns = epsilons, bootstrap, known_returns
+        self._paid = np.zeros(self._batch)  # in each game's episode so far, earlier rewards discounted
         self._player = Player(env, policy, np.random.default_rng(seed), draw_seeds(seed, self._batch))
         self._faults = self._player.faults  # of the reset: the first rollout tells them
 
@@ -129,7 +135,7 @@ class Actor:
         resets = np.empty((self._length + 1, self._batch), np.float32)
         distribution = self._policy.distribution
         actions = np.empty((*shape, *distribution.action_shape), distribution.action_type)
-        rewards, log_probs = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        paid, log_probs = np.empty(shape), np.empty(shape, np.float32)
         discounts = np.full(shape, self._discount, np.float32)
         ends = np.zeros(shape, np.bool_)
         values = np.zeros((self._length + 1, self._batch), np.float32)
@@ -143,7 +149,7 @@ class Actor:
             if copies is not None:
                 _write(copies, t, step.observations)
             resets[t], actions[t], log_probs[t], values[t] = step.resets, step.actions, step.log_probs, step.decision.values
-            rewards[t] = learned_rewards(step.rewards + step.bonuses, self._reward_scale, self._reward_clip)
+            paid[t] = step.rewards + step.bonuses
             discounts[t, step.terminated | step.life_lost] = 0.0
             ends[t] = step.terminated | step.truncated | step.life_lost
             cut += _truncations(t, step)
@@ -158,12 +164,30 @@ class Actor:
             values[-1] = player.value()
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
+        returns, scale = Moments(), self._reward_scale
+        if self._known_returns:
+            returns = moments_of(self._returns(paid, ends))
+            scale /= self._known_returns().merged(returns).spread
+        with np.errstate(over="ignore"):  # what is too large is told as not finite
+            rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )
         faults += _unusable(rewards, observations)
-        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults)
+        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, returns)
         return Played(rollout, min(versions), stats)
+
+    def _returns(self, paid: Rewards, ends: Bools) -> Rewards:
+        """Returns the discounted sums [T, B] of what each game has paid in its episode up to each step.
+
+        Their spread is about that of the returns that are to come, and known at once: no step waits for its future, and no
+        value of the network's has a part in it.
+        """
+        sums = np.empty(paid.shape)
+        for t, now in enumerate(np.clip(np.nan_to_num(paid), -MAX_OBSERVED, MAX_OBSERVED)):
+            sums[t] = self._paid = self._discount * self._paid + now
+            self._paid = np.where(ends[t], 0.0, self._paid)
+        return sums
 
     def _value_truncations(self, next_values: Array, cut: list[tuple[int, int, Any, CoreState]]) -> None:
         """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""

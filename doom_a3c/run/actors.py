@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rollouts import Actor
+from doom_a3c.algorithm.moments import Moments
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Narration
 from doom_a3c.settings.config import Config, Counts, corrects, rows_kept, worker_count
+
+
+class LearnedCounts(Counts, Protocol):
+    """What a run has done so far, and been paid."""
+
+    @property
+    def returns(self) -> Moments:
+        """Of discounted sums of rewards, where they are measured."""
 
 
 class ActorFactory:
@@ -23,7 +33,7 @@ class ActorFactory:
         self,
         config: Config,
         builder: Builder,
-        counts: Counts,
+        counts: LearnedCounts,
         recorded: Callable[[Recording], None],
         *,
         restarts: int,
@@ -58,6 +68,7 @@ class ActorFactory:
             discount=config.discount,
             reward_scale=config.reward_scale,
             reward_clip=config.reward_clip,
+            known_returns=(lambda: self._counts.returns) if config.normalize_returns else None,
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
             bootstrap=not corrects(config),

@@ -19,7 +19,6 @@ from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
-from doom_a3c.settings.config import Config
 
 MAX_ROWS = 1000  # of the table
 
@@ -61,7 +60,7 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
         title=html.escape(f"{results.scenario}: what the agent does"),
         lead=html.escape(lead),
         films=_films(results.played, films),
-        plots="\n".join(f"<figure>{figures.as_svg(figure)}</figure>" for figure in _plots(results, record.config)),
+        plots="\n".join(f"<figure>{figures.as_svg(figure)}</figure>" for figure in _plots(results, record)),
         rows="\n".join(_row(index, each) for index, each in enumerate(results.played[:MAX_ROWS])),
         command=html.escape(command),
         settings=html.escape(json.dumps(settings, indent=2)),
@@ -84,7 +83,7 @@ def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
     return f'<div class="films">{"".join(parts)}</div>'
 
 
-def _plots(results: Results, config: Config) -> list[Any]:
+def _plots(results: Results, record: RunRecord) -> list[Any]:
     """Returns the figures."""
     taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
     made = [
@@ -95,15 +94,16 @@ def _plots(results: Results, config: Config) -> list[Any]:
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
-        returns = np.concatenate([_returns(each, config) for each in whole])
+        returns = np.concatenate([_returns(each, record) for each in whole])
         made.append(figures.values_and_returns("value against what came", values.tolist(), returns.tolist()))
     return made
 
 
-def _returns(played: Played, config: Config) -> Any:
+def _returns(played: Played, record: RunRecord) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
-    paid = np.add(played.rewards, played.bonuses)[:, None]
-    learned = learned_rewards(paid, config.reward_scale, config.reward_clip).astype(np.float32)
+    config, paid = record.config, np.add(played.rewards, played.bonuses)[:, None]
+    scale = config.reward_scale / (record.counters.returns.spread if config.normalize_returns else 1.0)
+    learned = learned_rewards(paid, scale, config.reward_clip).astype(np.float32)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), config.discount)[:, 0]
 
 

@@ -120,6 +120,10 @@ class Config:
     normalize_advantages: bool = setting(
         False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
     )
+    normalize_returns: bool = setting(
+        False,
+        "divide rewards by the standard deviation of all discounted sums of them so far: then no --reward-scale is needed",
+    )
     accumulate: int = setting(
         1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
     )

@@ -14,6 +14,7 @@ from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import Vector, flat
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Played, RolloutStats
+from doom_a3c.algorithm.moments import Moments
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.cluster.messages import Push
 from doom_a3c.record.progress import NO_SCORE
@@ -51,6 +52,7 @@ class GradientAccumulator:
         self._version: int | None = None
         self._episodes: list[Episode] = []
         self._faults: list[str] = []
+        self._returns = Moments()
         self._metrics: LearnerMetrics | None = None
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
@@ -60,6 +62,7 @@ class GradientAccumulator:
             self._frames += stats.frames
             self._episodes.extend(stats.episodes)
             self._faults.extend(stats.faults)
+            self._returns = self._returns.merged(stats.returns)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> None:
         """Adds gradients, and returns when their push has been answered, or is not complete yet."""
@@ -95,7 +98,8 @@ class GradientAccumulator:
             if self._closed:
                 raise ClosedError
             assert self._version is not None  # there are rollouts
-            push = _new(self._version, RolloutStats(self._steps, self._frames, self._episodes, self._faults))
+            stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._returns)
+            push = _new(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
             push["metrics"] = self._metrics._asdict() if self._metrics else {}
             self._clear()
@@ -141,6 +145,7 @@ def _new(version: int, stats: RolloutStats) -> Push:
         "frames": stats.frames,
         "episodes": [tuple(episode) for episode in scored],
         "faults": [*stats.faults, *([NO_SCORE] * lost)],
+        "returns": list(stats.returns),
         "rollout": None,
         "gradients": None,
         "not_finite": 0,

@@ -42,7 +42,7 @@ from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.updates import DivergedError, Updater, episode_metrics
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
-from doom_a3c.record.progress import Progress, from_plain, to_plain
+from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config, spent
 
@@ -185,7 +185,7 @@ class ParameterServer:
         lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
         stale = lag > self._config.max_policy_lag
         episodes = [Episode(*episode) for episode in push["episodes"]]
-        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"])
+        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], moments_from(push["returns"]))
         if not stale and push["rollout"] is not None:
             rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
             if not self._rollouts.offer(Played(rollout, push["version"], stats)):
@@ -220,7 +220,8 @@ class ParameterServer:
 
     def _news(self, verdict: Verdict, known_version: int) -> Answer:
         weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
-        return {"verdict": verdict, "weights": weights, "version": version, "frames": self._progress.frames}
+        frames, returns = self._progress.frames, list(self._progress.returns)
+        return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "returns": returns}
 
     def add_fault(self, kind: str) -> None:
         """Counts something that the run has survived."""
