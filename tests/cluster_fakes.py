@@ -136,7 +136,7 @@ def gradient_push(version=0, seed=1, **parts):
         "frames": FRAMES,
         "episodes": [(2.0, 5, 0.5, 0, 2.0), (4.0, 7, 1.0, 1, 4.0)],
         "faults": ["crash"],
-        "returns": [STEPS, 0.5, 2.0 * STEPS],
+        "reward_sums": [STEPS, 0.5, 2.0 * STEPS],
         "gradients": np.random.default_rng(seed).normal(size=SIZE).astype(np.float32),
         "not_finite": 0,
         "metrics": {**METRICS, "entropy": 0.25 * seed},

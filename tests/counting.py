@@ -110,7 +110,7 @@ def session(
     seed=0,
     policy=None,
     clip=None,
-    known_returns=None,
+    known_sums=None,
     epsilons=None,
     bootstrap=True,
 ):
@@ -124,7 +124,7 @@ def session(
         reward_scale=scale,
         seed=np.random.SeedSequence(seed),
         reward_clip=clip,
-        known_returns=known_returns,
+        known_sums=known_sums,
         epsilons=epsilons,
         bootstrap=bootstrap,
     )

@@ -70,7 +70,12 @@ def found(scenario, tmp_path, **settings):
 def test_what_is_wrong_with_a_game_is_found(tmp_path):
     found_ = found("tests/Sick-v0", tmp_path, discount=0.9)
     advice = {name: finding.advice for name, finding in found_.items() if finding.advice}
-    assert advice["rewards"] == "learned from best at about 1: --normalize-returns, or --reward-scale 1e-06"
+    assert advice["rewards"] == "learned from best at about 1: --normalize-rewards, or --reward-scale 1e-06"
+    normalized = found("tests/Sick-v0", tmp_path, normalize_rewards=True)["rewards"]
+    assert (normalized.says.rpartition("; ")[2], normalized.advice) == (
+        "divided by the spread of their discounted sums",
+        "",
+    )
     assert advice["network sees"].startswith("hardly anything is to be seen")
     assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
     assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"

@@ -8,7 +8,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record import figures
 from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_table
@@ -124,7 +124,7 @@ def test_counters_are_the_same_after_a_way_through_json():
     play(progress, scores(120))
     progress.add_fault("engine_died")
     progress.add_update(0.5, 3)
-    progress.add_steps(0, 0, [], [], Moments(7, 0.1, 2.5))
+    progress.add_steps(0, 0, [], [], RunningMoments(7, 0.1, 2.5))
     counters = progress.counters()
     assert from_plain(json.loads(json.dumps(to_plain(counters)))) == counters
     assert counters[:5] == (120 * 120, 120 * 30, 1, 120, {"engine_died": 1})
@@ -143,11 +143,11 @@ def test_counters_are_the_same_after_a_way_through_json():
         ({"faults": {"\x1b[2J": 1}}, ValueError),
         ({"faults": {f"a{n}": 1 for n in range(5000)}}, ValueError),
         ({"updates": True}, ValueError),
-        ({"returns": [1, math.nan, 1.0]}, ValueError),
-        ({"returns": [-1, 0.0, 1.0]}, ValueError),
-        ({"returns": [1, 0.0, -1.0]}, ValueError),
-        ({"returns": [1, 0.0]}, ValueError),
-        ({"returns": 1}, TypeError),
+        ({"reward_sums": [1, math.nan, 1.0]}, ValueError),
+        ({"reward_sums": [-1, 0.0, 1.0]}, ValueError),
+        ({"reward_sums": [1, 0.0, -1.0]}, ValueError),
+        ({"reward_sums": [1, 0.0]}, ValueError),
+        ({"reward_sums": 1}, TypeError),
         ({"curve": [[1, 2, 3]]}, TypeError),
         ({}, KeyError),
     ],

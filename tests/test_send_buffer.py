@@ -10,7 +10,7 @@ from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import RolloutStats
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
@@ -23,7 +23,7 @@ def gradients(vector, finite=True, entropy=0.5):
 
 
 def stats(steps, episodes=(), faults=()):
-    return RolloutStats(steps, FRAME_SKIP * steps, episodes, faults, Moments(steps, 1.5, 0.0))
+    return RolloutStats(steps, FRAME_SKIP * steps, episodes, faults, RunningMoments(steps, 1.5, 0.0))
 
 
 def test_gradients_are_added_up_until_they_are_enough():
@@ -38,7 +38,7 @@ def test_gradients_are_added_up_until_they_are_enough():
     assert push.pop("gradients").tolist() == [3.0, 111.0]
     nothing = {"rollout": None, "gifs": []}
     counted = {"steps": 27, "frames": 81, "episodes": [tuple(EPISODE)] * 3, "faults": ["crash"] * 3}
-    counted["returns"] = [27, 1.5, 0.0]
+    counted["reward_sums"] = [27, 1.5, 0.0]
     assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {**METRICS, "entropy": 2}, **nothing}
 
 
@@ -138,7 +138,7 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
     for one in played:
         push = prompt(buffer.next_push)
         arrays = push.pop("rollout")
-        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": [], "gifs": [], "returns": [0, 0.0, 0.0]}
+        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": [], "gifs": [], "reward_sums": [0, 0.0, 0.0]}
         counted = {"steps": 8, "frames": 24, "episodes": [tuple(episode) for episode in one.stats.episodes]}
         assert push == {"version": one.version, **counted, **kept}
         assert arrays.keys() == one.rollout._asdict().keys()

@@ -21,7 +21,7 @@ from cluster_fakes import (
 from fakes import STEPS, changed, model, network, until
 
 from doom_a3c.agent.model import flat, split
-from doom_a3c.algorithm.moments import moments_of
+from doom_a3c.algorithm.running_moments import moments_of
 from doom_a3c.engines.updates import MAX_NON_FINITE
 from doom_a3c.settings.fields import Schedule
 
@@ -45,7 +45,7 @@ def test_before_its_start_a_server_lets_everyone_wait(build):
     assert server.status()["ready"]
     answer = server.join("a", 1)
     assert np.array_equal(answer.pop("weights"), flat(network("as_started", seed=2).parameters))
-    assert answer == {"verdict": "joined", "version": 7, "frames": 24, "returns": [0, 0.0, 0.0]}
+    assert answer == {"verdict": "joined", "version": 7, "frames": 24, "reward_sums": [0, 0.0, 0.0]}
     assert counted(server) == (1, 0, 7)
 
 
@@ -126,7 +126,7 @@ def test_nothing_counts_after_the_stop(build, transport):
 
 def told(pushes):
     """Returns what answers tell of so many pushes."""
-    return {"frames": pushes * FRAMES, "returns": [pushes * STEPS, 0.5, pushes * 2.0 * STEPS]}
+    return {"frames": pushes * FRAMES, "reward_sums": [pushes * STEPS, 0.5, pushes * 2.0 * STEPS]}
 
 
 def test_gradients_are_applied_as_without_a_server(build):
@@ -166,15 +166,15 @@ def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_
     assert after == before
 
 
-def test_returns_of_all_hosts_are_merged_told_and_kept(build):
+def test_reward_sums_of_all_hosts_are_merged_told_and_kept(build):
     server, parts = build(state_of()), np.split(np.arange(24.0) ** 2, 3)
     for host, version, part in zip("aba", range(3), parts, strict=True):
-        push = gradient_push(version, returns=list(moments_of(part)))
+        push = gradient_push(version, reward_sums=list(moments_of(part)))
         answer = server.push(host, 1, version + 1, push, -1)
     whole = pytest.approx(list(moments_of(np.concatenate(parts))))
-    assert answer["returns"] == server.state()["counters"]["returns"] == whole
+    assert answer["reward_sums"] == server.state()["counters"]["reward_sums"] == whole
     after = build(server.state())
-    assert after.join("a", 1)["returns"] == whole
+    assert after.join("a", 1)["reward_sums"] == whole
 
 
 def test_old_gradients_are_counted_but_not_applied(build):

@@ -77,9 +77,9 @@ BAD_PARTS = [
     *({"episodes": [(2.0, 5, 0.5, game, 2.0)]} for game in (-1, 2, 0.0)),
     *({"episodes": [(*EPISODE[:4], shaped)]} for shaped in (NAN, INF, None)),
     *({"faults": faults} for faults in ("crash", [1], ["x" * 41], ["Crash"], ["../x"], [""], ["crash"] * 10_001)),
-    *({"returns": returns} for returns in ([], [8, 0.0], (8, 0.0, 1.0), "800", None)),
-    *({"returns": [size, 0.0, 1.0]} for size in (-1, 9, 8.0, NAN)),
-    *({"returns": [8, *numbers]} for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None))),
+    *({"reward_sums": returns} for returns in ([], [8, 0.0], (8, 0.0, 1.0), "800", None)),
+    *({"reward_sums": [size, 0.0, 1.0]} for size in (-1, 9, 8.0, NAN)),
+    *({"reward_sums": [8, *numbers]} for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None))),
     {"rollout": {}},
     {"gifs": [gif(1), gif(2)]},
     *(

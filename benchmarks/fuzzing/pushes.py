@@ -153,7 +153,7 @@ def _seeds(servers: Servers) -> list[Any]:
         "frames": 32,
         "episodes": [_tuple([1.5, 12, 0.25, 0, 1.75])],
         "faults": ["engine_died"],
-        "returns": [8, 0.5, 2.0],
+        "reward_sums": [8, 0.5, 2.0],
     }
     push |= {"gradients": None, "not_finite": 0, "metrics": {}, "rollout": None}
     gif = {

@@ -16,9 +16,10 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, draw_seeds
 from doom_a3c.agent.policy import Decider
-from doom_a3c.algorithm.moments import Moments, moments_of
 from doom_a3c.algorithm.returns import learned_rewards
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 
+MAX_PAID = 1e10  # by a step, of what counts for the spread of rewards
 MAX_OBSERVED = 1e15  # of a number that a game shows: a loss of larger ones overflows
 # Kinds of faults for what a game has given that cannot be learned from, and how they are told.
 UNUSABLE = {
@@ -34,7 +35,7 @@ class Rollout(NamedTuple):
     resets: Array  # [T+1, B], 1 at the first observation of an episode
     core_state: CoreState  # the state at the rollout's start, each [B, core_size]
     actions: Actions  # [T, B, ...]
-    rewards: Array  # [T, B], scaled and clipped
+    rewards: Array  # [T, B], as they are learned from
     discounts: Array  # [T, B], gamma, or 0 after a termination
     ends: Bools  # [T, B], the episode ends with this step, or a life where that counts as the end
     values: Array  # [T, B], of the acting network
@@ -49,7 +50,7 @@ class RolloutStats(NamedTuple):
     frames: int
     episodes: Sequence[Episode]  # that ended in it
     faults: Sequence[str]  # met in it, by kind
-    returns: Moments = Moments()  # of what has been paid so far in its episodes, discounted, where that is measured
+    reward_sums: RunningMoments = NO_MOMENTS  # of what each game had paid in its episode, discounted, after each step
 
 
 class Played(NamedTuple):
@@ -107,12 +108,12 @@ class Actor:
         reward_scale: float,
         seed: np.random.SeedSequence,
         reward_clip: float | None = None,
-        known_returns: Callable[[], Moments] | None = None,
+        known_sums: Callable[[], RunningMoments] | None = None,
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Any] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """With `known_returns`, the moments of all returns of the run so far, rewards are divided by their spread.
+        """With `known_sums`, the moments of the run's `reward_sums` so far, rewards are divided by their spread.
 
         `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
@@ -123,7 +124,7 @@ class Actor:
         self._policy, self._batch, self._history = policy, env.num_envs, history
         self._length, self._frame_skip = rollout_length, frame_skip
         self._discount, self._reward_scale, self._reward_clip = discount, reward_scale, reward_clip
-        self._epsilons, self._bootstrap, self._known_returns = epsilons, bootstrap, known_returns
+        self._epsilons, self._bootstrap, self._known_sums = epsilons, bootstrap, known_sums
         self._paid = np.zeros(self._batch)  # in each game's episode so far, earlier rewards discounted
         self._player = Player(env, policy, np.random.default_rng(seed), draw_seeds(seed, self._batch))
         self._faults = self._player.faults  # of the reset: the first rollout tells them
@@ -164,27 +165,27 @@ class Actor:
             values[-1] = player.value()
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
-        returns, scale = Moments(), self._reward_scale
-        if self._known_returns:
-            returns = moments_of(self._returns(paid, ends))
-            scale /= self._known_returns().merged(returns).spread
+        sums, scale = NO_MOMENTS, self._reward_scale
+        if self._known_sums:
+            sums = moments_of(self._reward_sums(paid, ends))
+            scale /= self._known_sums().merged(sums).spread
         with np.errstate(over="ignore"):  # what is too large is told as not finite
             rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )
         faults += _unusable(rewards, observations)
-        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, returns)
+        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, sums)
         return Played(rollout, min(versions), stats)
 
-    def _returns(self, paid: Rewards, ends: Bools) -> Rewards:
+    def _reward_sums(self, paid: Rewards, ends: Bools) -> Rewards:
         """Returns the discounted sums [T, B] of what each game has paid in its episode up to each step.
 
         Their spread is about that of the returns that are to come, and known at once: no step waits for its future, and no
-        value of the network's has a part in it.
+        value of the network's has a part in it. What cannot be learned from counts as nothing.
         """
         sums = np.empty(paid.shape)
-        for t, now in enumerate(np.clip(np.nan_to_num(paid), -MAX_OBSERVED, MAX_OBSERVED)):
+        for t, now in enumerate(np.where(np.abs(paid) <= MAX_PAID, paid, 0.0)):
             sums[t] = self._paid = self._discount * self._paid + now
             self._paid = np.where(ends[t], 0.0, self._paid)
         return sums

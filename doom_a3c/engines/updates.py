@@ -81,7 +81,7 @@ class Updater:
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
         """Counts what has been played and is about to be learned from, and the actions in it where they are known."""
         scores = [episode.score for episode in stats.episodes]
-        self._progress.add_steps(stats.steps, stats.frames, scores, stats.faults, stats.returns)
+        self._progress.add_steps(stats.steps, stats.frames, scores, stats.faults, stats.reward_sums)
         if self._logger is not None:
             self._episodes.extend(stats.episodes)
             self._actions = actions

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.settings.fields import finite, whole
 
 WINDOW = 100  # episodes in the running mean
@@ -16,7 +16,7 @@ MAX_SCORE = 1e100  # a mean of larger ones may overflow
 NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
 KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
-NO_RETURNS = Moments()
+MAX_NUMBERS = 2**53  # that a mean is told of
 MAX_KINDS = 100  # of faults; those of further kinds are counted as "other"
 
 
@@ -60,12 +60,16 @@ class Counters(NamedTuple):
     scores: Sequence[float]  # of the newest episodes, 100 at most
     curve: Sequence[Point]
     stride: int  # every so many episodes the curve has a point
-    returns: Moments = NO_RETURNS
+    reward_sums: RunningMoments = NO_MOMENTS  # see RolloutStats
 
 
 def to_plain(counters: Counters) -> dict[str, Any]:
     """Returns counters as plain data, for JSON and for messages."""
-    return {**counters._asdict(), "curve": [list(point) for point in counters.curve], "returns": list(counters.returns)}
+    return {
+        **counters._asdict(),
+        "curve": [list(point) for point in counters.curve],
+        "reward_sums": list(counters.reward_sums),
+    }
 
 
 def from_plain(data: Mapping[str, Any]) -> Counters:
@@ -79,16 +83,16 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
         scores=[_finite_score(score) for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
-        returns=moments_from(data.get("returns", NO_RETURNS)),  # checkpoints of before 2026-11-23 have none
+        reward_sums=moments_from(data.get("reward_sums", NO_MOMENTS)),  # checkpoints of before 2026-11-23 have none
     )
 
 
-def moments_from(numbers: Iterable[Any]) -> Moments:
+def moments_from(numbers: Iterable[Any]) -> RunningMoments:
     """Returns moments that have been plain data; raises TypeError or ValueError for anything else."""
-    size, mean, squares = numbers
-    moments = Moments(whole(size, "a number of returns"), finite(mean, "a mean"), finite(squares, "a sum of squares"))
-    if moments.squares < 0:
-        raise ValueError("a sum of squares is below 0")
+    size, mean, m2 = numbers
+    moments = RunningMoments(whole(size, "how many", high=MAX_NUMBERS), finite(mean, "a mean"), finite(m2, "a spread"))
+    if not (abs(moments.mean) <= MAX_SCORE and 0 <= moments.m2 <= MAX_SCORE):
+        raise ValueError(f"a spread is {m2}, around {mean}")
     return moments
 
 
@@ -140,7 +144,7 @@ class Progress:
         self.episodes = 0  # finished
         self.entropy = float("nan")  # of the newest update, nats
         self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
-        self.returns = NO_RETURNS  # that learning has been paid, where they are measured
+        self.reward_sums = NO_MOMENTS
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
@@ -152,13 +156,13 @@ class Progress:
         frames: int,
         scores: Iterable[float],
         faults: Iterable[str],
-        returns: Moments = NO_RETURNS,
+        reward_sums: RunningMoments = NO_MOMENTS,
     ) -> None:
-        """Counts steps with their frames, the scores of finished episodes, faults by kind, and returns where known."""
+        """Counts steps with their frames, the scores of finished episodes, faults by kind, and what is told of rewards."""
         with self._lock:
             self.steps += steps
             self.frames += frames
-            self.returns = self.returns.merged(returns)
+            self.reward_sums = self.reward_sums.merged(reward_sums)
             for score in scores:
                 self.episodes += 1
                 if not abs(score) <= MAX_SCORE:  # one such would make every mean after it useless
@@ -217,7 +221,7 @@ class Progress:
                 list(self.scores),
                 list(self.curve) if curve else [],
                 self._stride,
-                self.returns,
+                self.reward_sums,
             )
 
     def restore(self, counters: Counters) -> None:
@@ -235,5 +239,5 @@ class Progress:
     def _take_over(self, counters: Counters) -> None:
         self.frames, self.steps = counters.frames, counters.steps
         self.updates, self.episodes = counters.updates, counters.episodes
-        self.returns = counters.returns
+        self.reward_sums = counters.reward_sums
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)

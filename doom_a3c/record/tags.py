@@ -7,6 +7,7 @@ TAGS = {
     "reward": "Perf/Reward",
     "shaped_reward": "Perf/Shaped Reward",
     "maximum_reward": "Perf/Maximum Reward",
+    "reward_spread": "Perf/Reward Spread",
     "length": "Perf/Length",
     "value": "Perf/Value",
     "frames_per_second": "Perf/Frames per Second",

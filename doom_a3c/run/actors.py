@@ -9,21 +9,21 @@ import numpy as np
 
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rollouts import Actor
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Narration
-from doom_a3c.settings.config import Config, Counts, corrects, rows_kept, worker_count
+from doom_a3c.settings.config import Config, Counts, corrects, reward_limit, rows_kept, worker_count
 
 
 class LearnedCounts(Counts, Protocol):
     """What a run has done so far, and been paid."""
 
     @property
-    def returns(self) -> Moments:
-        """Of discounted sums of rewards, where they are measured."""
+    def reward_sums(self) -> RunningMoments:
+        """As `RolloutStats` has them."""
 
 
 class ActorFactory:
@@ -66,9 +66,9 @@ class ActorFactory:
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            reward_scale=config.reward_scale,
-            reward_clip=config.reward_clip,
-            known_returns=(lambda: self._counts.returns) if config.normalize_returns else None,
+            reward_scale=1.0 if config.normalize_rewards else config.reward_scale,
+            reward_clip=reward_limit(config),
+            known_sums=(lambda: self._counts.reward_sums) if config.normalize_rewards else None,
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
             bootstrap=not corrects(config),

@@ -173,13 +173,13 @@ def _rewards(record: RunRecord, play: Play) -> Finding:
     often, typical, largest = len(paid) / len(play.rewards), float(np.median(sizes)), float(sizes.max())
     says = f"in {100 * often:.3g}% of steps; {shown(typical)} typically, {shown(largest)} at most"
     scaled = largest * config.reward_scale
-    as_paid = config.reward_clip is None and not config.normalize_returns
+    as_paid = config.reward_clip is None and not config.normalize_rewards
     if as_paid and not LOW <= scaled <= 10 * HIGH:
         best = 10.0 ** math.floor(math.log10(max(1e-300, min(1e300, HIGH / largest))))
-        return Finding("rewards", says, f"learned from best at about 1: --normalize-returns, or --reward-scale {best:g}")
+        return Finding("rewards", says, f"learned from best at about 1: --normalize-rewards, or --reward-scale {best:g}")
     if often < 0.001:
         return Finding("rewards", says, "rare: shape the reward, or explore longer (--entropy-cost)")
-    if config.normalize_returns:
+    if config.normalize_rewards:
         return Finding("rewards", f"{says}; divided by the spread of their discounted sums")
     return Finding("rewards", f"{says}; times reward_scale {config.reward_scale:g}: {scaled:.3g} at most")
 

@@ -19,6 +19,7 @@ from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
+from doom_a3c.settings.config import reward_limit
 
 MAX_ROWS = 1000  # of the table
 
@@ -94,16 +95,16 @@ def _plots(results: Results, record: RunRecord) -> list[Any]:
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
-        returns = np.concatenate([_returns(each, record) for each in whole])
+        returns = np.concatenate([returns_of(each, record) for each in whole])
         made.append(figures.values_and_returns("value against what came", values.tolist(), returns.tolist()))
     return made
 
 
-def _returns(played: Played, record: RunRecord) -> Any:
+def returns_of(played: Played, record: RunRecord) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
     config, paid = record.config, np.add(played.rewards, played.bonuses)[:, None]
-    scale = config.reward_scale / (record.counters.returns.spread if config.normalize_returns else 1.0)
-    learned = learned_rewards(paid, scale, config.reward_clip).astype(np.float32)
+    scale = 1.0 / record.counters.reward_sums.spread if config.normalize_rewards else config.reward_scale
+    learned = learned_rewards(paid, scale, reward_limit(config)).astype(np.float32)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), config.discount)[:, 0]
 
 

@@ -68,6 +68,7 @@ class RunMetrics(NamedTuple):
     entropy: float
     reward: float | None  # mean of the last 100 episodes, None before there are as many
     maximum_reward: float | None  # of those
+    reward_spread: float | None  # that rewards are divided by for learning, None where they are not
     faults: Mapping[str, int]  # survived so far, by kind
 
 
@@ -183,6 +184,7 @@ class Reporter:
             progress.entropy,
             mean,
             best,
+            progress.reward_sums.spread if config.normalize_rewards else None,
             dict(progress.faults),
         )
         self._logger.metrics(metrics, progress.frames)

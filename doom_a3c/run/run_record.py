@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, evaluation_point, from_plain, to_plain
 from doom_a3c.run.names import run_name
 from doom_a3c.settings import scenarios
@@ -145,7 +146,8 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters, best = counters._replace(scores=()), best._replace(score=None, evaluations=())
+        counters = counters._replace(scores=(), reward_sums=NO_MOMENTS)
+        best = best._replace(score=None, evaluations=())
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
 
 

@@ -13,6 +13,7 @@ from doom_a3c.settings.fields import Group, Schedule, UserError, schedule, setti
 USUAL, OUTPUTS = "the usual ones", "limits, evaluations and outputs"
 OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"
 
+MAX_NORMALIZED = 10.0  # a first reward after a long time without any would be hundreds
 MAX_GAMES = 65_536  # of a run, each of which takes memory
 
 
@@ -33,6 +34,11 @@ def update_passes(config: Config) -> int:
     from the policy from the start.
     """
     return config.passes if _may_pass_again(config) else 1
+
+
+def reward_limit(config: Config) -> float | None:
+    """Returns what rewards are clipped at for learning, None where they are not."""
+    return MAX_NORMALIZED if config.normalize_rewards and config.reward_clip is None else config.reward_clip
 
 
 def _may_pass_again(config: Config) -> bool:
@@ -61,6 +67,7 @@ CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
 PASSABLE = Group("--engine threads or queue, without --epsilon", _may_pass_again)
 PASSES = Group("--passes 2 or more (engines threads and queue, no --epsilon)", lambda config: update_passes(config) > 1)
+SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
 
@@ -120,10 +127,6 @@ class Config:
     normalize_advantages: bool = setting(
         False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
     )
-    normalize_returns: bool = setting(
-        False,
-        "divide rewards by the standard deviation of all discounted sums of them so far: then no --reward-scale is needed",
-    )
     accumulate: int = setting(
         1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
     )
@@ -167,9 +170,19 @@ class Config:
     )
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
     max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
-    reward_scale: float = setting(1.0, "factor on rewards for learning; scores are reported unscaled", above=0)
+    normalize_rewards: bool = setting(
+        False,
+        "divide rewards for learning by the standard deviation of their discounted sums so far, of all games; scores are "
+        "reported as they are",
+    )
+    reward_scale: float = setting(
+        1.0, "factor on rewards for learning; scores are reported unscaled", above=0, goes_with=SCALED
+    )
     reward_clip: float | None = setting(
-        None, "scaled rewards are clipped to plus or minus this for learning; unset clips nothing", above=0
+        None,
+        "rewards, scaled or normalized, are clipped to plus or minus this for learning; unset clips normalized ones at "
+        f"{MAX_NORMALIZED:g}, others never",
+        above=0,
     )
     epsilon: Schedule = schedule(0.0, "probability of a uniformly random action instead of the policy's", low=0, high=1)
     epsilon_spread: float = setting(

@@ -22,7 +22,7 @@ class Push(TypedDict):
     frames: int  # played
     episodes: list[tuple[Any, ...]]  # the numbers of every finished `Episode`
     faults: list[str]  # the kinds of the faults met
-    returns: list[float]  # the `Moments` of what has been paid, where they are measured
+    reward_sums: list[float]  # the `RunningMoments` of `RolloutStats`
     gradients: Vector | None  # transport `gradients`: their sum, None where none were finite
     not_finite: int  # transport `gradients`: how many were left out of the sum
     metrics: dict[str, float]  # of the newest update and of the host, by name
@@ -41,7 +41,7 @@ class Answer(_Judged, total=False):
     weights: Vector | None  # None where the host has them
     version: int  # of the weights
     frames: int  # played by the whole run
-    returns: list[float]  # the `Moments` of the whole run
+    reward_sums: list[float]  # the `RunningMoments` of the whole run
 
 
 class ServerState(TypedDict):

@@ -14,7 +14,7 @@ from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import Vector, flat
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Played, RolloutStats
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.cluster.messages import Push
 from doom_a3c.record.progress import NO_SCORE
@@ -52,7 +52,7 @@ class GradientAccumulator:
         self._version: int | None = None
         self._episodes: list[Episode] = []
         self._faults: list[str] = []
-        self._returns = Moments()
+        self._reward_sums = NO_MOMENTS
         self._metrics: LearnerMetrics | None = None
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
@@ -62,7 +62,7 @@ class GradientAccumulator:
             self._frames += stats.frames
             self._episodes.extend(stats.episodes)
             self._faults.extend(stats.faults)
-            self._returns = self._returns.merged(stats.returns)
+            self._reward_sums = self._reward_sums.merged(stats.reward_sums)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> None:
         """Adds gradients, and returns when their push has been answered, or is not complete yet."""
@@ -98,7 +98,7 @@ class GradientAccumulator:
             if self._closed:
                 raise ClosedError
             assert self._version is not None  # there are rollouts
-            stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._returns)
+            stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._reward_sums)
             push = _new(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
             push["metrics"] = self._metrics._asdict() if self._metrics else {}
@@ -145,7 +145,7 @@ def _new(version: int, stats: RolloutStats) -> Push:
         "frames": stats.frames,
         "episodes": [tuple(episode) for episode in scored],
         "faults": [*stats.faults, *([NO_SCORE] * lost)],
-        "returns": list(stats.returns),
+        "reward_sums": list(stats.reward_sums),
         "rollout": None,
         "gradients": None,
         "not_finite": 0,

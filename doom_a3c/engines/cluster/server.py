@@ -185,7 +185,7 @@ class ParameterServer:
         lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
         stale = lag > self._config.max_policy_lag
         episodes = [Episode(*episode) for episode in push["episodes"]]
-        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], moments_from(push["returns"]))
+        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], moments_from(push["reward_sums"]))
         if not stale and push["rollout"] is not None:
             rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
             if not self._rollouts.offer(Played(rollout, push["version"], stats)):
@@ -220,8 +220,8 @@ class ParameterServer:
 
     def _news(self, verdict: Verdict, known_version: int) -> Answer:
         weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
-        frames, returns = self._progress.frames, list(self._progress.returns)
-        return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "returns": returns}
+        frames, sums = self._progress.frames, list(self._progress.reward_sums)
+        return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
         """Counts something that the run has survived."""

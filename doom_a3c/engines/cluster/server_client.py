@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from doom_a3c.agent.model import SharedNetwork
-from doom_a3c.algorithm.moments import Moments
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
 from doom_a3c.record.gifs import Gif
-from doom_a3c.record.progress import NO_RETURNS, moments_from
+from doom_a3c.record.progress import moments_from
 
 SECONDS_BETWEEN_TRIES = 0.1
 
@@ -30,7 +30,7 @@ class RunCounts:
 
     frames: int = 0  # as of the newest answer
     episodes: int = 0  # a budget of episodes is the server's to watch
-    returns: Moments = NO_RETURNS
+    reward_sums: RunningMoments = NO_MOMENTS
 
 
 class ServerClient:
@@ -108,6 +108,6 @@ class ServerClient:
         if answer["verdict"] == "done":
             return
         self._reason = answer.get("reason", self._reason)
-        self._counts.frames, self._counts.returns = answer["frames"], moments_from(answer["returns"])
+        self._counts.frames, self._counts.reward_sums = answer["frames"], moments_from(answer["reward_sums"])
         if answer["weights"] is not None:
             self._model.replace(answer["weights"], answer["version"])

@@ -75,7 +75,7 @@ class PushRules:
         self._check_counts(push)
         self._check_episodes(push)
         self._check_faults(push)
-        self._check_returns(push)
+        self._check_reward_sums(push)
         if self._transport == "gradients":
             self._check_gradients(push)
         else:
@@ -109,12 +109,12 @@ class PushRules:
         named = all(isinstance(kind, str) and KIND.fullmatch(kind) for kind in faults)
         _need(named, "a fault has no name of 40 small letters, digits and _ at most")
 
-    def _check_returns(self, push: Mapping[str, Any]) -> None:
-        returns = push["returns"]
-        _need(isinstance(returns, list) and len(returns) == 3, "its returns are not 3 numbers")
-        size, mean, squares = returns
-        _need(is_count(size, push["steps"]), "it has more returns than steps")
-        _need(_is_number(mean) and _is_number(squares) and squares >= 0, "its returns have no finite mean and spread")
+    def _check_reward_sums(self, push: Mapping[str, Any]) -> None:
+        sums = push["reward_sums"]
+        _need(isinstance(sums, list) and len(sums) == 3, "its sums of rewards are not told in 3 numbers")
+        size, mean, m2 = sums
+        _need(is_count(size, push["steps"]), "it has more sums of rewards than steps")
+        _need(_is_number(mean) and _is_number(m2) and m2 >= 0, "its sums of rewards have no finite mean and spread")
 
     def _check_gradients(self, push: Mapping[str, Any]) -> None:
         gradients, not_finite = push["gradients"], push["not_finite"]

@@ -1,0 +1,157 @@
+"""Rewards divided by the spread of their discounted sums: statistics of known numbers, and what becomes of rewards."""
+
+import itertools
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from commands import call
+from counting import GAMMA, CountingEnv, session
+from fakes import actor, changed, network
+from gymnasium import RewardWrapper
+
+from doom_a3c.agent.policy import Policy
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
+from doom_a3c.record.progress import Progress
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.page import returns_of
+from doom_a3c.run.run_record import begun, continued
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config, consistent, reward_limit
+from doom_a3c.settings.fields import UserError
+
+STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in
+
+
+def as_numbers(moments):
+    return pytest.approx((moments.size, moments.mean, moments.m2), rel=1e-6)
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (7, 8, 30), (0, 50)])
+def test_moments_of_parts_are_those_of_the_whole_however_it_is_cut(cuts):
+    merged = RunningMoments()
+    for part in np.split(STREAM, cuts):
+        merged = merged.merged(moments_of(part))
+    assert tuple(merged) == as_numbers(moments_of(STREAM))
+    assert merged.size == 150
+    assert merged.mean == pytest.approx(STREAM.mean())
+    assert merged.spread == pytest.approx(STREAM.std(), rel=1e-6)
+
+
+def test_what_nothing_is_known_of_is_divided_by_one():
+    for numbers in ((), np.zeros(5), np.full(3, 7.0), np.full(480, 0.1)):  # the last are not exact
+        assert moments_of(np.asarray(numbers)).spread == 1.0
+    assert NO_MOMENTS.merged(NO_MOMENTS) == NO_MOMENTS
+
+
+def by_hand(paid, ends):
+    """Returns what each game has paid in its episode up to each step, earlier rewards discounted."""
+    sums = np.zeros(paid.shape)
+    for game, t in itertools.product(range(paid.shape[1]), range(len(paid))):
+        start = max((s + 1 for s in range(t) if ends[s, game]), default=0)
+        sums[t, game] = sum(GAMMA ** (t - s) * paid[s, game] for s in range(start, t + 1))
+    return sums
+
+
+@pytest.fixture
+def play_on(make_network):
+    """Plays rollouts one after the other with statistics that are kept between them; closes what it opened."""
+    actors = []
+
+    def play(paid=lambda reward: reward, rollouts=4, clip=None, endings=("terminated",), losses=()):
+        progress = Progress()
+        kinds = {"endings": endings, "losses": losses}
+        games = [RewardWrapper(CountingEnv(i, length, **kinds)) for i, length in enumerate((3, 4, 50))]
+        for game in games:
+            game.reward = paid
+        known = {"known_sums": lambda: progress.reward_sums, "scale": 1.0, "clip": clip}
+        played = session(make_network(), games, rollouts=0, **known)
+        actors.append(played.actor)
+        pairs = []
+        for _ in range(rollouts):
+            one = played.actor.rollout()
+            progress.add_steps(one.stats.steps, 0, [], [], one.stats.reward_sums)
+            pairs.append((one.rollout, progress.reward_sums))
+        return pairs
+
+    yield play
+    for one in actors:
+        one.close()
+
+
+@pytest.mark.parametrize("ends", [{}, {"endings": ("truncated",)}, {"losses": (2, 9)}])
+def test_rewards_are_divided_by_the_spread_of_all_sums_so_far_their_own_rollout_included(play_on, ends):
+    pairs = play_on(**ends)
+    paid = np.tile(np.arange(1.0, 29.0)[:, None], (1, 3))  # that game pays 1, 2, 3, ...
+    sums = by_hand(paid, np.concatenate([rollout.ends for rollout, _ in pairs]))
+    for number, (rollout, returns) in enumerate(pairs):
+        rows = slice(7 * number, 7 * number + 7)
+        assert tuple(returns) == as_numbers(moments_of(sums[: rows.stop]))
+        np.testing.assert_allclose(rollout.rewards, paid[rows] / sums[: rows.stop].std(), rtol=1e-5)
+
+
+def test_rewards_of_any_size_are_learned_from_alike(play_on):
+    plain = play_on()
+    for factor in (1e-6, 1e4):
+        for (rollout, _), (other, _) in zip(plain, play_on(partial(np.multiply, factor)), strict=True):
+            np.testing.assert_allclose(other.rewards, rollout.rewards, rtol=1e-4)
+
+
+def test_the_clip_comes_after(play_on):
+    (plain, _), (clipped, _) = play_on(rollouts=1)[0], play_on(rollouts=1, clip=0.5)[0]
+    np.testing.assert_allclose(clipped.rewards, np.clip(plain.rewards, -0.5, 0.5), rtol=1e-5)
+    assert (clipped.rewards == 0.5).any()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1e300])
+def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
+    def without(reward):
+        return 0.0 if reward == 4.0 else reward
+
+    [(_, expected)] = play_on(without, rollouts=1)
+    [(_, sums)] = play_on(lambda reward: without(reward) or bad, rollouts=1)
+    assert sums == expected
+
+
+def test_nothing_is_measured_where_nothing_is_divided():
+    player = actor(0, Policy(network("player")), length=4)
+    assert player.rollout().stats.reward_sums == NO_MOMENTS
+    player.close()
+
+
+def test_normalized_rewards_are_clipped_and_not_scaled():
+    normalized = Config(normalize_rewards=True, reward_scale=0.01)
+    assert reward_limit(normalized) == 10.0
+    assert reward_limit(changed(normalized, reward_clip=1.0)) == 1.0
+    assert reward_limit(Config()) is None
+    with pytest.raises(UserError, match="--reward-scale has no effect here"):
+        consistent(normalized, {"reward_scale"})
+
+
+def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp_path):
+    small = ("--workers", 2, "--games", 2, "--rollout-length", 4, "--evaluate-every", 0, "--evaluation-episodes", 1)
+    flags = ("--scenario", "cartpole", "--normalize-rewards", *small)
+    result = call("train", *flags, "--frames", 400, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    before = load(tmp_path / "models" / "last.ckpt").record.counters
+    assert before.reward_sums.size == before.steps >= 400
+    assert before.reward_sums.spread > 1  # each step pays 1
+    result = call("train", "--resume", "--frames", 800, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    after = load(tmp_path / "models" / "last.ckpt").record.counters
+    assert after.reward_sums.size == after.steps >= 800
+
+
+def test_a_run_that_goes_on_with_another_game_measures_anew():
+    record = begun(catalog.find("cartpole"), Config(normalize_rewards=True))
+    record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(5, 1.0, 2.0)))
+    assert continued(record, record.scenario, record.config).counters.reward_sums.size == 5
+    assert continued(record, catalog.find("basic"), record.config).counters.reward_sums == NO_MOMENTS
+
+
+def test_the_page_shows_values_beside_what_they_were_learned_from():
+    record = begun(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
+    record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
+    played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
+    assert returns_of(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]
