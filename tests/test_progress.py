@@ -147,6 +147,8 @@ def test_counters_are_the_same_after_a_way_through_json():
         ({"reward_sums": [-1, 0.0, 1.0]}, ValueError),
         ({"reward_sums": [1, 0.0, -1.0]}, ValueError),
         ({"reward_sums": [1, 0.0]}, ValueError),
+        ({"reward_sums": [1, 0.0, 1.0]}, ValueError),  # of no step
+        ({"steps": 1, "reward_sums": [1, 1e21, 1.0]}, ValueError),
         ({"reward_sums": 1}, TypeError),
         ({"curve": [[1, 2, 3]]}, TypeError),
         ({}, KeyError),

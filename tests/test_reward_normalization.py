@@ -110,8 +110,9 @@ def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
         return 0.0 if reward == 4.0 else reward
 
     [(_, expected)] = play_on(without, rollouts=1)
-    [(_, sums)] = play_on(lambda reward: without(reward) or bad, rollouts=1)
+    [(rollout, sums)] = play_on(lambda reward: without(reward) or bad, rollouts=1)
     assert sums == expected
+    np.testing.assert_array_equal(np.isnan(rollout.rewards), np.arange(1, 8)[:, None] == np.full(3, 4))  # told, and skipped
 
 
 def test_nothing_is_measured_where_nothing_is_divided():
@@ -145,9 +146,10 @@ def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp
 
 def test_a_run_that_goes_on_with_another_game_measures_anew():
     record = begun(catalog.find("cartpole"), Config(normalize_rewards=True))
-    record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(5, 1.0, 2.0)))
+    record = record._replace(counters=record.counters._replace(steps=5, reward_sums=RunningMoments(5, 1.0, 2.0)))
     assert continued(record, record.scenario, record.config).counters.reward_sums.size == 5
     assert continued(record, catalog.find("basic"), record.config).counters.reward_sums == NO_MOMENTS
+    assert continued(record, record.scenario, changed(record.config, discount=0.5)).counters.reward_sums == NO_MOMENTS
 
 
 def test_the_page_shows_values_beside_what_they_were_learned_from():

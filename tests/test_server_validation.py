@@ -79,7 +79,10 @@ BAD_PARTS = [
     *({"faults": faults} for faults in ("crash", [1], ["x" * 41], ["Crash"], ["../x"], [""], ["crash"] * 10_001)),
     *({"reward_sums": returns} for returns in ([], [8, 0.0], (8, 0.0, 1.0), "800", None)),
     *({"reward_sums": [size, 0.0, 1.0]} for size in (-1, 9, 8.0, NAN)),
-    *({"reward_sums": [8, *numbers]} for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None))),
+    *(
+        {"reward_sums": [8, *numbers]}
+        for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None), (0.0, 1e61))
+    ),
     {"rollout": {}},
     {"gifs": [gif(1), gif(2)]},
     *(

@@ -134,8 +134,9 @@ class Player:
 
     def _count(self, rewards: Rewards, bonuses: Rewards, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
         """Adds a step to the running episodes; returns the finished ones."""
-        self._scores += rewards
-        self._shaped += rewards + bonuses
+        with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is a fault
+            self._scores += rewards
+            self._shaped += rewards + bonuses
         self._value_sums += values
         self._lengths += 1
         episodes = []

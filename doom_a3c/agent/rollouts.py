@@ -19,11 +19,10 @@ from doom_a3c.agent.policy import Decider
 from doom_a3c.algorithm.returns import learned_rewards
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 
-MAX_PAID = 1e10  # by a step, of what counts for the spread of rewards
-MAX_OBSERVED = 1e15  # of a number that a game shows: a loss of larger ones overflows
+MAX_OBSERVED = 1e15  # of a number that a game shows or pays: a loss of larger ones overflows
 # Kinds of faults for what a game has given that cannot be learned from, and how they are told.
 UNUSABLE = {
-    "reward_not_finite": "rewards that are not finite",
+    "reward_not_finite": f"rewards that are not finite, or beyond {MAX_OBSERVED:g}",
     "observation_unusable": f"observations that are not finite, or beyond {MAX_OBSERVED:g}",
 }
 
@@ -165,16 +164,16 @@ class Actor:
             values[-1] = player.value()
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
+        usable = np.abs(paid) <= MAX_OBSERVED
         sums, scale = NO_MOMENTS, self._reward_scale
         if self._known_sums:
-            sums = moments_of(self._reward_sums(paid, ends))
+            sums = moments_of(self._reward_sums(np.where(usable, paid, 0.0), ends))
             scale /= self._known_sums().merged(sums).spread
-        with np.errstate(over="ignore"):  # what is too large is told as not finite
-            rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)
+        rewards = learned_rewards(np.where(usable, paid, np.nan), scale, self._reward_clip).astype(np.float32)
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )
-        faults += _unusable(rewards, observations)
+        faults += _unusable(usable, observations)
         stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, sums)
         return Played(rollout, min(versions), stats)
 
@@ -182,10 +181,10 @@ class Actor:
         """Returns the discounted sums [T, B] of what each game has paid in its episode up to each step.
 
         Their spread is about that of the returns that are to come, and known at once: no step waits for its future, and no
-        value of the network's has a part in it. What cannot be learned from counts as nothing.
+        value of the network's has a part in it.
         """
         sums = np.empty(paid.shape)
-        for t, now in enumerate(np.where(np.abs(paid) <= MAX_PAID, paid, 0.0)):
+        for t, now in enumerate(paid):
             sums[t] = self._paid = self._discount * self._paid + now
             self._paid = np.where(ends[t], 0.0, self._paid)
         return sums
@@ -208,10 +207,10 @@ class Actor:
         self._player.close()
 
 
-def _unusable(rewards: Array, observations: Any) -> list[str]:
-    """Returns the kinds of faults in what games have given."""
+def _unusable(rewards: Bools, observations: Any) -> list[str]:
+    """Returns the kinds of faults in what games have given; `rewards` says which can be learned from."""
     numbers = [array for array in tf.nest.flatten(observations) if array.dtype == np.float32]
-    good = np.isfinite(rewards).all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)
+    good = rewards.all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)
     return [kind for kind, is_good in zip(UNUSABLE, good, strict=True) if not is_good]
 
 

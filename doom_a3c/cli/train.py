@@ -91,6 +91,8 @@ def _train(arguments: list[str] | None) -> int:
     if options.summary:
         output_file(options.summary, "--summary")
     if options.doctor:
+        if options.from_:
+            raise UserError(f"--from {options.from_} is for a training: --doctor looks at the game alone")
         from doom_a3c.cli.examination import examined  # late: hardly any call needs it
 
         return examined(new_run(overrides, options.name))

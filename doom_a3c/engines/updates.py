@@ -128,7 +128,8 @@ def cause(progress: Progress, config: Config) -> str:
     told = [words for kind, words in UNUSABLE.items() if progress.faults[kind]]
     if told:
         return f": {config.scenario} has given {' and '.join(told)}"
-    return "; a smaller --learning-rate or --reward-scale is the usual cure"
+    smaller = "--learning-rate" if config.normalize_rewards else "--learning-rate or --reward-scale"
+    return f"; a smaller {smaller} is the usual cure"
 
 
 def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:

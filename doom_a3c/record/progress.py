@@ -16,7 +16,7 @@ MAX_SCORE = 1e100  # a mean of larger ones may overflow
 NO_SCORE = "score_not_finite"  # the kind of the fault
 MAX_POINTS = 4000  # of the score curve
 KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
-MAX_NUMBERS = 2**53  # that a mean is told of
+MAX_NUMBERS, MAX_MEAN = 2**53, 1e20  # of what is told of rewards
 MAX_KINDS = 100  # of faults; those of further kinds are counted as "other"
 
 
@@ -83,15 +83,20 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
         scores=[_finite_score(score) for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
-        reward_sums=moments_from(data.get("reward_sums", NO_MOMENTS)),  # checkpoints of before 2026-11-23 have none
+        reward_sums=moments_from(
+            data.get("reward_sums", NO_MOMENTS), numbers["steps"]
+        ),  # checkpoints of before 2026-11-23 have none
     )
 
 
-def moments_from(numbers: Iterable[Any]) -> RunningMoments:
-    """Returns moments that have been plain data; raises TypeError or ValueError for anything else."""
+def moments_from(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMoments:
+    """Returns moments of at most so many numbers that have been plain data; raises TypeError or ValueError for others.
+
+    What the limits let through stays within them, whatever a game pays from then on.
+    """
     size, mean, m2 = numbers
-    moments = RunningMoments(whole(size, "how many", high=MAX_NUMBERS), finite(mean, "a mean"), finite(m2, "a spread"))
-    if not (abs(moments.mean) <= MAX_SCORE and 0 <= moments.m2 <= MAX_SCORE):
+    moments = RunningMoments(whole(size, "how many", high=most), finite(mean, "a mean"), finite(m2, "a spread"))
+    if not (abs(moments.mean) <= MAX_MEAN and 0 <= moments.m2 <= MAX_SCORE):
         raise ValueError(f"a spread is {m2}, around {mean}")
     return moments
 

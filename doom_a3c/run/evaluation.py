@@ -51,7 +51,8 @@ class Evaluation(NamedTuple):
 def scores(values: list[float]) -> Scores:
     """Returns the statistics of a list of scores."""
     array = np.asarray(values)
-    return Scores(float(array.mean()), float(array.std()), float(array.min()), float(array.max()), len(values))
+    with np.errstate(over="ignore", invalid="ignore"):  # a game may pay what is not finite
+        return Scores(float(array.mean()), float(array.std()), float(array.min()), float(array.max()), len(values))
 
 
 def shares(episodes: int, games: int) -> list[int]:

@@ -146,8 +146,9 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters = counters._replace(scores=(), reward_sums=NO_MOMENTS)
-        best = best._replace(score=None, evaluations=())
+        counters, best = counters._replace(scores=()), best._replace(score=None, evaluations=())
+    if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
+        counters = counters._replace(reward_sums=NO_MOMENTS)
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
 
 

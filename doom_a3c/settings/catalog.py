@@ -102,8 +102,10 @@ def _gymnasium(name: str) -> Scenario:
 
 
 def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
-    own = {"name": name, "description": f"{title}, untuned", "game": game}
-    return _scenario(_merged(_table_of(_own_files()[base]), own), title)
+    table = _table_of(_own_files()[base])
+    training = {"normalize_rewards": "reward_clip" not in table["training"]}  # nobody knows their size
+    own = {"name": name, "description": f"{title}, untuned", "game": game, "training": training}
+    return _scenario(_merged(table, own), title)
 
 
 def _scenario(table: dict[str, Any], source: str) -> Scenario:

@@ -24,6 +24,7 @@ _MAX_WORKERS = 1024  # of a host that takes as many as it has CPUs; --workers ma
 _MAX_FRAME_SKIP = 64  # as --frame-skip
 _MAX_FAULTS = 10_000  # in one push
 _MAX_COUNT = 2**53  # what logs and JSON keep exactly
+_MAX_SQUARES = 1e60  # of what games pay, as a sum
 _MAX_NUMBER = float(np.finfo(np.float32).max)  # logs are float32
 _ROUNDING = 1.01  # of clipped gradients, and their sum
 _OF_THE_HOST = {"push_seconds"}  # metrics that are not the update's
@@ -114,7 +115,10 @@ class PushRules:
         _need(isinstance(sums, list) and len(sums) == 3, "its sums of rewards are not told in 3 numbers")
         size, mean, m2 = sums
         _need(is_count(size, push["steps"]), "it has more sums of rewards than steps")
-        _need(_is_number(mean) and _is_number(m2) and m2 >= 0, "its sums of rewards have no finite mean and spread")
+        _need(
+            _is_number(mean) and type(m2) is float and 0 <= m2 <= _MAX_SQUARES,
+            "its sums of rewards have no finite mean and spread",
+        )
 
     def _check_gradients(self, push: Mapping[str, Any]) -> None:
         gradients, not_finite = push["gradients"], push["not_finite"]
