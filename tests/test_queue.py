@@ -38,8 +38,8 @@ class Diary(Progress):
         super().__init__()
         self.batches, self.lags, self.on_steps = [[]], [], lambda: None
 
-    def add_steps(self, steps, frames, scores, faults):
-        super().add_steps(steps, frames, scores, faults)
+    def add_steps(self, steps, frames, scores, faults, *sums):
+        super().add_steps(steps, frames, scores, faults, *sums)
         self.batches[-1].append(steps)
         self.on_steps()
 

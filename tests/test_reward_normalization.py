@@ -112,7 +112,9 @@ def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
     [(_, expected)] = play_on(without, rollouts=1)
     [(rollout, sums)] = play_on(lambda reward: without(reward) or bad, rollouts=1)
     assert sums == expected
-    np.testing.assert_array_equal(np.isnan(rollout.rewards), np.arange(1, 8)[:, None] == np.full(3, 4))  # told, and skipped
+    np.testing.assert_array_equal(
+        ~np.isfinite(rollout.rewards), np.arange(1, 8)[:, None] == np.full(3, 4)
+    )  # told, and skipped
 
 
 def test_nothing_is_measured_where_nothing_is_divided():

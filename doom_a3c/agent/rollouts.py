@@ -169,7 +169,9 @@ class Actor:
         if self._known_sums:
             sums = moments_of(self._reward_sums(np.where(usable, paid, 0.0), ends))
             scale /= self._known_sums().merged(sums).spread
-        rewards = learned_rewards(np.where(usable, paid, np.nan), scale, self._reward_clip).astype(np.float32)
+        paid[~np.isfinite(paid)] = np.nan  # which no clip makes a number of
+        with np.errstate(over="ignore"):
+            rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )
