@@ -85,9 +85,9 @@ def test_rewards_are_divided_by_the_spread_of_all_sums_so_far_their_own_rollout_
     pairs = play_on(**ends)
     paid = np.tile(np.arange(1.0, 29.0)[:, None], (1, 3))  # that game pays 1, 2, 3, ...
     sums = by_hand(paid, np.concatenate([rollout.ends for rollout, _ in pairs]))
-    for number, (rollout, returns) in enumerate(pairs):
+    for number, (rollout, known) in enumerate(pairs):
         rows = slice(7 * number, 7 * number + 7)
-        assert tuple(returns) == as_numbers(moments_of(sums[: rows.stop]))
+        assert tuple(known) == as_numbers(moments_of(sums[: rows.stop]))
         np.testing.assert_allclose(rollout.rewards, paid[rows] / sums[: rows.stop].std(), rtol=1e-5)
 
 

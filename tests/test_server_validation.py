@@ -77,11 +77,11 @@ BAD_PARTS = [
     *({"episodes": [(2.0, 5, 0.5, game, 2.0)]} for game in (-1, 2, 0.0)),
     *({"episodes": [(*EPISODE[:4], shaped)]} for shaped in (NAN, INF, None)),
     *({"faults": faults} for faults in ("crash", [1], ["x" * 41], ["Crash"], ["../x"], [""], ["crash"] * 10_001)),
-    *({"reward_sums": returns} for returns in ([], [8, 0.0], (8, 0.0, 1.0), "800", None)),
+    *({"reward_sums": sums} for sums in ([], [8, 0.0], (8, 0.0, 1.0), "800", None)),
     *({"reward_sums": [size, 0.0, 1.0]} for size in (-1, 9, 8.0, NAN)),
     *(
         {"reward_sums": [8, *numbers]}
-        for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None), (0.0, 1e61))
+        for numbers in ((NAN, 1.0), (0.0, INF), (0.0, -1.0), ("0", 1.0), (0.0, None), (0.0, 1e61), (1e21, 1.0))
     ),
     {"rollout": {}},
     {"gifs": [gif(1), gif(2)]},

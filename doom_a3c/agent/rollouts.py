@@ -112,7 +112,8 @@ class Actor:
         history: Callable[[int], Any] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """With `known_sums`, the moments of the run's `reward_sums` so far, rewards are divided by their spread.
+        """With `known_sums`, the moments of the run's `reward_sums` so far, rewards are divided by their spread, and by
+        nothing else: `reward_scale` has no part in it.
 
         `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
@@ -168,7 +169,7 @@ class Actor:
         sums, scale = NO_MOMENTS, self._reward_scale
         if self._known_sums:
             sums = moments_of(self._reward_sums(np.where(usable, paid, 0.0), ends))
-            scale /= self._known_sums().merged(sums).spread
+            scale = 1.0 / self._known_sums().merged(sums).spread
         paid[~np.isfinite(paid)] = np.nan  # which no clip makes a number of
         with np.errstate(over="ignore"):
             rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)

@@ -66,7 +66,7 @@ class ActorFactory:
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            reward_scale=1.0 if config.normalize_rewards else config.reward_scale,
+            reward_scale=config.reward_scale,
             reward_clip=reward_limit(config),
             known_sums=(lambda: self._counts.reward_sums) if config.normalize_rewards else None,
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),

@@ -17,7 +17,7 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, blank_rollout
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Push
 from doom_a3c.record.gifs import Gif
-from doom_a3c.record.progress import KIND
+from doom_a3c.record.progress import KIND, MAX_MEAN
 from doom_a3c.settings.config import Config
 
 _MAX_WORKERS = 1024  # of a host that takes as many as it has CPUs; --workers may say no more
@@ -116,7 +116,7 @@ class PushRules:
         size, mean, m2 = sums
         _need(is_count(size, push["steps"]), "it has more sums of rewards than steps")
         _need(
-            _is_number(mean) and type(m2) is float and 0 <= m2 <= _MAX_SQUARES,
+            _is_number(mean) and abs(mean) <= MAX_MEAN and type(m2) is float and 0 <= m2 <= _MAX_SQUARES,
             "its sums of rewards have no finite mean and spread",
         )
 
