@@ -49,7 +49,8 @@ GAMES = {
 }
 VARIANTS = {
     "as it is": Variant(),
-    "one pass (A3C)": Variant(("--passes", 1)),
+    "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
+    "one minibatch": Variant(("--minibatches", 1)),
     "two passes": Variant(("--passes", 2)),
     "no KL target": Variant(("--target-kl", 0)),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),

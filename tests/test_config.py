@@ -6,7 +6,7 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.config import Config, consistent, minibatches, updates_per_rollout
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
 from doom_a3c.settings.scenarios import settled
 
@@ -270,6 +270,21 @@ def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
     assert consistent(settle(**settings))  # a scenario file may hold what another setting turns off
     mended = settle(**{**settings, **remedy})
     assert consistent(mended, {name}) == mended
+
+
+def test_there_are_no_more_minibatches_than_games():
+    few = settle(games=3, minibatches=4, passes=2)
+    assert "--minibatches 4 are parts of --games 3" in complaint(lambda config: consistent(config, {"minibatches"}), few)
+    assert consistent(few) == few  # a scenario file's, of which `--games 3` must not be refused
+    assert minibatches(few) == 3
+    assert updates_per_rollout(few) == 6
+
+
+@pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}])
+def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
+    config = settle(minibatches=4, **changes)
+    assert minibatches(config) == updates_per_rollout(config) == 1
+    assert "--minibatches has no effect here" in complaint(lambda config: consistent(config, {"minibatches"}), config)
 
 
 def test_nearest_is_silent_where_nothing_is_near():

@@ -21,7 +21,7 @@ from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import COLLAPSED, Guard
 from doom_a3c.run.session import session_of
-from doom_a3c.settings.config import Config, steps_under_way, update_passes
+from doom_a3c.settings.config import Config, steps_under_way, updates_per_rollout
 
 CONFIG = Config(workers=2, games=2, rollout_length=5)
 UNDER_WAY, ENOUGH = 20, 104  # steps, and episodes: the window's and the games'
@@ -213,7 +213,7 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
 def test_a_target_has_no_effect_on_one_pass(changes):
     config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
-    assert update_passes(config) == 1
+    assert updates_per_rollout(config) == 1
     assert Updater(config, model(), Progress(), None)._step_factor.value == 1.0
 
 

@@ -20,6 +20,7 @@ from by_hand import (
     some_games,
     vtrace_by_hand,
 )
+import tensorflow as tf
 from fakes import changed
 
 from doom_a3c.agent.learner import Learner
@@ -278,6 +279,44 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
         clipped.append(count)
     assert 0 < clipped[-1] < T * B
     assert differ(expected, gae_by_hand(network, own)[1])
+
+
+def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
+    network, passes = make_network(), 2
+    learner = Learner(network, changed(SETTINGS, passes=passes, minibatches=2))
+    batches = [
+        learner.prepare(concatenated([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
+    ]
+    for place, batch in enumerate(batches):  # every array says which game it is of
+        marks = np.arange(batch.games, dtype=np.float32)
+        whole = tf.nest.map_structure(
+            lambda array, marks=marks: np.broadcast_to(marks, array.shape[:2]), batch._replace(core_state=())
+        )
+        batches[place] = whole._replace(core_state=tuple(marks for _ in batch.core_state))
+    updates, orders = list(learner.updates(batches)), []
+    assert [last for _, last in updates] == [False, False, False, True]
+    for half in (updates[:2], updates[2:]):
+        for place, batch in enumerate(batches):
+            parts = [part[place] for part, _ in half]
+            dealt = [list(part.actions[0]) for part in parts]
+            orders.append(list(itertools.chain(*dealt)))
+            assert sorted(orders[-1]) == list(range(batch.games))
+            for part, games in zip(parts, dealt, strict=True):
+                assert all((array == games).all() for array in tf.nest.flatten(part))
+    assert orders[1] != orders[3]
+
+
+@pytest.mark.parametrize("changes", [{"passes": 2}, {"engine": "queue"}])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, core, changes):
+    network = decided(make_network(core=core))
+    learner = Learner(network, changed(SETTINGS, minibatches=B, max_grad_norm=1e9, **changes))
+    batch = learner.prepare(random_rollout(network))
+    parts = [part for part, _ in learner.updates([batch])][:B]
+    assert [[one.games for one in part] for part in parts] == [[1]] * B
+    gradients = [learner.gradients(part, 0).gradients for part in parts]
+    assert_close([sum(each) / B for each in zip(*gradients, strict=True)], learner.gradients([batch], 0).gradients)
+    assert differ(gradients[0], gradients[1])
 
 
 def test_vtrace_clips_what_has_moved_and_weighs_the_rest_once(make_network):

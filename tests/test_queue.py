@@ -128,11 +128,12 @@ def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollout
     assert run.engine.metrics().training_batch == rollouts * STEPS
 
 
-def test_every_pass_is_an_update(build):
-    run = build(changed(SMALL, frames=480, max_batch=STEPS, passes=3))
+@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (1, 2), (3, 2)])
+def test_every_minibatch_of_every_pass_is_an_update(build, passes, minibatches):
+    run = build(changed(SMALL, frames=480, max_batch=STEPS, passes=passes, minibatches=minibatches))
     finish(run.engine)
     assert run.progress.steps == 160
-    assert run.progress.updates == run.model.version == 60
+    assert run.progress.updates == run.model.version == 20 * passes * minibatches
 
 
 def test_an_update_waits_for_min_batch(build):

@@ -13,7 +13,7 @@ from benchmarks.processes import engines
 from doom_a3c.engines.updates import Updater
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, consistent, update_passes
+from doom_a3c.settings.config import Config, consistent, updates_per_rollout
 from doom_a3c.settings.fields import validated
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
 from doom_a3c.settings.infos import FAULTS
@@ -177,6 +177,6 @@ def test_what_is_none_is_refused(name):
 def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_comes(name):
     scenario = catalog.find(name)
     _, config = resolved(scenario, scenario.training, "test")
-    assert update_passes(config) == 1
+    assert updates_per_rollout(config) == 1
     assert Updater(config, None, None, None)._step_factor.value == 1
     assert config.collapse == 0 or config.engine == "cluster"

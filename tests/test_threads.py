@@ -63,18 +63,19 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
     assert set(run.progress.scores) == {3.0}
 
 
-def test_every_pass_is_an_update_from_the_weights_of_the_one_before():
+@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 2), (1, 2)])
+def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches):
     networks, versions = [], []
 
     def make_network(name):
         networks.append(network(name))
         return networks[-1]
 
-    run = run_of(1, config=Config(frames=200, passes=3), make_network=make_network)
+    run = run_of(1, config=Config(frames=200, passes=passes, minibatches=minibatches), make_network=make_network)
     apply = run.model.apply
     run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
     finish(run)
-    assert 3 * run.progress.steps == 8 * run.progress.updates
+    assert passes * minibatches * run.progress.steps == 8 * run.progress.updates
     assert versions == list(range(run.progress.updates))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
@@ -14,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
-from doom_a3c.settings.config import Config, update_passes
+from doom_a3c.settings.config import Config, minibatches, updates_per_rollout
 
 
 class Batch(NamedTuple):
@@ -26,6 +27,18 @@ class Batch(NamedTuple):
     actions: Any  # [T, B, ...]
     log_probs: Array  # [T, B], of the actions, when they were drawn
     basis: Basis  # of the targets
+
+    def of(self, games: NDArray[np.intp]) -> Batch:
+        """Returns the part of it that those games are; itself, if those are all."""
+        if len(games) == self.games:
+            return self
+        parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
+        return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
+
+    @property
+    def games(self) -> int:
+        """The number of games."""
+        return int(self.actions.shape[1])
 
     @property
     def steps(self) -> int:
@@ -60,8 +73,10 @@ class Learner:
     weights that the network has each time.
     """
 
-    def __init__(self, network: ACNetwork, config: Config) -> None:
+    def __init__(self, network: ACNetwork, config: Config, index: int = 0) -> None:
+        """`index` tells the learners of a run apart: each draws minibatches of its own."""
         self._network, self._config, self._estimator = network, config, estimator_of(config)
+        self._random = np.random.default_rng([config.seed, index])
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._combined = network.compiled(("combined", config), self._combine)
 
@@ -76,6 +91,18 @@ class Learner:
             rollout.log_probs,
             self._estimator.prepare(rollout),
         )
+
+    def updates(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
+        """Yields what each update from `batches` learns from, and whether it is the last.
+
+        Each pass deals the games of each batch out anew. A minibatch has all steps of its games, as the LSTM wants them.
+        """
+        parts, left = minibatches(self._config), updates_per_rollout(self._config)
+        while left > 0:
+            dealt = [np.array_split(self._random.permutation(batch.games), parts) for batch in batches]
+            for hands in zip(*dealt, strict=True):
+                left -= 1
+                yield [batch.of(games) for batch, games in zip(batches, hands, strict=True)], left == 0
 
     def gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all steps of `batches`, computed one after the other.
@@ -128,7 +155,7 @@ class Learner:
         config = self._config
         if config.normalize_advantages:
             advantages = normalized(advantages)
-        if update_passes(config) == 1:
+        if updates_per_rollout(config) == 1:
             return advantages
         return proximal(advantages, log_ratios, config.ratio_clip, weighed=self._estimator.corrects)
 

@@ -170,7 +170,7 @@ def queue_engine(
     ]
     updaters = [Updater(config, model, progress, logger) for logger in loggers]
     trainers = [
-        Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts)
+        Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)
     ]
     loops = {

@@ -17,7 +17,7 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, Counts, spent, update_passes
+from doom_a3c.settings.config import Config, Counts, spent
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
@@ -59,7 +59,7 @@ class Worker:
 
     def run(self) -> None:
         """Trains until a budget is used up or it is told to stop."""
-        policy, learner = Policy(self._network), Learner(self._network, self._config)
+        policy, learner = Policy(self._network), Learner(self._network, self._config, self._index)
         if self._example is not None:
             self._compile(policy, learner, self._example)
         actor = self._make_actor(self._index, policy)
@@ -74,7 +74,7 @@ class Worker:
         start = policy.initial_state(self._config.games)
         blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
-        learner.gradients([learner.prepare(blank)], 0)
+        learner.gradients(next(learner.updates([learner.prepare(blank)]))[0], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
         """Pull, play, learn, apply: one update of A3C."""
@@ -88,9 +88,9 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        for left in reversed(range(update_passes(self._config))):
-            self._updates.apply(learner.gradients(batches, self._counts.frames), min(versions), left == 0)
-            if left > 0:
+        for minibatches, last in learner.updates(batches):
+            self._updates.apply(learner.gradients(minibatches, self._counts.frames), min(versions), last)
+            if not last:
                 self._model.pull(self._network)
 
 

@@ -9,7 +9,7 @@ from doom_a3c.agent.rollouts import Played, concatenated
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, batch_limits, spent, update_passes
+from doom_a3c.settings.config import Config, batch_limits, spent
 
 
 class Trainer:
@@ -23,14 +23,15 @@ class Trainer:
         progress: Progress,
         updater: Updater,
         rollouts: Channel[Played],
+        index: int = 0,
     ) -> None:
-        self._config, self._model, self._network = config, model, network
+        self._index, self._config, self._model, self._network = index, config, model, network
         self._progress, self._updater, self._rollouts = progress, updater, rollouts
         self.batch = 0  # steps in the newest update
 
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
-        config, learner = self._config, Learner(self._network, self._config)
+        config, learner = self._config, Learner(self._network, self._config, self._index)
         low, high = batch_limits(config)
         while not spent(config, self._progress):
             batches, versions = [], []
@@ -41,6 +42,6 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            for left in reversed(range(update_passes(config))):
+            for minibatches, last in learner.updates(batches):
                 self._model.pull(self._network)
-                self._updater.apply(learner.gradients(batches, self._progress.frames), min(versions), left == 0)
+                self._updater.apply(learner.gradients(minibatches, self._progress.frames), min(versions), last)

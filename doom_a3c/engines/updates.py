@@ -15,7 +15,7 @@ from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.settings.config import Config, update_passes
+from doom_a3c.settings.config import Config, updates_per_rollout
 from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # updates in a row
@@ -36,19 +36,19 @@ class EpisodeMetrics(NamedTuple):
 
 
 class StepMetrics(NamedTuple):
-    """How far several passes have taken the policy, and what that makes of the step size; None where there are none."""
+    """How far several updates from a rollout have taken the policy, and what that makes of the step size; None for one."""
 
-    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last pass
+    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last update
     step_factor: float | None
 
 
 class StepFactor:
     """What the step size is multiplied with, so that updates change the policy by about as much as is wanted.
 
-    It falls where the KL divergence of all passes is above twice the target, and rises, to 1 at most, where it is below
-    half of it: the adaptive rule of PPO's first version (Schulman et al. 2017, arXiv:1707.06347, section 4), for the step
-    size in place of a penalty. It begins small, as an optimizer's first steps are of full size whatever the gradients: a
-    few of ten times the step size spoil a network for good.
+    It falls where the KL divergence that the updates from a rollout come to is above twice the target, and rises, to 1
+    at most, where it is below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017,
+    arXiv:1707.06347, section 4), for the step size in place of a penalty. It begins small, as an optimizer's first steps
+    are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
@@ -58,7 +58,7 @@ class StepFactor:
         self._target, self.value = target, self.FIRST if target else 1.0
 
     def after(self, kl: float) -> None:
-        """Takes notice of the divergence that the passes over a batch have come to."""
+        """Takes notice of the divergence that the updates from a rollout have come to."""
         if not self._target:
             return
         if not kl <= 2 * self._target:  # one that is no number, too
@@ -73,7 +73,7 @@ class Updater:
     def __init__(self, config: Config, model: GlobalModel, progress: Progress, logger: Logger | None) -> None:
         self._config, self._model, self._progress, self._logger = config, model, progress, logger
         self._limiter = log_limiter()
-        self._step_factor = StepFactor(config.target_kl if update_passes(config) > 1 else 0.0)
+        self._step_factor = StepFactor(config.target_kl if updates_per_rollout(config) > 1 else 0.0)
         self._episodes: list[Episode] = []
         self._actions: Actions | None = None  # of the newest rollout
         self._non_finite = 0
@@ -110,7 +110,7 @@ class Updater:
             self._episodes.clear()
 
     def _step_metrics(self, kl: float) -> StepMetrics:
-        if update_passes(self._config) == 1:
+        if updates_per_rollout(self._config) == 1:
             return StepMetrics(None, None)
         return StepMetrics(kl, self._step_factor.value if self._config.target_kl else None)
 

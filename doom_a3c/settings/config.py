@@ -27,13 +27,18 @@ def corrects(config: Config) -> bool:
     return config.vtrace and off_policy(config)
 
 
-def update_passes(config: Config) -> int:
-    """Returns how many updates are made from the same rollouts.
+def updates_per_rollout(config: Config) -> int:
+    """Returns how many updates are made from the same rollouts: one of each minibatch in each pass.
 
     One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
     from the policy from the start.
     """
-    return config.passes if _may_pass_again(config) else 1
+    return config.passes * minibatches(config) if _may_pass_again(config) else 1
+
+
+def minibatches(config: Config) -> int:
+    """Returns into how many parts the games of a rollout are dealt out: no more than there are games."""
+    return min(config.minibatches, config.games) if _may_pass_again(config) else 1
 
 
 def reward_limit(config: Config) -> float | None:
@@ -66,7 +71,10 @@ QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
 PASSABLE = Group("--engine threads or queue, without --epsilon", _may_pass_again)
-PASSES = Group("--passes 2 or more (engines threads and queue, no --epsilon)", lambda config: update_passes(config) > 1)
+PASSES = Group(
+    "--passes or --minibatches 2 or more (engines threads and queue, no --epsilon)",
+    lambda config: updates_per_rollout(config) > 1,
+)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
@@ -132,24 +140,32 @@ class Config:
     )
     passes: int = setting(
         1,
-        "updates from the same rollouts, each from newer weights; with 2 or more the policy is held near the one that "
+        "times that the same rollouts are learned from; several updates from a rollout hold the policy near the one that "
         "played (PPO)",
         unit="passes",
         low=1,
         high=64,
         goes_with=PASSABLE,
     )
+    minibatches: int = setting(
+        1,
+        "parts of the games of a rollout, drawn anew for each pass, that make an update of their own each",
+        unit="minibatches",
+        low=1,
+        high=4096,
+        goes_with=PASSABLE,
+    )
     ratio_clip: float = setting(
         0.2,
-        "once the probability of an action has moved, over all passes, to 1 plus or minus this times what it was, it is "
+        "once the probability of an action has moved, over all updates, to 1 plus or minus this times what it was, it is "
         "pushed no further",
         above=0,
         goes_with=PASSES,
     )
     target_kl: float = setting(
         0.0,
-        "KL divergence from the policy that played to the one before the last pass: above twice this the step size falls, "
-        "below half of it it rises again; 0 leaves it alone",
+        "KL divergence from the policy that played to the one before the last update from a rollout: above twice this the "
+        "step size falls, below half of it it rises again; 0 leaves it alone",
         unit="nats",
         low=0,
         goes_with=PASSES,
@@ -353,6 +369,8 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
     if (games := games_of_run(config)) > MAX_GAMES:
         raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
+    if "minibatches" in overrides and config.minibatches > config.games:
+        raise UserError(f"--minibatches {config.minibatches} are parts of --games {config.games}: that many at most")
     if not _learns_apart(config):
         return config
     low, high = batch_limits(config)
