@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from by_hand import (
     SETTINGS,
     B,
@@ -20,7 +21,6 @@ from by_hand import (
     some_games,
     vtrace_by_hand,
 )
-import tensorflow as tf
 from fakes import changed
 
 from doom_a3c.agent.learner import Learner
