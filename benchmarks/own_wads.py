@@ -1,0 +1,143 @@
+"""Learns two levels that nobody has tuned anything for, each from its wad and cfg alone.
+
+    python benchmarks/own_wads.py                # both, seeds 1 and 2, 15 minutes each
+    python benchmarks/own_wads.py arena --seeds 1 --minutes 5
+
+The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
+opposite: a room of monsters that shoot, a pistol, half a minute, a kill pays 1 and a death takes 1. Every training is
+`train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
+50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from learning import PAGES, POLICIES, ROOT, commit, counters, run, told
+from omg import WAD
+from omg.mapedit import MapEditor, Sector, Sidedef, Thing
+
+sys.path.insert(0, str(ROOT / "docs" / "own_scenario"))
+import make_orchard
+
+LEARNED = PAGES / "own_wads.jsonl"
+EPISODES = 50
+
+HALF = 896  # of the arena's side, in the map's units
+PLAYER_START, ZOMBIEMAN, IMP, CLIP, MEDIKIT = 1, 3004, 3001, 2007, 2012
+THINGS = {ZOMBIEMAN: 10, IMP: 5, CLIP: 6, MEDIKIT: 4}
+ARENA = """\
+doom_scenario_path = arena.wad
+doom_map = map01
+available_buttons = { MOVE_FORWARD TURN_LEFT TURN_RIGHT ATTACK }
+episode_timeout = 1050
+kill_reward = 1
+death_penalty = 1
+render_hud = false
+"""
+
+
+def arena(seed: int) -> WAD:
+    """Returns the level: one room, lit, with monsters around a player in the middle."""
+    editor = MapEditor()
+    corners = [(-HALF, -HALF), (-HALF, HALF), (HALF, HALF), (HALF, -HALF)]
+    room = Sector(z_floor=0, z_ceil=160, tx_floor="FLOOR4_8", tx_ceil="CEIL3_5", light=192)
+    editor.draw_sector(corners, room, Sidedef(tx_mid="BROWN1"))
+    places = random.Random(seed)
+    for kind, count in THINGS.items():
+        for _ in range(count):
+            x = y = 0
+            while max(abs(x), abs(y)) < HALF // 3:
+                x, y = (places.randrange(-HALF + 64, HALF - 64) for _ in range(2))
+            editor.things.append(Thing(x=x, y=y, type=kind, angle=places.randrange(0, 360, 45), flags=7))
+    editor.things.append(Thing(x=0, y=0, type=PLAYER_START, angle=90, flags=7))
+    wad = WAD()
+    wad.maps["MAP01"] = editor.to_lumps()
+    return wad
+
+
+WADS = {"orchard": (make_orchard.orchard, make_orchard.CONFIG), "arena": (arena, ARENA)}
+
+
+class Learned(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    wad: str
+    seed: int
+    minutes: float
+    frames: int
+    commit: str
+    greedy: list[float]  # scores of the best checkpoint
+    sample: list[float]
+    random: list[float]  # scores of random play
+
+
+def learn(wad: str, seed: int, minutes: float) -> Learned:
+    """Makes a level, trains on it and plays it."""
+    make, config = WADS[wad]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(7).to_file(str(folder / f"{wad}.wad"))
+        (folder / f"{wad}.cfg").write_text(config)
+        run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
+        scores = {}
+        for policy in POLICIES:
+            flags = ("--policy", policy, "--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0)
+            run(folder, "play.py", "--model", "models/best.ckpt", "--wad", f"{wad}.wad", "--out", policy, *flags)
+            summary = json.loads((folder / policy / "summary.json").read_text())
+            scores[policy], random_scores = summary["scores"], summary["random_scores"]
+        return Learned(wad, seed, minutes, counters(folder)["frames"], commit(), **scores, random=random_scores)
+
+
+def learned() -> list[Learned]:
+    """Returns all finished trainings."""
+    return [Learned(**json.loads(line)) for line in LEARNED.read_text().splitlines()] if LEARNED.exists() else []
+
+
+def page(found: Sequence[Learned]) -> Iterator[str]:
+    """Yields the lines of the page."""
+    yield "# Levels that nobody has tuned anything for"
+    yield ""
+    yield "`python benchmarks/own_wads.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
+    yield ""
+    yield "| wad | seed | minutes | frames | greedy | sampled | random play | times random | commit |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for one in sorted(found, key=lambda one: (list(WADS).index(one.wad), one.seed)):
+        best = max(statistics.mean(one.greedy), statistics.mean(one.sample))
+        played = " | ".join(told(scores) for scores in (one.greedy, one.sample, one.random))
+        least = statistics.mean(one.random)
+        times = f"{best / least:.1f}" if least > 0 else "random play is not above 0"
+        yield f"| {one.wad} | {one.seed} | {one.minutes:g} | {one.frames:,} | {played} | {times} | {one.commit} |"
+
+
+def main() -> int:
+    """Learns what is asked for; returns 0."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("wads", nargs="*", metavar="WAD", help=f"what is learned (default both): {', '.join(WADS)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
+    parser.add_argument("--minutes", type=float, default=15.0, help="of each training (default 15)")
+    options = parser.parse_args()
+    if unknown := set(options.wads) - set(WADS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
+    for seed in options.seeds:
+        for wad in options.wads or WADS:
+            if (wad, seed) in {(one.wad, one.seed) for one in learned()}:
+                continue
+            print(f"{wad}, seed {seed}", flush=True)
+            one = learn(wad, seed, options.minutes)
+            with LEARNED.open("a") as file:
+                file.write(json.dumps(one._asdict()) + "\n")
+            (PAGES / "own_wads.md").write_text("\n".join(page(learned())) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
