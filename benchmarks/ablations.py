@@ -60,7 +60,11 @@ VARIANTS = {
     "the same, no guard either": Variant(("--target-kl", 0, "--collapse", 0), 10),
 }
 
-ONLY = {"no shaping": "defend_the_center", "from the model of basic": "defend_the_center"}
+ONLY = {
+    "no shaping": "defend_the_center",
+    "from the model of basic": "defend_the_center",
+    "one minibatch": "defend_the_center",
+}
 
 
 class Measured(NamedTuple):

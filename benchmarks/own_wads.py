@@ -15,8 +15,9 @@ import argparse
 import json
 import random
 import statistics
+import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -80,21 +81,22 @@ class Learned(NamedTuple):
     random: list[float]  # scores of random play
 
 
-def learn(wad: str, seed: int, minutes: float) -> Learned:
-    """Makes a level, trains on it and plays it."""
+def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
+    """Makes a level in a new folder, trains on it and plays it."""
+    folder.mkdir(parents=True)
     make, config = WADS[wad]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make(7).to_file(str(folder / f"{wad}.wad"))
-        (folder / f"{wad}.cfg").write_text(config)
-        run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
-        scores = {}
-        for policy in POLICIES:
-            flags = ("--policy", policy, "--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0)
-            run(folder, "play.py", "--model", "models/best.ckpt", "--wad", f"{wad}.wad", "--out", policy, *flags)
-            summary = json.loads((folder / policy / "summary.json").read_text())
-            scores[policy], random_scores = summary["scores"], summary["random_scores"]
-        return Learned(wad, seed, minutes, counters(folder)["frames"], commit(), **scores, random=random_scores)
+    made_by = commit()
+    make(7).to_file(str(folder / f"{wad}.wad"))
+    (folder / f"{wad}.cfg").write_text(config)
+    run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
+    played = {}
+    for policy in POLICIES:
+        flags = ("--policy", policy, "--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0)
+        run(folder, "play.py", "--model", "models/best.ckpt", "--wad", f"{wad}.wad", "--out", policy, *flags)
+        played[policy] = json.loads((folder / policy / "summary.json").read_text())
+    scores = {policy: summary["scores"] for policy, summary in played.items()}
+    random_scores = played[POLICIES[0]]["random_scores"]
+    return Learned(wad, seed, minutes, counters(folder)["frames"], made_by, **scores, random=random_scores)
 
 
 def learned() -> list[Learned]:
@@ -119,12 +121,14 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Learns what is asked for; returns 0."""
+    """Learns what is asked for; returns 0, or 1 where a training failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("wads", nargs="*", metavar="WAD", help=f"what is learned (default both): {', '.join(WADS)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
     parser.add_argument("--minutes", type=float, default=15.0, help="of each training (default 15)")
+    parser.add_argument("--work", type=Path, default=Path("own_wads"), help="where trainings lie (default own_wads)")
     options = parser.parse_args()
+    failed = False
     if unknown := set(options.wads) - set(WADS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
     for seed in options.seeds:
@@ -132,12 +136,21 @@ def main() -> int:
             if (wad, seed) in {(one.wad, one.seed) for one in learned()}:
                 continue
             print(f"{wad}, seed {seed}", flush=True)
-            one = learn(wad, seed, options.minutes)
+            folder = options.work.resolve() / f"{wad}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+            try:
+                one = learn(wad, seed, options.minutes, folder)
+            except subprocess.CalledProcessError as error:
+                print(f"{wad}, seed {seed} has failed: {error}; see {folder / 'output.txt'}", file=sys.stderr, flush=True)
+                failed = True
+                continue
             with LEARNED.open("a") as file:
                 file.write(json.dumps(one._asdict()) + "\n")
             (PAGES / "own_wads.md").write_text("\n".join(page(learned())) + "\n")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("own_wads.py: interrupted; what is finished is kept")

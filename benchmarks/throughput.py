@@ -247,14 +247,14 @@ class Parts:
         return rate(self._frames_per_step, calls, seconds)
 
     def gradients(self, seconds: float) -> float:
-        """Returns the rate of gradients alone."""
+        """Returns the rate of gradients alone, all that are computed from a rollout."""
         from doom_a3c.agent.learner import Learner
 
-        def learns(network: Any, rollout: Rollout) -> Callable[[], Any]:
-            learner = Learner(network, self._config)
-            return lambda: learner.gradients([learner.prepare(rollout)], 0)
+        def learns(index: int, network: Any, rollout: Rollout) -> Callable[[], Any]:
+            learner = Learner(network, self._config, index)
+            return lambda: [learner.gradients(part, 0) for part, _ in learner.minibatches([learner.prepare(rollout)])]
 
-        calls = [learns(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
+        calls = [learns(index, *pair) for index, pair in enumerate(zip(self._networks, self._rollouts, strict=True))]
         return rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
 
     def training(self, seconds: float) -> tuple[float, Load]:

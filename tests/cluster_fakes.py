@@ -194,5 +194,5 @@ def everything(server):
 
 def assert_diverged(server):
     status = server.status()
-    assert "were not finite and none was applied" in status["error"]
+    assert "were not finite; none of those was applied" in status["error"]
     assert status["diverged"]

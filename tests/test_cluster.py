@@ -150,7 +150,10 @@ def test_two_hosts_play_to_the_budget_and_leave_nothing(folder):
 
 def test_the_first_update_is_that_of_the_threads_engine(folder):
     weights = {}
-    for engine, passes in (("threads", ("--passes", 1)), ("cluster", ())):  # which makes one, whatever the scenario says
+    for engine, passes in (
+        ("threads", ("--passes", 1, "--minibatches", 1)),
+        ("cluster", ()),
+    ):  # which makes one, whatever the scenario says
         flags = ("--engine", engine, "--frames", 1, "--models-dir", engine, "--seed", 5)
         status, _, errors = ran(folder, *flags, *passes)
         assert (status, errors) == (0, "")

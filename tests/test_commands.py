@@ -261,7 +261,7 @@ def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
     def weights(name, seed):
         folder = tmp_path / name
         folder.mkdir()
-        result = train(folder, "--workers", 1, "--games", 4, "--frames", 2000, "--seed", seed)
+        result = train(folder, "--workers", 1, "--games", 4, "--minibatches", 2, "--frames", 2000, "--seed", seed)
         assert result.returncode == 0, result.stderr
         return load(folder / "models" / "last.ckpt").variables
 

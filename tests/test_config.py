@@ -6,7 +6,7 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.settings.config import Config, consistent, minibatches, updates_per_rollout
+from doom_a3c.settings.config import Config, consistent, minibatch_count, updates_per_rollout
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
 from doom_a3c.settings.scenarios import settled
 
@@ -274,16 +274,18 @@ def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
 
 def test_there_are_no_more_minibatches_than_games():
     few = settle(games=3, minibatches=4, passes=2)
-    assert "--minibatches 4 are parts of --games 3" in complaint(lambda config: consistent(config, {"minibatches"}), few)
+    assert "--minibatches 4: there are --games 3 to deal out; 3 at most" in complaint(
+        lambda config: consistent(config, {"minibatches"}), few
+    )
     assert consistent(few) == few  # a scenario file's, of which `--games 3` must not be refused
-    assert minibatches(few) == 3
+    assert minibatch_count(few) == 3
     assert updates_per_rollout(few) == 6
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}])
 def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
     config = settle(minibatches=4, **changes)
-    assert minibatches(config) == updates_per_rollout(config) == 1
+    assert minibatch_count(config) == updates_per_rollout(config) == 1
     assert "--minibatches has no effect here" in complaint(lambda config: consistent(config, {"minibatches"}), config)
 
 

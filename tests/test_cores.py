@@ -87,7 +87,7 @@ def test_an_actor_plays_with_another_core(gru):
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_gradients_through_another_core_equal_those_by_hand(gru, engine):
     network = decided(gru())
-    rollout, learner = random_rollout(network), Learner(network, changed(SETTINGS, engine=engine))
+    rollout, learner = random_rollout(network), Learner(network, changed(SETTINGS, engine=engine), 0)
     by_hand = gae_by_hand(network, rollout) if engine == "threads" else vtrace_by_hand(network, rollout, 1.0, 1.0)
     assert_close(learner.gradients([learner.prepare(rollout)], 0).gradients, by_hand[1])
 

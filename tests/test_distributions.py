@@ -223,7 +223,7 @@ def agent(task, games=16, rollout_length=4, **changes):
         reward_scale=1.0,
         seed=np.random.SeedSequence(1),
     )
-    return GlobalModel(network, Adam(network.parameters)), local, actor, Learner(local, config)
+    return GlobalModel(network, Adam(network.parameters)), local, actor, Learner(local, config, 0)
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])

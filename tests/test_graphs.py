@@ -39,7 +39,7 @@ def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precis
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
         rollouts = [blank_rollout(observations, 4, one.initial_state(5), ACTIONS) for one in (alone, sharing)]
         rollouts = [rollout._replace(rewards=rollout.rewards + 1) for rollout in rollouts]
-        learners = Learner(alone, Config()), Learner(sharing, Config())
+        learners = Learner(alone, Config(), 0), Learner(sharing, Config(), 0)
         gradients = [
             learner.gradients([learner.prepare(rollout)], 0) for learner, rollout in zip(learners, rollouts, strict=True)
         ]

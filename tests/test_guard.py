@@ -211,13 +211,19 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
-def test_a_target_has_no_effect_on_one_pass(changes):
+def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
     config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
     assert updates_per_rollout(config) == 1
     assert Updater(config, model(), Progress(), None)._step_factor.value == 1.0
 
 
-def test_the_last_pass_decides_about_the_step_size_and_is_logged(monkeypatch):
+@pytest.mark.parametrize("changes", [{"passes": 2}, {"minibatches": 2}])
+def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
+    config = changed(Config(), **{"passes": 1, "target_kl": 0.01, **changes})
+    assert Updater(config, model(), Progress(), None)._step_factor.value == StepFactor.FIRST
+
+
+def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logged(monkeypatch):
     seen, logged = [], []
 
     class Noting(Silent):

@@ -31,7 +31,7 @@ from doom_a3c.algorithm.returns import n_step_returns
 
 
 def learn(network, rollout, **changes):
-    learner = Learner(network, changed(SETTINGS, **changes))
+    learner = Learner(network, changed(SETTINGS, **changes), 0)
     return learner.gradients([learner.prepare(rollout)], 0)
 
 
@@ -125,7 +125,7 @@ def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, engine, max_grad_norm):
     network = decided(make_network())
-    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=max_grad_norm))
+    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=max_grad_norm), 0)
     rollouts = [random_rollout(network, seed) for seed in range(3)]
     in_turn, at_once = gradients_of(learner, rollouts), gradients_of(learner, [concatenated(rollouts)])
     assert_close(in_turn.gradients, at_once.gradients)
@@ -139,7 +139,7 @@ def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_rollouts_of_more_games_weigh_more(make_network, engine):
     network = decided(make_network())
-    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=0.05))
+    learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=0.05), 0)
     rollout = random_rollout(network)
     whole = gradients_of(learner, [rollout])
     for parts in ([slice(0, 1), slice(1, 3)], [slice(0, 1), slice(1, 2), slice(2, 3)]):
@@ -152,7 +152,7 @@ def test_rollouts_of_more_games_weigh_more(make_network, engine):
 def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
     network = make_network()
     rollouts = [random_rollout(network, seed) for seed in range(3)]
-    learner = Learner(network, changed(SETTINGS, engine=engine))
+    learner = Learner(network, changed(SETTINGS, engine=engine), 0)
     assert gradients_of(learner, rollouts).finite
     rollouts[1].rewards[0, 0] = np.nan
     assert not gradients_of(learner, rollouts).finite
@@ -165,7 +165,7 @@ def test_one_rollout_that_is_not_finite_spoils_the_update(make_network, engine):
 def test_each_of_several_steps_of_the_same_rollouts_is_taken_at_the_weights_of_the_time(make_network, engine, by_hand):
     network, local = decided(make_network(name="global")), make_network(name="local")
     model, clips = GlobalModel(network, Adam(network.parameters)), (1.0, 1.0) if engine == "queue" else ()
-    learner = Learner(local, changed(SETTINGS, engine=engine))
+    learner = Learner(local, changed(SETTINGS, engine=engine), 0)
     rollouts = [random_rollout(local, seed) for seed in range(2)]
     batches, steps = [learner.prepare(rollout) for rollout in rollouts], []
     for _ in range(4):
@@ -186,7 +186,7 @@ def test_the_entropy_cost_follows_its_schedule(make_network, changes):
     network = decided(make_network())
     rollout = random_rollout(network)
     schedule = {"entropy_cost": 3.0, "final_entropy_cost": 1.0, "entropy_cost_frames": 1000}
-    learner = Learner(network, changed(SETTINGS, **changes, **schedule))
+    learner = Learner(network, changed(SETTINGS, **changes, **schedule), 0)
     nothing = np.zeros((T, B), np.float32)
     with_bonus, without = (loss_by_hand(network, rollout, nothing, nothing, cost)[1] for cost in (1.0, 0.0))
     bonus = [a - b for a, b in zip(with_bonus, without, strict=True)]  # the gradient of -H
@@ -266,7 +266,7 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
     network, clip = decided(make_network(core=core)), 0.02
     rollout = random_rollout(network)
     own = rollout._replace(log_probs=played_by(network, rollout)[0].astype(np.float32))
-    learner = Learner(network, changed(SETTINGS, passes=3, ratio_clip=clip))
+    learner = Learner(network, changed(SETTINGS, passes=3, ratio_clip=clip), 0)
     batch, optimizer = learner.prepare(own), Adam(network.parameters)
     first = learner.gradients([batch], 0)
     assert_close(first.gradients, learn(network, own).gradients)
@@ -283,7 +283,7 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
 
 def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
     network, passes = make_network(), 2
-    learner = Learner(network, changed(SETTINGS, passes=passes, minibatches=2))
+    learner = Learner(network, changed(SETTINGS, passes=passes, minibatches=2), 0)
     batches = [
         learner.prepare(concatenated([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
     ]
@@ -293,7 +293,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
             lambda array, marks=marks: np.broadcast_to(marks, array.shape[:2]), batch._replace(core_state=())
         )
         batches[place] = whole._replace(core_state=tuple(marks for _ in batch.core_state))
-    updates, orders = list(learner.updates(batches)), []
+    updates, orders = list(learner.minibatches(batches)), []
     assert [last for _, last in updates] == [False, False, False, True]
     for half in (updates[:2], updates[2:]):
         for place, batch in enumerate(batches):
@@ -306,16 +306,34 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
     assert orders[1] != orders[3]
 
 
+def test_deals_are_the_seeds_and_the_learners_own(make_network):
+    network = make_network()
+
+    def deals(seed, index):
+        learner = Learner(network, changed(SETTINGS, minibatches=2, passes=8, seed=seed), index)
+        batch = learner.prepare(random_rollout(network))._replace(actions=np.tile(np.arange(B), (T, 1)))
+        return [part[0].actions[0].tolist() for part, _ in learner.minibatches([batch])]
+
+    assert deals(1, 0) == deals(1, 0)
+    assert deals(1, 0) != deals(1, 1) != deals(2, 1) != deals(1, 0)
+
+
 @pytest.mark.parametrize("changes", [{"passes": 2}, {"engine": "queue"}])
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, core, changes):
+@pytest.mark.parametrize("parts", [2, 3])  # of three games
+def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, core, changes, parts):
     network = decided(make_network(core=core))
-    learner = Learner(network, changed(SETTINGS, minibatches=B, max_grad_norm=1e9, **changes))
+    learner = Learner(network, changed(SETTINGS, minibatches=parts, max_grad_norm=1e9, **changes), 0)
     batch = learner.prepare(random_rollout(network))
-    parts = [part for part, _ in learner.updates([batch])][:B]
-    assert [[one.games for one in part] for part in parts] == [[1]] * B
-    gradients = [learner.gradients(part, 0).gradients for part in parts]
-    assert_close([sum(each) / B for each in zip(*gradients, strict=True)], learner.gradients([batch], 0).gradients)
+    dealt = [part for part, _ in learner.minibatches([batch])][:parts]
+    shares = [one.games / B for (one,) in dealt]
+    assert sorted(shares) == pytest.approx({2: [1 / 3, 2 / 3], 3: [1 / 3] * 3}[parts])
+    gradients = [learner.gradients(part, 0).gradients for part in dealt]
+    averages = [
+        sum(share * np.asarray(one) for share, one in zip(shares, each, strict=True))
+        for each in zip(*gradients, strict=True)
+    ]
+    assert_close(averages, learner.gradients([batch], 0).gradients)
     assert differ(gradients[0], gradients[1])
 
 

@@ -49,7 +49,7 @@ def last_scores(core, updates=220):
     local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
     seed = np.random.SeedSequence(1)
     actor = Actor(env, Policy(local), rollout_length=12, frame_skip=1, discount=0.99, reward_scale=1.0, seed=seed)
-    learner = Learner(local, config)
+    learner = Learner(local, config, 0)
     scores = []
     for _ in range(updates):
         model.pull(local)

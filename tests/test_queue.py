@@ -170,11 +170,11 @@ def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
         alone.close()
 
 
-@pytest.mark.parametrize("vtrace", [True, False])
-def test_the_first_update_is_that_of_the_threads_engine(build, vtrace):
-    # A budget of one rollout: both engines end after the update that learns from it.
+@pytest.mark.parametrize(("vtrace", "minibatches"), [(True, 1), (False, 1), (False, 2)])
+def test_the_first_updates_are_those_of_the_threads_engine(build, vtrace, minibatches):
+    # A budget of one rollout: both engines end after the updates that learn from it.
     budget = {"frames": FRAME_SKIP * STEPS, "max_batch": STEPS}
-    config = changed(SMALL, vtrace=vtrace, learning_rate=1e-2, accumulate=1, **budget)
+    config = changed(SMALL, vtrace=vtrace, learning_rate=1e-2, accumulate=1, minibatches=minibatches, **budget)
     queue = build(config)
     before = queue.model.snapshot()
     finish(queue.engine)
@@ -187,9 +187,10 @@ def test_the_first_update_is_that_of_the_threads_engine(build, vtrace):
         progress=progress,
         loggers=[None],
         unblock=lambda: None,
+        example=np.zeros((2, 6, 6, 1), np.uint8),
     )
     finish(threads)
-    assert queue.model.version == shared.version == 1
+    assert queue.model.version == shared.version == minibatches
     assert queue.progress.episodes == progress.episodes == 2
     after, expected = queue.model.snapshot(), shared.snapshot()
     assert after.keys() == expected.keys()

@@ -121,7 +121,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
         thread.join(30)
         assert results == [None]
     alone = network("alone")
-    player, learner = actor(0, Policy(alone)), Learner(alone, config)
+    player, learner = actor(0, Policy(alone)), Learner(alone, config, 0)
     batches = [learner.prepare(copy.deepcopy(player.rollout().rollout)) for _ in range(3)]
     player.close()
     push = wire.pushes[0][0]

@@ -102,24 +102,51 @@ def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many(
     assert run.progress.updates == run.model.version == 0
 
 
-def test_one_bad_rollout_is_skipped_and_training_goes_on():
-    def make_actor(index, policy):
-        whole = play(index, policy)
-        rollouts = iter([True] + [False] * 1000)
+def spoilt(index, policy, spoil):
+    """An actor whose rollouts have rewards that are no numbers where `spoil` [B] says so, asked for each."""
+    whole = play(index, policy)
 
-        def rollout():
-            played = Actor.rollout(whole)
-            bad = played.rollout._replace(rewards=played.rollout.rewards * np.nan)
-            return played._replace(rollout=bad) if next(rollouts) else played
+    def rollout():
+        played = Actor.rollout(whole)
+        rewards = np.where(spoil(), np.nan, played.rollout.rewards).astype(np.float32)
+        return played._replace(rollout=played.rollout._replace(rewards=rewards))
 
-        whole.rollout = rollout
-        return whole
+    whole.rollout = rollout
+    return whole
 
-    run = run_of(1, make_actor)
+
+@pytest.mark.parametrize(("passes", "minibatches"), [(1, 1), (15, 2)])
+def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
+    rollouts, each = iter([True] + [False] * 1000), passes * minibatches
+    config = Config(frames=200, passes=passes, minibatches=minibatches)
+    run = run_of(1, partial(spoilt, spoil=lambda: next(rollouts)), config)
     finish(run)
-    assert run.progress.faults == {"non_finite_update": 1}
-    assert run.progress.updates == run.progress.steps / 8 - 1
+    assert run.progress.faults == {"non_finite_update": each}
+    assert run.progress.updates == (run.progress.steps / 8 - 1) * each
     assert all(np.isfinite(value).all() for value in run.model.snapshot().values())
+
+
+def test_one_game_that_always_pays_what_is_no_number_ends_the_run():
+    run = run_of(1, partial(spoilt, spoil=lambda: [True, False]), Config(frames=2000, passes=3, minibatches=2))
+    with pytest.raises(DivergedError, match=f"in the last {MAX_NON_FINITE} rollouts losses or gradients were not finite"):
+        finish(run)
+    assert run.progress.faults == {"non_finite_update": 3 * MAX_NON_FINITE}
+
+
+def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
+    run, versions = run_of(1, config=Config(frames=24, passes=5)), []
+    before, apply = run.model.snapshot(), run.model.apply
+
+    def rolled_back(*arguments):
+        versions.append(apply(*arguments))
+        if len(versions) == 2:
+            run.model.roll_back(before)
+        return versions[-1]
+
+    run.model.apply = rolled_back
+    finish(run)
+    assert run.progress.steps == 3 * 8
+    assert run.progress.updates == 2 + 5 + 5
 
 
 def test_a_stuck_worker_is_unblocked():

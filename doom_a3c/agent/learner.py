@@ -15,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
-from doom_a3c.settings.config import Config, minibatches, updates_per_rollout
+from doom_a3c.settings.config import Config, minibatch_count, updates_per_rollout
 
 
 class Batch(NamedTuple):
@@ -73,10 +73,10 @@ class Learner:
     weights that the network has each time.
     """
 
-    def __init__(self, network: ACNetwork, config: Config, index: int = 0) -> None:
-        """`index` tells the learners of a run apart: each draws minibatches of its own."""
+    def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
+        """`index` tells the learners of a run apart: each deals the games out in its own way."""
         self._network, self._config, self._estimator = network, config, estimator_of(config)
-        self._random = np.random.default_rng([config.seed, index])
+        self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(1,)))  # no game's
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._combined = network.compiled(("combined", config), self._combine)
 
@@ -92,12 +92,12 @@ class Learner:
             self._estimator.prepare(rollout),
         )
 
-    def updates(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
+    def minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields what each update from `batches` learns from, and whether it is the last.
 
         Each pass deals the games of each batch out anew. A minibatch has all steps of its games, as the LSTM wants them.
         """
-        parts, left = minibatches(self._config), updates_per_rollout(self._config)
+        parts, left = minibatch_count(self._config), updates_per_rollout(self._config)
         while left > 0:
             dealt = [np.array_split(self._random.permutation(batch.games), parts) for batch in batches]
             for hands in zip(*dealt, strict=True):

@@ -32,6 +32,7 @@ class SharedNetwork:
         self._flat = Graph(lambda: flat(network.parameters), network.parameters)
         self._replace = Graph(partial(_assign, network.parameters), network.parameters)
         self.version = 0  # updates that have made these weights
+        self.halvings = 0  # of the learning rate, one for each roll-back
 
     def pull(self, network: ACNetwork) -> None:
         """Copies the shared weights and their version into `network`, which is kept alive."""
@@ -65,7 +66,6 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self.halvings = 0  # of the learning rate, one for each roll-back
         self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:

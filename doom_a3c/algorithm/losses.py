@@ -10,7 +10,7 @@ MAX_LOG_RATIO = 20.0  # whose exponential is finite; no ratio as large is learne
 
 
 class Loss(NamedTuple):
-    """The terms of the loss, each a scalar mean over the T * B steps of a rollout."""
+    """The terms of the loss, each a scalar mean over the T * B steps of a minibatch."""
 
     total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy
     policy: tf.Tensor  # -advantage * log pi(action)

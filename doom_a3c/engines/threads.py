@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Batch, Gradients, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
@@ -17,7 +19,7 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, Counts, spent
+from doom_a3c.settings.config import Config, Counts, minibatch_count, spent
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
@@ -74,10 +76,13 @@ class Worker:
         start = policy.initial_state(self._config.games)
         blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
-        learner.gradients(next(learner.updates([learner.prepare(blank)]))[0], 0)
+        batch = learner.prepare(blank)
+        dealt = np.array_split(np.arange(batch.games), minibatch_count(self._config))
+        for size in {len(games) for games in dealt}:
+            learner.gradients([batch.of(np.arange(size))], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
-        """Pull, play, learn, apply: one update of A3C."""
+        """Pull, play, learn, apply: an update of A3C, or as many as are made from a rollout."""
         self._model.pull(self._network)
         batches: list[Batch] = []
         versions: list[int] = []
@@ -88,8 +93,11 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        for minibatches, last in learner.updates(batches):
+        halvings = self._model.halvings
+        for minibatches, last in learner.minibatches(batches):
             self._updates.apply(learner.gradients(minibatches, self._counts.frames), min(versions), last)
+            if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
+                return
             if not last:
                 self._model.pull(self._network)
 

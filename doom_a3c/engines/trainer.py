@@ -23,11 +23,11 @@ class Trainer:
         progress: Progress,
         updater: Updater,
         rollouts: Channel[Played],
-        index: int = 0,
+        index: int,
     ) -> None:
         self._index, self._config, self._model, self._network = index, config, model, network
         self._progress, self._updater, self._rollouts = progress, updater, rollouts
-        self.batch = 0  # steps in the newest update
+        self.batch = 0  # steps taken at once the last time
 
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
@@ -42,6 +42,9 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            for minibatches, last in learner.updates(batches):
+            halvings = self._model.halvings
+            for minibatches, last in learner.minibatches(batches):
                 self._model.pull(self._network)
                 self._updater.apply(learner.gradients(minibatches, self._progress.frames), min(versions), last)
+                if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
+                    break

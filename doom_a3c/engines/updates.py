@@ -18,12 +18,12 @@ from doom_a3c.record.rate_limiter import log_limiter
 from doom_a3c.settings.config import Config, updates_per_rollout
 from doom_a3c.settings.fields import RunError
 
-MAX_NON_FINITE = 20  # updates in a row
+MAX_NON_FINITE = 20  # rollouts in a row, each with an update that was not finite
 NON_FINITE = "non_finite_update"  # the kind of the fault
 
 
 class DivergedError(RunError):
-    """Loss or gradients were not finite many times in a row; no such update has been applied."""
+    """Loss or gradients were not finite in many rollouts in a row; no such update has been applied."""
 
 
 class EpisodeMetrics(NamedTuple):
@@ -76,7 +76,7 @@ class Updater:
         self._step_factor = StepFactor(config.target_kl if updates_per_rollout(config) > 1 else 0.0)
         self._episodes: list[Episode] = []
         self._actions: Actions | None = None  # of the newest rollout
-        self._non_finite = 0
+        self._non_finite, self._spoilt = 0, False  # rollouts in a row; whether the newest one is to be counted among them
 
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
         """Counts what has been played and is about to be learned from, and the actions in it where they are known."""
@@ -87,20 +87,25 @@ class Updater:
             self._actions = actions
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> None:
-        """Applies gradients that come from rollouts of that version, if they are finite; raises as `skip` does if not.
+        """Applies gradients that come from rollouts of that version, if they are finite, and counts a fault if not.
 
         `last` says whether these are the last gradients of those rollouts.
+
+        Raises:
+            DivergedError: when there were some that are not finite in too many rollouts in a row.
         """
         if last:
             self._step_factor.after(gradients.kl)
         if not gradients.finite:
-            self.skip()
+            self._spoilt = True
+            self._progress.add_fault(NON_FINITE)
         else:
-            self._non_finite = 0
             rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
             before = self._model.apply(gradients.gradients, rate * self._step_factor.value)
             lag = max(0, before - version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics.entropy, lag)
+        if last:
+            self._close_rollout()
         if self._logger is not None and last and self._limiter.allow():
             self._logger.metrics(gradients.metrics, self._progress.frames)
             self._logger.metrics(self._step_metrics(gradients.kl), self._progress.frames)
@@ -115,12 +120,18 @@ class Updater:
         return StepMetrics(kl, self._step_factor.value if self._config.target_kl else None)
 
     def skip(self) -> None:
-        """Counts an update that is not finite; raises DivergedError when too many in a row are not."""
-        self._non_finite += 1
+        """Counts a rollout whose only update was not finite; raises as `apply` does."""
+        self._spoilt = True
         self._progress.add_fault(NON_FINITE)
+        self._close_rollout()
+
+    def _close_rollout(self) -> None:
+        self._non_finite, self._spoilt = self._non_finite + 1 if self._spoilt else 0, False
         if self._non_finite >= MAX_NON_FINITE:
             why = cause(self._progress, self._config)
-            raise DivergedError(f"the last {MAX_NON_FINITE} losses or gradients were not finite and none was applied{why}")
+            raise DivergedError(
+                f"in the last {MAX_NON_FINITE} rollouts losses or gradients were not finite; none of those was applied{why}"
+            )
 
 
 def cause(progress: Progress, config: Config) -> str:

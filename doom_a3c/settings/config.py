@@ -33,12 +33,12 @@ def updates_per_rollout(config: Config) -> int:
     One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
     from the policy from the start.
     """
-    return config.passes * minibatches(config) if _may_pass_again(config) else 1
+    return config.passes * minibatch_count(config) if _repeats(config) else 1
 
 
-def minibatches(config: Config) -> int:
+def minibatch_count(config: Config) -> int:
     """Returns into how many parts the games of a rollout are dealt out: no more than there are games."""
-    return min(config.minibatches, config.games) if _may_pass_again(config) else 1
+    return min(config.minibatches, config.games) if _repeats(config) else 1
 
 
 def reward_limit(config: Config) -> float | None:
@@ -46,7 +46,7 @@ def reward_limit(config: Config) -> float | None:
     return MAX_NORMALIZED if config.normalize_rewards and config.reward_clip is None else config.reward_clip
 
 
-def _may_pass_again(config: Config) -> bool:
+def _repeats(config: Config) -> bool:
     return config.engine != "cluster" and not _explores(config)
 
 
@@ -70,9 +70,9 @@ EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
-PASSABLE = Group("--engine threads or queue, without --epsilon", _may_pass_again)
-PASSES = Group(
-    "--passes or --minibatches 2 or more (engines threads and queue, no --epsilon)",
+REPEATABLE = Group("--engine threads or queue, without --epsilon", _repeats)
+REPEATED = Group(
+    "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
@@ -133,7 +133,7 @@ class Config:
         goes_with=N_STEP,
     )
     normalize_advantages: bool = setting(
-        False, "divide the advantages of a rollout by their standard deviation, where that is above 0.1"
+        False, "divide the advantages of a minibatch by their standard deviation, where that is above 0.1"
     )
     accumulate: int = setting(
         1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
@@ -145,30 +145,31 @@ class Config:
         unit="passes",
         low=1,
         high=64,
-        goes_with=PASSABLE,
+        goes_with=REPEATABLE,
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout, drawn anew for each pass, that make an update of their own each",
+        "parts of the games of a rollout, drawn anew for each pass, that make an update of their own each; no more than "
+        "there are games",
         unit="minibatches",
         low=1,
         high=4096,
-        goes_with=PASSABLE,
+        goes_with=REPEATABLE,
     )
     ratio_clip: float = setting(
         0.2,
         "once the probability of an action has moved, over all updates, to 1 plus or minus this times what it was, it is "
         "pushed no further",
         above=0,
-        goes_with=PASSES,
+        goes_with=REPEATED,
     )
     target_kl: float = setting(
         0.0,
-        "KL divergence from the policy that played to the one before the last update from a rollout: above twice this the "
-        "step size falls, below half of it it rises again; 0 leaves it alone",
+        "KL divergence, in the last minibatch from a rollout, from the policy that played to the one before its update: "
+        "above twice this the step size falls, below half of it it rises again; 0 leaves it alone",
         unit="nats",
         low=0,
-        goes_with=PASSES,
+        goes_with=REPEATED,
     )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
@@ -227,7 +228,12 @@ class Config:
         1, "steps that a trainer waits for", unit="steps", low=1, high=2**20, goes_with=WAITING, section=OF_QUEUE
     )
     max_batch: int = setting(
-        1024, "steps of an update, unless one rollout is more", unit="steps", low=1, goes_with=WAITING, section=OF_QUEUE
+        1024,
+        "steps that a trainer takes at once, unless one rollout is more",
+        unit="steps",
+        low=1,
+        goes_with=WAITING,
+        section=OF_QUEUE,
     )
     queue_size: int = setting(
         4,
@@ -352,6 +358,10 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
     Raises:
         UserError: naming the settings that exclude each other, or need another, and what would be right.
     """
+    if "minibatches" in overrides and config.minibatches > config.games:
+        raise UserError(
+            f"--minibatches {config.minibatches}: there are --games {config.games} to deal out; {config.games} at most"
+        )
     for one in settings_of(Config).values():
         if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
             remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
@@ -369,8 +379,6 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
     if (games := games_of_run(config)) > MAX_GAMES:
         raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
-    if "minibatches" in overrides and config.minibatches > config.games:
-        raise UserError(f"--minibatches {config.minibatches} are parts of --games {config.games}: that many at most")
     if not _learns_apart(config):
         return config
     low, high = batch_limits(config)

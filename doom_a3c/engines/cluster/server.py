@@ -82,7 +82,7 @@ class ParameterServer:
         self._rules = PushRules(config, model.network)
         self._split = Graph(partial(split, like=model.network.parameters), ())
         self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
-        trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts)
+        trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts, 0)
         loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
         self._threads = ThreadGroup(loops, self._end, lambda: None)
         self._lock = threading.Lock()
