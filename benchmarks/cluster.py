@@ -97,7 +97,7 @@ def push_of(config: Config, builder: Builder) -> Push:
         sums = GradientAccumulator(1, 1)
         sums.count(stats, np.zeros(0))
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
-        sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
+        sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
         return sums.next_push()
     rollouts = RolloutBuffer(1)
     start = network.initial_state(games)

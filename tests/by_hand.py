@@ -14,6 +14,7 @@ SETTINGS = changed(
     discount=0.95,
     gae_lambda=0.9,
     entropy_cost=0.02,
+    uniform_cost=0.03,
     value_cost=0.4,
     max_grad_norm=1e6,
     normalize_advantages=False,
@@ -83,7 +84,7 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.en
 
     `objective` returns that of the policy for a step, a game and the probability of the action; A log pi if there is none.
     """
-    policy = value = nats = 0.0
+    policy = value = nats = uniform_kl = 0.0
     with tf.GradientTape() as tape:
         core_state = rollout.core_state
         for t in range(T):
@@ -95,7 +96,8 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.en
                 policy -= gain / (T * B)
                 value += 0.5 * (returns[t, b] - output.values[b]) ** 2 / (T * B)
                 nats -= tf.reduce_sum(probabilities[b] * tf.math.log(probabilities[b])) / (T * B)
-        total = policy + SETTINGS.value_cost * value - entropy_cost * nats
+                uniform_kl += tf.reduce_mean(tf.math.log(1 / A / probabilities[b])) / (T * B)
+        total = policy + SETTINGS.value_cost * value - entropy_cost * nats + SETTINGS.uniform_cost * uniform_kl
     return (policy, value, nats), tape.gradient(total, network.parameters)
 
 

@@ -73,6 +73,10 @@ class Product:
         every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
         return tf.add_n([part.entropy(its) for part, its in every])
 
+    def from_uniform(self, logits):
+        every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
+        return tf.add_n([part.from_uniform(its) for part, its in every])
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -116,6 +120,9 @@ class Gaussian:
 
     def entropy(self, logits):
         return tf.reduce_sum(tf.split(logits, 2, axis=1)[1] + 0.5 * np.log(2 * np.pi * np.e), axis=1)
+
+    def from_uniform(self, logits):
+        return tf.zeros(tf.shape(logits)[:1])  # there is no uniform distribution over all numbers
 
 
 def gaussian_over(space):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 
-COSTS = {"entropy_cost": 0.03, "value_cost": 0.4}
+COSTS = {"entropy_cost": 0.03, "uniform_cost": 0.07, "value_cost": 0.4}
 N, A = 6, 4
 POLICY = Categorical(A)
 
@@ -31,7 +31,7 @@ def softmax(logits):
 
 def loss_of(logits, values, actions, advantages, returns, **costs):
     """Returns the loss of a softmax policy."""
-    policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits)
+    policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits), Categorical(logits.shape[1]).from_uniform(logits)
     return actor_critic_loss(*policy, values, advantages, returns, **{**COSTS, **costs})
 
 
@@ -52,12 +52,15 @@ def test_terms_of_two_decisions_by_hand():
         advantages=tf.constant([2.0, -1.0]),
         returns=tf.constant([3.0, 1.0]),
         entropy_cost=0.1,
+        uniform_cost=0.2,
         value_cost=0.5,
     )
     policy = (-2 * np.log(0.25) + 1 * np.log(0.8)) / 2
     value = 0.5 * (2**2 + 1**2) / 2
     nats = (-0.5 * np.log(0.5) - 0.5 * np.log(0.25) - 0.2 * np.log(0.1) - 0.8 * np.log(0.8)) / 2
-    np.testing.assert_allclose(loss, [policy + 0.5 * value - 0.1 * nats, policy, value, nats], rtol=1e-5)
+    uniform_kl = -np.log([0.5, 0.25, 0.25, 0.1, 0.1, 0.8]).mean() - np.log(3)
+    total = policy + 0.5 * value - 0.1 * nats + 0.2 * uniform_kl
+    np.testing.assert_allclose(loss, [total, policy, value, nats, uniform_kl], rtol=1e-5)
 
 
 def test_log_prob_and_entropy_of_random_logits(batch):
@@ -74,7 +77,7 @@ def test_entropy_of_a_uniform_policy_is_log_of_the_actions():
 
 
 def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
-    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0)
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0, uniform_cost=0.0)
     choice = np.eye(A)[batch["actions"]]
     expected = batch["advantages"][:, None] * (softmax(batch["logits"]) - choice) / N
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-6)
@@ -82,12 +85,21 @@ def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
 
 def test_entropy_gradient_has_its_closed_form(batch):
     batch["advantages"][:] = 0
-    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.7)
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.7, uniform_cost=0.0)
     probabilities = softmax(batch["logits"])
     log_probabilities = np.log(probabilities)
     nats = -np.sum(probabilities * log_probabilities, axis=1, keepdims=True)
     # dH/dz = -p (log p + H); a bonus enters the loss with a minus
     np.testing.assert_allclose(logits, 0.7 * probabilities * (log_probabilities + nats) / N, rtol=1e-4, atol=1e-6)
+
+
+def test_an_action_that_has_been_driven_out_is_called_back_by_the_uniform_policy_and_not_by_entropy(batch):
+    batch["advantages"][:] = 0
+    batch["logits"][:, 0] = -200.0  # a probability of 0 in float32
+    for costs, expected in (({"uniform_cost": 0.0}, 0.0), ({"entropy_cost": 0.0}, -0.07 / A / N)):
+        _, (logits, _, _, _) = loss_and_gradients(batch, **costs)
+        np.testing.assert_allclose(logits[:, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(logits, 0.07 * (softmax(batch["logits"]) - 1 / A) / N, rtol=1e-4, atol=1e-7)
 
 
 def test_value_gradient_is_the_scaled_error(batch):
@@ -112,7 +124,7 @@ def test_targets_made_of_values_stay_constants(batch):
 
 def test_a_better_action_becomes_likelier(batch):
     batch["advantages"][:] = 1
-    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0)
+    _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0, uniform_cost=0.0)
     before = POLICY.log_prob(batch["logits"], batch["actions"])
     after = POLICY.log_prob(batch["logits"] - 0.1 * logits, batch["actions"])
     assert (after.numpy() > before.numpy()).all()
@@ -136,10 +148,11 @@ def test_the_loss_of_a_batch_repeated_is_the_same(batch, copies):
     np.testing.assert_allclose(loss_and_gradients(batch)[0], loss_and_gradients(repeated)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["log_probs", "entropies", "values", "advantages", "returns"])
+@pytest.mark.parametrize("name", ["log_probs", "entropies", "uniform_kls", "values", "advantages", "returns"])
 def test_a_wrong_rank_raises(name):
     # [N, 1] against [N] would broadcast to [N, N] and train on nonsense.
-    arguments = dict.fromkeys(("log_probs", "entropies", "values", "advantages", "returns"), tf.zeros(N))
+    names = ("log_probs", "entropies", "uniform_kls", "values", "advantages", "returns")
+    arguments = dict.fromkeys(names, tf.zeros(N))
     actor_critic_loss(**arguments, **COSTS)
     with pytest.raises(ValueError, match=name):
         actor_critic_loss(**{**arguments, name: tf.zeros((N, 1))}, **COSTS)

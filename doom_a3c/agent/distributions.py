@@ -6,6 +6,7 @@ in `DISTRIBUTIONS`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,6 +60,9 @@ class Distribution(Protocol):
     def entropy(self, logits: tf.Tensor) -> tf.Tensor:
         """Returns the entropy in nats, [N]."""
 
+    def from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the KL divergence from the uniform distribution to this one in nats, [N]."""
+
 
 @dataclass(frozen=True)
 class Categorical:
@@ -100,6 +104,10 @@ class Categorical:
         """Returns the entropy in nats, [N]; exact and with finite gradients where a probability is 0."""
         log_probs = tf.nn.log_softmax(logits)
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
+
+    def from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns KL(uniform || pi) in nats, [N]. Its gradient is pi - 1/A, which does not vanish where pi is 0."""
+        return -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1) - math.log(self.size)
 
 
 DISTRIBUTIONS: dict[type[Space[Any]], Callable[[Any], Distribution]] = {Discrete: lambda space: Categorical(int(space.n))}

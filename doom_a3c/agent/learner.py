@@ -53,6 +53,7 @@ class LearnerMetrics(NamedTuple):
     policy_loss: float
     value_loss: float
     entropy: float  # nats
+    uniform_kl: float  # KL(u || pi) in nats, u the uniform policy
     grad_norm: float  # before clipping
     var_norm: float  # of all weights
 
@@ -114,8 +115,8 @@ class Learner:
         gradients, losses = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
         steps = np.array([batch.steps for batch in batches], np.float32)
         combined, metrics = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
-        total, policy, value, entropy, *norms, kl = metrics.numpy().tolist()
-        named = LearnerMetrics(policy, value, entropy, *norms)
+        total, *terms, kl = metrics.numpy().tolist()
+        named = LearnerMetrics(*terms)
         return Gradients(combined, named, bool(np.isfinite([total, named.grad_norm]).all()), kl)
 
     def _gradients(
@@ -140,10 +141,12 @@ class Learner:
             loss = actor_critic_loss(
                 log_probs,
                 network.distribution.entropy(taken.logits),
+                network.distribution.from_uniform(taken.logits),
                 taken.values,
                 tf.reshape(self._weights(targets.advantages, log_ratios), [-1]),
                 tf.reshape(targets.returns, [-1]),
                 entropy_cost=entropy_cost,
+                uniform_cost=self._config.uniform_cost,
                 value_cost=self._config.value_cost,
             )
         # Schulman, "Approximating KL divergence" (2020): of no bias, little variance, and never below 0.

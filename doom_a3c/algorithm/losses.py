@@ -12,33 +12,40 @@ MAX_LOG_RATIO = 20.0  # whose exponential is finite; no ratio as large is learne
 class Loss(NamedTuple):
     """The terms of the loss, each a scalar mean over the T * B steps of a minibatch."""
 
-    total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy
+    total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy + uniform_cost * uniform_kl
     policy: tf.Tensor  # -advantage * log pi(action)
     value: tf.Tensor  # 0.5 * (return - value)^2
     entropy: tf.Tensor  # nats
+    uniform_kl: tf.Tensor  # nats
 
 
 def actor_critic_loss(
     log_probs: tf.Tensor,
     entropies: tf.Tensor,
+    uniform_kls: tf.Tensor,
     values: tf.Tensor,
     advantages: tf.Tensor,
     returns: tf.Tensor,
     *,
     entropy_cost: float,
+    uniform_cost: float,
     value_cost: float,
 ) -> Loss:
     """Computes the loss of A3C (Mnih et al. 2016, arXiv:1602.01783, section 4 and equation in section 5).
 
         total = mean(-A log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
+                + uniform_cost * mean(KL(u || pi))
 
+    The last term is not the paper's. The gradient of the entropy vanishes with the probability of an action, so an action
+    that a few bad updates have driven out never comes back; that of KL(u || pi), u the uniform policy, is pi - 1/A.
     Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the number of
     games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40 is a norm
-    of 40 / 30 here. Gradients flow into the first three arguments; advantages and returns are constants.
+    of 40 / 30 here. Gradients flow into the first four arguments; advantages and returns are constants.
 
     Args:
         log_probs: log pi(action) of the actions taken, [N].
         entropies: H(pi) in nats, [N].
+        uniform_kls: KL(u || pi) in nats, [N].
         values: V, [N].
         advantages: A, [N].
         returns: R, [N].
@@ -49,6 +56,7 @@ def actor_critic_loss(
     for name, tensor in (
         ("log_probs", log_probs),
         ("entropies", entropies),
+        ("uniform_kls", uniform_kls),
         ("values", values),
         ("advantages", advantages),
         ("returns", returns),
@@ -57,8 +65,9 @@ def actor_critic_loss(
             raise ValueError(f"{name} must have rank 1, not shape {tensor.shape}")
     policy = tf.reduce_mean(-tf.stop_gradient(advantages) * log_probs)
     value = 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(returns) - values))
-    mean_entropy = tf.reduce_mean(entropies)
-    return Loss(policy + value_cost * value - entropy_cost * mean_entropy, policy, value, mean_entropy)
+    entropy, uniform_kl = tf.reduce_mean(entropies), tf.reduce_mean(uniform_kls)
+    total = policy + value_cost * value - entropy_cost * entropy + uniform_cost * uniform_kl
+    return Loss(total, policy, value, entropy, uniform_kl)
 
 
 def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, weighed: bool = False) -> tf.Tensor:

@@ -20,6 +20,7 @@ TAGS = {
     "policy_loss": "Losses/Policy Loss",
     "value_loss": "Losses/Value Loss",
     "entropy": "Losses/Entropy",
+    "uniform_kl": "Losses/KL from Uniform",
     "grad_norm": "Losses/Grad Norm",
     "var_norm": "Losses/Var Norm",
     "kl": "Losses/KL",

@@ -177,6 +177,12 @@ class Config:
         None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
     )
     entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
+    uniform_cost: float = setting(
+        0.0,
+        "weight in the loss of the KL divergence from the uniform policy: no action's probability falls to 0 and stays "
+        "there",
+        low=0,
+    )
     collapse: float = setting(
         0.5,
         "a mean score (100 episodes) that has lost this share of what it had gained sends the run back to its best "
