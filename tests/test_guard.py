@@ -81,6 +81,21 @@ def test_a_collapse_takes_the_run_back_to_the_weights_amid_its_best_episodes(run
     assert run.told == ["the mean score fell from 50.0 to 30.0: back to the weights of 160 frames, with half the step size"]
 
 
+def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
+    start = weights(run.engine)
+    run.play(-170.0)
+    run.play(-300.0)
+    assert run.progress.faults == {}
+    run.play(-300.0)
+    np.testing.assert_array_equal(weights(run.engine), start)
+    assert run.told == [
+        "the mean score fell from -170.0 to -300.0: back to the weights of 0 frames, with half the step size"
+    ]
+    for score in (-180.0, -100.0, -100.0, 50.0):
+        run.play(score)
+    assert run.progress.faults == {COLLAPSED: 1}
+
+
 def test_weights_that_no_episode_has_tried_are_not_the_best(run):
     run.play(10.0)
     run.play(50.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -46,7 +47,8 @@ class Guard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
     One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
-    those between two windows and as good as the worse one; a collapse takes two windows, too. It is counted as a fault, and
+    those between two windows and as good as the worse one, or those of the session's start, as good as its first window; a
+    collapse takes two windows, too. It is counted as a fault, and
     each halves the step size from then on, in a resumed run too; the best weights are those of the session.
     """
 
@@ -54,7 +56,7 @@ class Guard:
         self._engine, self._progress, self._config, self._log = engine, progress, config, log
         self._games = games_of_run(config)
         self._next = 0.0
-        self._first: float | None = None
+        self._first = math.nan  # the mean of the run's first 100 episodes
         self._mark: _Mark | None = None  # the end of the window before
         self._before: _Window | None = None
         self._best: _Best | None = None
@@ -72,29 +74,30 @@ class Guard:
         if len(scores) < WINDOW:  # some were not finite
             return
         window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
-        if self._first is None:
+        if self._best is None:
+            self._best = _Best(window, self._mark.state)
             self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), window.mean)
-        judged = self._judge(self._before, window, self._mark.state, self._first) if self._before else window
+        judged = self._judge(self._best, self._before, window, self._mark.state) if self._before else window
         self._before, self._mark = judged, self._here()
 
     def _here(self) -> _Mark:
         state = self._engine.capture()
         return _Mark(state, state.counters.steps + steps_under_way(self._config))
 
-    def _judge(self, before: _Window, after: _Window, between: State, first: float) -> _Window | None:
+    def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
         """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
         worse, better = sorted((before, after))
-        if self._best is None or worse.mean >= self._best.window.mean:
+        if worse.mean >= best.window.mean:
             self._best = _Best(worse, between)
             return after
-        best, lost = self._best.window, self._best.window.mean - better.mean
-        if lost <= self._config.collapse * (best.mean - first) or lost <= NOISE * max(best.spread, better.spread):
+        lost, noise = best.window.mean - better.mean, NOISE * max(best.window.spread, better.spread)
+        if lost <= self._config.collapse * (best.window.mean - self._first) or lost <= noise:
             return after
         if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
-            self._engine.roll_back(self._best.state)
+            self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
             self._log(
-                f"the mean score fell from {shown(best.mean)} to {shown(better.mean)}: back to the weights of "
-                f"{self._best.state.counters.frames:,} frames, with half the step size"
+                f"the mean score fell from {shown(best.window.mean)} to {shown(better.mean)}: back to the weights of "
+                f"{best.state.counters.frames:,} frames, with half the step size"
             )
         return None
