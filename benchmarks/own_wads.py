@@ -6,7 +6,8 @@
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a kill pays 1 and a death takes 1. Every training is
 `train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
-50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md.
+50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels
+are made with omgifol, of requirements-test.txt.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from typing import NamedTuple
 from learning import PAGES, POLICIES, ROOT, commit, counters, run, told
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
+from peers import terminate
 
 sys.path.insert(0, str(ROOT / "docs" / "own_scenario"))
 import make_orchard
@@ -128,6 +131,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15.0, help="of each training (default 15)")
     parser.add_argument("--work", type=Path, default=Path("own_wads"), help="where trainings lie (default own_wads)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, terminate)
     failed = False
     if unknown := set(options.wads) - set(WADS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")

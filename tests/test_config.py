@@ -282,6 +282,13 @@ def test_there_are_no_more_minibatches_than_games():
     assert updates_per_rollout(few) == 6
 
 
+@pytest.mark.parametrize("changes", [{"games": 1}, {"games": 3, "minibatches": 3, "passes": 2}])
+def test_advantages_of_a_single_step_are_not_normalized(changes):
+    config = settle(rollout_length=1, normalize_advantages=True, **changes)
+    assert "--normalize-advantages leaves nothing of the one step" in complaint(consistent, config)
+    assert consistent(settle(**{**changes, "games": 6, "rollout_length": 1, "normalize_advantages": True}))
+
+
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}])
 def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
     config = settle(minibatches=4, **changes)

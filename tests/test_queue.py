@@ -136,6 +136,22 @@ def test_every_minibatch_of_every_pass_is_an_update(build, passes, minibatches):
     assert run.progress.updates == run.model.version == 20 * passes * minibatches
 
 
+@pytest.mark.parametrize(("frames", "updates"), [(24, 5), (10**9, 2)])
+def test_a_stop_ends_what_is_learned_from_a_batch_and_a_budget_does_not(build, frames, updates):
+    run = build(changed(SMALL, frames=frames, max_batch=STEPS, passes=5))
+    apply = run.model.apply
+
+    def stopped(*arguments):
+        before = apply(*arguments)
+        if before == 1:
+            run.engine.threads._stop()
+        return before
+
+    run.model.apply = stopped
+    finish(run.engine)
+    assert run.progress.updates == updates
+
+
 def test_an_update_waits_for_min_batch(build):
     slow = partial(actor, before_step=lambda: time.sleep(0.002))
     run = build(changed(SMALL, min_batch=2 * STEPS + 1, frames=3 * FRAME_SKIP * 4 * STEPS), slow)

@@ -149,6 +149,22 @@ def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
     assert run.progress.updates == 2 + 5 + 5
 
 
+@pytest.mark.parametrize(("frames", "updates"), [(8, 5), (10**9, 2)])
+def test_a_stop_ends_what_is_learned_from_a_rollout_and_a_budget_does_not(frames, updates):
+    run = run_of(1, config=Config(frames=frames, passes=5))
+    apply = run.model.apply
+
+    def stopped(*arguments):
+        before = apply(*arguments)
+        if before == 1:
+            run.engine.threads._stop()
+        return before
+
+    run.model.apply = stopped
+    finish(run)
+    assert run.progress.updates == updates
+
+
 def test_a_stuck_worker_is_unblocked():
     stuck, release = threading.Event(), threading.Event()
 

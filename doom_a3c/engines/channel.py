@@ -54,6 +54,11 @@ class Channel(Generic[Item]):
             self._changed.notify_all()
             return taken
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
     def close(self) -> None:
         """Wakes everyone with `ClosedError`, now and in future."""
         with self._changed:

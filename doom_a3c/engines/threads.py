@@ -98,6 +98,8 @@ class Worker:
             self._updates.apply(learner.gradients(minibatches, self._counts.frames), min(versions), last)
             if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
                 return
+            if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
+                return
             if not last:
                 self._model.pull(self._network)
 

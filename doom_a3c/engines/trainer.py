@@ -48,3 +48,5 @@ class Trainer:
                 self._updater.apply(learner.gradients(minibatches, self._progress.frames), min(versions), last)
                 if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
                     break
+                if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
+                    return

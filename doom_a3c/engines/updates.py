@@ -144,7 +144,8 @@ def cause(progress: Progress, config: Config) -> str:
 
 
 def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:
-    """Returns the means of finished episodes."""
+    """Returns the means of finished episodes with a score that is a number."""
+    episodes = [episode for episode in episodes if np.isfinite(episode.score)]
     if not episodes:
         return EpisodeMetrics(None, None, None, None)
     score, shaped = (float(np.mean([getattr(episode, name) for episode in episodes])) for name in ("score", "shaped"))

@@ -372,6 +372,10 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
             remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
             raise UserError(f"{one.flag} has no effect here: {remedy}")
+    if config.normalize_advantages and config.rollout_length * (config.games // minibatch_count(config)) == 1:
+        raise UserError(
+            "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
+        )
     if config.advantage == "n_step" and corrects(config):
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
