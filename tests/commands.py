@@ -11,7 +11,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "2", "--evaluate-every", "0")
+SMALL = (
+    *("--workers", "2", "--games", "2", "--rollout-length", "8", "--minibatches", "1"),
+    *("--evaluation-episodes", "2", "--evaluate-every", "0"),
+)
 IMPORTED = ("tensorflow", "vizdoom", "gymnasium", "ale_py", "imageio.v3", "matplotlib.figure", "tensorboard.summary")
 PARTS = ("cli.train", "cli.play", "run.launch", "run.playback", "run.film_maker", "engines.threads", "record.tensorboard")
 

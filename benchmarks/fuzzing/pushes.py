@@ -146,7 +146,14 @@ def pushes(folder: Path) -> Door:
 
 
 def _seeds(servers: Servers) -> list[Any]:
-    metrics = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "grad_norm": 3.0, "var_norm": 4.0}
+    metrics = {
+        "policy_loss": 0.125,
+        "value_loss": 2.0,
+        "entropy": 0.25,
+        "uniform_kl": 0.5,
+        "grad_norm": 3.0,
+        "var_norm": 4.0,
+    }
     push = {
         "version": 0,
         "steps": 8,
