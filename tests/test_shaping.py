@@ -1,5 +1,6 @@
 """Reward shaping: what it pays is learned from, and is no part of the score."""
 
+import itertools
 import os
 import signal
 from dataclasses import replace
@@ -83,6 +84,21 @@ def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(cl
         expected = np.where(health > 0, 0.05, 0.01) * health - 0.5 * hits + np.maximum(-2.0 * deaths, -1.5)
         np.testing.assert_allclose(bonuses, expected, atol=1e-9)
         assert (health > 0).any()
+
+
+def test_every_place_is_paid_once_an_episode(closing):
+    maze = replace(catalog.find("my_way_home").game, shaping={"PLACES": 0.5})
+    env = closing(DoomEnv(maze, HEALTH.observation))
+    actions = np.random.default_rng(0).integers(env.action_space.n, size=40).repeat(8)  # walks, and does not tremble
+    for seed in (3, 4):  # the second one may come through places of the first one
+        _, info = env.reset(seed=seed)
+        bonuses = [env.step(action)[4].get(SHAPING, 0.0) for action in actions]
+        seen, _ = by_hand(maze, info["seed"], actions, ["POSITION_X", "POSITION_Y"], closing)
+        squares = [tuple(square) for square in (seen // 128).astype(int)]
+        expected = [0.0 if square in squares[:at] else 0.5 for at, square in enumerate(squares)][1:]
+        assert bonuses == expected
+        assert len(set(squares)) < len(list(itertools.groupby(squares)))  # it has come back to one of them
+        assert sum(bonuses) > 1
 
 
 def test_an_episode_after_a_fault_is_paid_for_its_own_changes_alone(closing):

@@ -14,7 +14,7 @@ from doom_a3c.settings.checks import check_files
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import UserError, nearest, plain, validated
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
-from doom_a3c.settings.shaping import weights
+from doom_a3c.settings.shaping import PLACES, weights
 from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are
@@ -126,8 +126,8 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
             raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
     game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
     for name in weights(spec.shaping):
-        if name not in vizdoom.GameVariable.__members__:
-            variables = list(vizdoom.GameVariable.__members__)
+        variables = [*vizdoom.GameVariable.__members__, PLACES]
+        if name not in variables:
             raise UserError(f"[shaping]: unknown variable {name!r}{nearest(name, variables)}")
     set_screen(game, observation.resolution, observation.color)
     game.set_mode(vizdoom.Mode.PLAYER)
