@@ -7,8 +7,8 @@
 
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom and 900,000 of Atari, whatever the machine. One that was cut off is resumed by the same
-command; a finished one is a line of docs/results/learned.jsonl and not done again. Then its best checkpoint plays episodes
-that training has not seen, with both policies. The pages are docs/results/learned.md, a curve of each game in the folder
+command; a finished one is a line of docs/results/learned.jsonl and not done again with as many frames. Then its best
+checkpoint plays episodes that training has not seen, with both policies. The pages show the newest of a game's seed: they are docs/results/learned.md, a curve of each game in the folder
 beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 """
 
@@ -100,10 +100,13 @@ def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
 
 
 def learned() -> list[Learned]:
-    """Returns all finished trainings; of a game's seed the one that was given the most frames, or the newest of these."""
-    lines = LEARNED.read_text().splitlines() if LEARNED.exists() else []
-    found = sorted((Learned(**json.loads(line)) for line in lines), key=lambda one: one.budget)
-    return list({(one.game, one.seed): one for one in found}.values())
+    """Returns all finished trainings, the oldest first."""
+    return [Learned(**json.loads(line)) for line in LEARNED.read_text().splitlines()] if LEARNED.exists() else []
+
+
+def newest() -> list[Learned]:
+    """Returns the newest finished training of each game's seed: settings are no longer what they were for the others."""
+    return list({(one.game, one.seed): one for one in learned()}.values())
 
 
 def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Learned:
@@ -172,7 +175,7 @@ def run(folder: Path, program: str, *flags: object) -> None:
 
 def write_pages(work: Path) -> None:
     """Writes the table, the curves, and films of what has been filmed on this machine."""
-    found = learned()
+    found = newest()
     games = [game for game in PLANS if any(one.game == game for one in found)]
     for game in games:
         runs = [one for one in found if one.game == game]
@@ -234,7 +237,7 @@ def main() -> int:
         plan = PLANS[game]
         for seed in options.seeds or plan.seeds:
             frames = round(plan.minutes * plan.rate * options.share)
-            if any((one.game, one.seed) == (game, seed) and one.budget >= frames for one in learned()):
+            if any((one.game, one.seed, one.budget) == (game, seed, frames) for one in learned()):
                 continue
             print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
             try:

@@ -4,7 +4,7 @@
     python benchmarks/pretrained.py --work learning basic      # one of them
     python benchmarks/pretrained.py --page                     # nothing but the page, models/README.md
 
-Of a game it takes the training with the best mean score in docs/results/learned.jsonl. A model is its best checkpoint
+Of a game it takes the best of the trainings that docs/results/learned.md shows. A model is its best checkpoint
 without the optimizer's slots and the curve, its weights as float16; what stands on its card is played with that file.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, folder_of, learned
+from learning import PLANS, Learned, folder_of, newest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -110,7 +110,7 @@ def main() -> int:
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
-        runs = [one for one in learned() if one.game == game]
+        runs = [one for one in newest() if one.game == game]
         best = max(runs, key=lambda one: statistics.mean(one.best), default=None)
         if best is None:
             continue
