@@ -33,6 +33,23 @@ def test_buttons_single_combined_and_listed():
         button_actions(replace(game, buttons="combinations"), many)
 
 
+def test_what_goes_together_is_pressed_together_and_what_else_there_is_alone():
+    names = ["ATTACK", "TURN_RIGHT", "MOVE_FORWARD", "USE", "TURN_LEFT", "TURN_LEFT_RIGHT_DELTA"]
+    buttons = [getattr(vizdoom.Button, name) for name in names]
+    actions = button_actions(replace(SCENARIO.game, buttons="together"), buttons)
+    pressed = [{name for name, on in zip(names, action, strict=True) if on} for action in actions]
+    walks, turns, shots = (set(), {"MOVE_FORWARD"}), (set(), {"TURN_LEFT"}, {"TURN_RIGHT"}), (set(), {"ATTACK"})
+    assert pressed == [walk | turn | shot for walk in walks for turn in turns for shot in shots] + [{"USE"}]
+    every = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)]
+    assert len(button_actions(replace(SCENARIO.game, buttons="together"), every)) == 3 * 3 * 3 * 2 + len(every) - 7
+    alone = button_actions(replace(SCENARIO.game, buttons="together"), [vizdoom.Button.USE])
+    assert alone == [[0], [1]]
+
+
+def test_a_wad_without_a_file_has_what_goes_together(own):
+    assert own("available_buttons = { MOVE_LEFT ATTACK }").buttons == "together"
+
+
 def test_groups_of_buttons_make_every_choice_of_one_from_each():
     buttons = [vizdoom.Button.TURN_LEFT, vizdoom.Button.TURN_RIGHT, vizdoom.Button.ATTACK]
     groups = [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]]
@@ -123,7 +140,7 @@ def test_a_wad_without_a_map_is_told(tmp_path, own):
 
 
 def test_without_a_wad_it_is_the_games_own_maps(own):
-    assert len(check(own("doom_map = map32"), SCENARIO.observation)) == 2
+    assert len(check(own("doom_map = map32"), SCENARIO.observation)) == 4
     said = complaint(check, own("doom_map = map77"), SCENARIO.observation)
     assert "no map 'map77' in freedoom2.wad, which has map01, map02," in said
     assert said.endswith("and 24 more")
@@ -170,10 +187,11 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
     assert title(SCENARIO.game, SCENARIO.observation) == basic
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doom2.wad").touch()  # left to itself, ViZDoom would play that
-    assert title(own(), SCENARIO.observation) == "freedoom2.wad, map01, 2 actions: MOVE_LEFT ATTACK"
+    actions = "4 actions: NOTHING ATTACK MOVE_LEFT MOVE_LEFT+ATTACK"
+    assert title(own(), SCENARIO.observation) == f"freedoom2.wad, map01, {actions}"
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\ndoom_map = MAP05")
     game = catalog.find("mine.cfg").game
-    assert title(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 1 action: ATTACK"
+    assert title(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 2 actions: NOTHING ATTACK"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from doom_a3c.settings.shaping import PLACES, weights
 from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are
+TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
@@ -49,9 +50,11 @@ def _names(game: vizdoom.DoomGame, spec: DoomSpec) -> list[str]:
 def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
     """Returns the engine's button vectors, one per action of the agent.
 
-    'single' presses one button at a time, 'combinations' any subset of them; both leave out buttons with a range
-    (deltas). A list names the actions: each a button, or a list of buttons ([] does nothing). A list of groups has an
-    action for each choice of one from every group: [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six.
+    'single' presses one button at a time, 'combinations' any subset of them. 'together' presses at once what people do:
+    forward or back, to a side, a turn and a shot, or none of each (54 actions at most), and any other button alone. All
+    three leave out buttons with a range (deltas). A list names the actions: each a button, or a list of buttons ([] does
+    nothing). A list of groups has an action for each choice of one from every group:
+    [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six.
 
     Raises:
         UserError: if the scenario has no usable button, too many combinations, or names an unknown one.
@@ -60,11 +63,15 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
     binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
     if spec.buttons == "single":
         actions: list[Any] = [[name] for name in binary]
+    elif spec.buttons == "together":
+        pairs = [[name for name in pair if name in binary] for pair in TOGETHER]
+        alone = [[name] for name in binary if not any(name in pair for pair in pairs)]
+        actions = _products([[[], *pair] for pair in pairs if pair]) + alone
     elif spec.buttons == "combinations":
         if 2 ** len(binary) > MAX_COMBINATIONS:
             raise UserError(
                 f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
-                "set [game] buttons to 'single' or to a list of the useful actions"
+                "set [game] buttons to 'together' or to a list of the useful actions"
             )
         actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
     elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
@@ -72,8 +79,8 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
         actions = _products(spec.buttons) if grouped else [_pressed(action) for action in spec.buttons]
     else:
         raise UserError(
-            "[game] buttons must be 'single', 'combinations', a list of actions, each a button or a list of buttons, or a "
-            f"list of groups of actions, not {spec.buttons!r}"
+            "[game] buttons must be 'single', 'together', 'combinations', a list of actions, each a button or a list of "
+            f"buttons, or a list of groups of actions, not {spec.buttons!r}"
         )
     if not binary and not isinstance(spec.buttons, list | tuple):
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")

@@ -84,11 +84,12 @@ def _load(path: Path) -> Scenario:
     if kind == ".toml":
         return _scenario(_table_of(path), str(path))
     if kind == ".cfg":
-        return _untuned("base/doom", path.stem, path.name, {"config": str(path)})
+        return _untuned("base/doom", path.stem, path.name, {"config": str(path), "buttons": "together"})
     config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
     if not exists(config):
         raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
-    return _untuned("base/doom", path.stem, path.name, {"config": str(config), "wad": str(path)})
+    game = {"config": str(config), "wad": str(path), "buttons": "together"}
+    return _untuned("base/doom", path.stem, path.name, game)
 
 
 def _gymnasium(name: str) -> Scenario:

@@ -51,7 +51,7 @@ class DoomSpec(_Spec):
     iwad: str = ""  # the game's file, which that is played on, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is map01
     available_buttons: tuple[str, ...] = ()  # those there are
-    buttons: Any = "single"  # or 'combinations', or a list of actions, each a button or some, or of groups of actions
+    buttons: Any = "single"  # or 'together', 'combinations', a list of actions, each a button or some, or of groups of them
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # factor on each of them
     settings: Mapping[str, Any] = field(default_factory=dict)  # `EngineSettings` that differ from ViZDoom's own
