@@ -2,12 +2,13 @@
 
     python benchmarks/learning.py                           # all of the plan, some twelve hours of two cores
     python benchmarks/learning.py basic pong --seeds 1      # some of it
-    python benchmarks/learning.py --share 0.1               # a tenth of the frames of each
+    python benchmarks/learning.py --share 0.1               # a tenth of the frames of each, and their pages
     python benchmarks/learning.py --pages                   # nothing but the pages, of what has been learned so far
 
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom and 900,000 of Atari, whatever the machine. One that was cut off is resumed by the same
-command; a finished one is a line of docs/results/learned.jsonl and not done again with as many frames. Then its best
+command; a finished one is a line of docs/results/learned.jsonl and not done again with as many frames, unless line and
+folder are taken away, as when its settings have changed. Then its best
 checkpoint plays episodes that training has not seen, with both policies. The pages show the newest of a game's seed: they
 are docs/results/learned.md, a curve of each game in the folder beside it, and films in docs/scenarios, which
 docs/scenarios.md shows.
@@ -106,7 +107,7 @@ def learned() -> list[Learned]:
 
 
 def newest() -> list[Learned]:
-    """Returns the newest finished training of each game's seed: settings are no longer what they were for the others."""
+    """Returns the newest finished training of each game's seed; older ones may have had other settings."""
     return list({(one.game, one.seed): one for one in learned()}.values())
 
 
@@ -239,6 +240,7 @@ def main() -> int:
         for seed in options.seeds or plan.seeds:
             frames = round(plan.minutes * plan.rate * options.share)
             if any((one.game, one.seed, one.budget) == (game, seed, frames) for one in learned()):
+                print(f"{game}, seed {seed}: {frames:,} frames are done already", flush=True)
                 continue
             print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
             try:

@@ -132,10 +132,10 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
             variables = list(vizdoom.GameVariable.__members__)
             raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
     game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
+    shapeable = [*vizdoom.GameVariable.__members__, PLACES]
     for name in weights(spec.shaping):
-        variables = [*vizdoom.GameVariable.__members__, PLACES]
-        if name not in variables:
-            raise UserError(f"[shaping]: unknown variable {name!r}{nearest(name, variables)}")
+        if name not in shapeable:
+            raise UserError(f"[shaping]: unknown variable {name!r}{nearest(name, shapeable)}")
     set_screen(game, observation.resolution, observation.color)
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_window_visible(False)

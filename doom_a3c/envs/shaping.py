@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 
 import vizdoom
 
-from doom_a3c.settings.shaping import PLACES, Weight
-
-SQUARE = 128  # map units along the side of a place; a player is 32 wide
+from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 
 class Shaping:

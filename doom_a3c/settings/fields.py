@@ -326,5 +326,6 @@ def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    return f" (did you mean {names[close[0]]}?)" if close else ""

@@ -6,9 +6,9 @@ In a scenario file it is a table, with a number for what each unit gained is pai
     KILLCOUNT = 1.0
     HEALTH = { gain = 0.05, loss = 0.01, most = 1.0 }
 
-`--shaping KILLCOUNT=1 HEALTH=0.05,0.01,1` says the same. PLACES is a variable of ours: how many places the episode has been
-in. Paid for, an agent walks about until it finds what the game pays for (Stanton and Clune 2018, "Deep Curiosity Search:
-Intra-Life Exploration", arXiv:1806.00553).
+`--shaping KILLCOUNT=1 HEALTH=0.05,0.01,1` says the same. PLACES is a variable of ours: in how many squares of the map an
+episode has been. Paid for, an agent walks about until it finds what the game pays for (Stanton and Clune 2018, "Deep
+Curiosity Search", arXiv:1806.00553).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 from doom_a3c.settings.fields import UserError, finite, require
 
-PLACES = "PLACES"  # squares of 128 map units that the player has been in since the episode began
+PLACES = "PLACES"
+SQUARE = 128  # map units along the side of a place; a player is 32 wide
 MAX_WEIGHT = 1e6
 MAX_VARIABLES = 50
 _PARTS = ("gain", "loss", "most")
