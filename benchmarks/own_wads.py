@@ -4,7 +4,7 @@
     python benchmarks/own_wads.py arena --seeds 1 --minutes 5
 
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
-opposite: a room of monsters that shoot, a pistol, half a minute, a kill pays 1 and a death takes 1. Every training is
+opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is
 `train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
 50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels
 are made with omgifol, of requirements-test.txt.
@@ -37,14 +37,14 @@ EPISODES = 50
 
 HALF = 896  # of the arena's side, in the map's units
 PLAYER_START, ZOMBIEMAN, IMP, CLIP, MEDIKIT = 1, 3004, 3001, 2007, 2012
+# Monsters hit each other too: who was paid for kills got five a game for doing nothing.
 THINGS = {ZOMBIEMAN: 10, IMP: 5, CLIP: 6, MEDIKIT: 4}
 ARENA = """\
 doom_scenario_path = arena.wad
 doom_map = map01
 available_buttons = { MOVE_FORWARD TURN_LEFT TURN_RIGHT ATTACK }
 episode_timeout = 1050
-kill_reward = 1
-death_penalty = 1
+hit_reward = 1
 render_hud = false
 """
 
