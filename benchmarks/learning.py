@@ -8,10 +8,9 @@
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom and 900,000 of Atari, whatever the machine. One that was cut off is resumed by the same
 command; a finished one is a line of docs/results/learned.jsonl and not done again with as many frames, unless line and
-folder are taken away, as when its settings have changed. Then its best
-checkpoint plays episodes that training has not seen, with both policies. The pages show the newest of a game's seed: they
-are docs/results/learned.md, a curve of each game in the folder beside it, and films in docs/scenarios, which
-docs/scenarios.md shows.
+folder are taken away, as when its settings have changed. Then its best checkpoint plays episodes that training has not
+seen, with both policies. The pages show the newest of a game's seed: they are docs/results/learned.md, a curve of each
+game in the folder beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python benchmarks/own_wads.py arena --seeds 1 --minutes 5
 
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
-opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is
-`train.py --scenario FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
+opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
+FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
 50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels
 are made with omgifol, of requirements-test.txt.
 """

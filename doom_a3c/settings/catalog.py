@@ -84,12 +84,13 @@ def _load(path: Path) -> Scenario:
     if kind == ".toml":
         return _scenario(_table_of(path), str(path))
     if kind == ".cfg":
-        return _untuned("base/doom", path.stem, path.name, {"config": str(path), "buttons": "together"})
-    config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
-    if not exists(config):
-        raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
-    game = {"config": str(config), "wad": str(path), "buttons": "together"}
-    return _untuned("base/doom", path.stem, path.name, game)
+        files = {"config": str(path)}
+    else:
+        config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
+        if not exists(config):
+            raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
+        files = {"config": str(config), "wad": str(path)}
+    return _untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
 
 
 def _gymnasium(name: str) -> Scenario:

@@ -30,8 +30,8 @@ class GameSettings:
     shaping: tuple[str, ...] = setting(
         (),
         "pay for changes of a Doom game's variables, or of PLACES (squares of 128 map units that the episode has been in), "
-        "for learning alone: VARIABLE=GAIN, VARIABLE=GAIN,LOSS or "
-        "VARIABLE=GAIN,LOSS,MOST, such as HEALTH=0.05,0.01; instead of what the scenario says",
+        "for learning alone: VARIABLE=GAIN, VARIABLE=GAIN,LOSS or VARIABLE=GAIN,LOSS,MOST, such as HEALTH=0.05,0.01; "
+        "instead of what the scenario says",
         many=True,
     )
 
