@@ -12,7 +12,6 @@ docs/results/ablations.jsonl and not done again; the page is docs/results/ablati
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import results
 from learning import PAGES, commit, counters, run
 
 from doom_a3c.record.progress import shown
@@ -105,7 +105,7 @@ def measure(game: str, variant: str, seed: int) -> Measured:
 
 def measured() -> list[Measured]:
     """Returns all finished trainings."""
-    return [Measured(**json.loads(line)) for line in MEASURED.read_text().splitlines()] if MEASURED.exists() else []
+    return [Measured(**line) for line in results.finished(MEASURED)]
 
 
 def page(found: Sequence[Measured]) -> Iterator[str]:
@@ -148,8 +148,7 @@ def main() -> int:
                     continue
                 one = measure(game, variant, seed)
                 print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)
-                with MEASURED.open("a") as file:
-                    file.write(json.dumps(one._asdict()) + "\n")
+                results.add(MEASURED, one._asdict())
     (PAGES / "ablations.md").write_text("\n".join(page(measured())) + "\n")
     return 0
 

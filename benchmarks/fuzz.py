@@ -24,6 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import results
 from peers import terminate
 
 HERE = Path(__file__).resolve().parent
@@ -44,11 +45,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="0 draws one for each process (default 0)")
     parser.add_argument("--table-only", action="store_true", help="try nothing, print the table of what has been")
     return parser.parse_args(arguments)
-
-
-def results(path: Path) -> list[dict[str, Any]]:
-    """Returns what the processes so far have counted."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
@@ -102,15 +98,14 @@ def campaign(options: argparse.Namespace) -> None:
     for door in options.only:
         wanted = options.inputs * SHARES[door] // whole
         while True:
-            finished = [each for each in results(path) if each["door"] == door]
+            finished = [each for each in results.finished(path) if each["door"] == door]
             left = wanted - sum(each["inputs"] for each in finished)
             if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
                 break
             result = batch(
                 door, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
             )
-            with path.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+            results.add(path, result)
             if result["interrupted"]:
                 raise KeyboardInterrupt
             done = wanted - left + result["inputs"]
@@ -125,7 +120,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     lines = ["| door | inputs | accepted | refused in one line | findings, kinds | inputs/s |", "|---|---|---|---|---|---|"]
     total, seconds, kinds = 0, 0, []
     for door in SHARES:
-        own = [each for each in results(options.folder / "results.jsonl") if each["door"] == door]
+        own = [each for each in results.finished(options.folder / "results.jsonl") if each["door"] == door]
         if not own:
             continue
         sums: Counter[str] = Counter()

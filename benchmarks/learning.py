@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import results
 from films import film, four_in_one
 from peers import terminate
 
@@ -102,7 +103,7 @@ def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
 
 def learned() -> list[Learned]:
     """Returns all finished trainings, the oldest first."""
-    return [Learned(**json.loads(line)) for line in LEARNED.read_text().splitlines()] if LEARNED.exists() else []
+    return [Learned(**line) for line in results.finished(LEARNED)]
 
 
 def newest() -> list[Learned]:
@@ -248,8 +249,7 @@ def main() -> int:
                 print(f"{game}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
                 failed = True
                 continue
-            with LEARNED.open("a") as file:
-                file.write(json.dumps(one._asdict()) + "\n")
+            results.add(LEARNED, one._asdict())
             print(f"greedy {told(one.greedy)}, sampled {told(one.sample)}, {one.minutes} minutes", flush=True)
             write_pages(work)
     if options.pages:

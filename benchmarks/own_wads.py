@@ -5,9 +5,9 @@
 
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
-FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside
-50 of random play. A finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels
-are made with omgifol, of requirements-test.txt.
+FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside 50 of random play. A
+finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels are made with omgifol,
+of requirements-test.txt.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import results
 from learning import PAGES, POLICIES, ROOT, commit, counters, run, told
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
@@ -104,7 +105,7 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
 
 def learned() -> list[Learned]:
     """Returns all finished trainings."""
-    return [Learned(**json.loads(line)) for line in LEARNED.read_text().splitlines()] if LEARNED.exists() else []
+    return [Learned(**line) for line in results.finished(LEARNED)]
 
 
 def page(found: Sequence[Learned]) -> Iterator[str]:
@@ -137,7 +138,7 @@ def main() -> int:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
     for seed in options.seeds:
         for wad in options.wads or WADS:
-            if (wad, seed) in {(one.wad, one.seed) for one in learned()}:
+            if (wad, seed, options.minutes) in {(one.wad, one.seed, one.minutes) for one in learned()}:
                 continue
             print(f"{wad}, seed {seed}", flush=True)
             folder = options.work.resolve() / f"{wad}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -147,8 +148,7 @@ def main() -> int:
                 print(f"{wad}, seed {seed} has failed: {error}; see {folder / 'output.txt'}", file=sys.stderr, flush=True)
                 failed = True
                 continue
-            with LEARNED.open("a") as file:
-                file.write(json.dumps(one._asdict()) + "\n")
+            results.add(LEARNED, one._asdict())
             (PAGES / "own_wads.md").write_text("\n".join(page(learned())) + "\n")
     return 1 if failed else 0
 

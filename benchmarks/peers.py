@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import results
+
 RUNNERS = Path(__file__).resolve().parent / "peers"
 FRAME_SKIP = 4
 WARM_UP = 5.0  # seconds after the first report
@@ -307,14 +309,14 @@ def settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any
     return {**kept, "raw_seconds": options.raw_seconds}
 
 
-def results(path: Path) -> list[dict[str, Any]]:
+def finished_runs(path: Path) -> list[dict[str, Any]]:
     """Returns the finished runs.
 
     Raises:
         UserError: if the file holds something else.
     """
     try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+        return results.finished(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--results {path}: {error}") from None
 
@@ -322,7 +324,7 @@ def results(path: Path) -> list[dict[str, Any]]:
 def campaign(options: argparse.Namespace) -> None:
     """Makes the runs that are not in the file of results yet, and adds each to it."""
     known = versions(options.only, options.peers_python)
-    finished = results(options.results)
+    finished = finished_runs(options.results)
     wanted = [settings(name, seed, options) for seed in options.seeds for name in options.only]
     missing = [run for run in wanted if not any(run.items() <= result.items() for result in finished)]
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them finished before", file=sys.stderr)
@@ -334,8 +336,7 @@ def campaign(options: argparse.Namespace) -> None:
         else:
             result = measure(name, seed, options)
         result = {**run, "version": known.get(SYSTEMS[name].shown), **result}
-        with options.results.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+        results.add(options.results, result)
         print(f"run {number} of {len(missing)}: {json.dumps(result)}", file=sys.stderr, flush=True)
 
 
@@ -367,7 +368,7 @@ def ratio(value: float | None, reference: float | None) -> str:
 def table(options: argparse.Namespace) -> str:
     """Returns the tables of the finished runs, the newest of each system and seed, whatever its limit of time was."""
     wanted = [settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
-    every = results(options.results)
+    every = finished_runs(options.results)
     alike = [{key: value for key, value in run.items() if key != "minutes"} for run in wanted]
     found = [next((each for each in reversed(every) if run.items() <= each.items()), None) for run in alike]
     runs = {name: [each for each in found if each and each["system"] == name] for name in SYSTEMS}

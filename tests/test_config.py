@@ -274,7 +274,7 @@ def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
 
 def test_there_are_no_more_minibatches_than_games():
     few = settle(games=3, minibatches=4, passes=2)
-    assert "--minibatches 4: there are --games 3 to deal out; 3 at most" in complaint(
+    assert "--minibatches 4: no more than there are --games, 3, can be dealt out" in complaint(
         lambda config: consistent(config, {"minibatches"}), few
     )
     assert consistent(few) == few  # a scenario file's, of which `--games 3` must not be refused

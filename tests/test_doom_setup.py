@@ -73,6 +73,7 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
         ({"settings": {"render_hd": True}}, "did you mean render_hud"),
         ({"settings": {"render_hud": "yes"}}, "'yes' is not a bool"),
         ({"variables": ("HELTH",), "variable_scales": (1.0,)}, "did you mean HEALTH"),
+        ({"variables": ("PLACES",), "variable_scales": (1.0,)}, r"it is for \[shaping\] alone"),
     ],
 )
 def test_mistakes_in_the_game_table_name_what_is_right(change, message):

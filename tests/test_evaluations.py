@@ -19,9 +19,13 @@ def engine():
     return ScriptedEngine()
 
 
-def evaluations_of(engine, means, report=lambda *evaluation: None, best=Best()):  # noqa: B008  # a value
-    evaluator = ScriptedEvaluator(means)
-    return Evaluations(evaluator, episodes=1, every=0.0, capture=engine.capture, report=report, best=best)
+def ignored(*arguments):
+    pass
+
+
+def evaluations_of(engine, means, report=ignored, best=Best(), settle=ignored):  # noqa: B008  # a value
+    evaluator, callbacks = ScriptedEvaluator(means), {"report": report, "settle": settle}
+    return Evaluations(evaluator, episodes=1, every=0.0, capture=engine.capture, best=best, **callbacks)
 
 
 def test_only_a_better_evaluation_replaces_the_best_checkpoint(engine, tmp_path):
@@ -68,6 +72,64 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
     ]
     assert [state.counters.updates for _, state, _, _ in reports] == [1, 2]
     assert not np.array_equal(*(state.variables["policy/kernel"] for _, state, _, _ in reports))
+
+
+@pytest.mark.parametrize(
+    ("means", "again", "version", "score", "policy"),
+    [
+        ([10.0, 2.0, 5.0], 7.0, 1, 8.0, "sample"),  # lucky, and still better: it keeps the score of the second time
+        ([10.0, 2.0, 5.0], 70.0, 1, 70.0, "greedy"),
+        ([10.0, 2.0, 5.0], 5.0, 3, 6.0, "sample"),  # as good and newer
+        ([10.0, 2.0, 5.0], 1.0, 3, 6.0, "sample"),
+        ([10.0, 2.0, 5.0], math.nan, 3, 6.0, "sample"),
+        ([10.0, 2.0, 12.0], None, 3, 13.0, "sample"),  # the newest is the best anyway
+        ([10.0, 2.0, math.nan], None, 1, 11.0, "sample"),
+    ],
+)
+def test_what_was_best_plays_again_where_the_newest_is_not(engine, tmp_path, means, again, version, score, policy):
+    saver, settled = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print), []
+
+    def report(evaluation, state, best, is_best):
+        if is_best:
+            saver.save_best(state, best)
+
+    def settle(evaluation, state, best, stays):
+        saver.save_best(state, best)
+        settled.append((evaluation.greedy.mean, stays))
+
+    evaluations, weights = evaluations_of(engine, [*means, *([] if again is None else [again])], report, settle=settle), []
+    for _ in means:
+        engine.update(0.1)
+        weights.append(engine.capture().variables["policy/kernel"])
+        evaluations.evaluate()
+    evaluations.rematch()
+    best = load(tmp_path / "best.ckpt")
+    assert np.array_equal(best.variables["policy/kernel"], weights[version - 1])
+    assert (best.record.best.score, best.record.best.policy) == (score, policy)
+    assert evaluations.best.score == score
+    assert len(evaluations.best.evaluations) == len([mean for mean in means if math.isfinite(mean)])
+    assert len(settled) == (again is not None)
+    assert all(stays == (version == 1) for _, stays in settled)
+    if again is not None:
+        assert np.array_equal(evaluations._evaluator.network.parameters[0].numpy(), weights[0])
+
+
+def test_a_rematch_that_is_interrupted_settles_nothing(engine):
+    evaluations = evaluations_of(engine, [10.0, 5.0], settle=lambda *told: pytest.fail("settled"))
+    for _ in range(2):
+        engine.update(0.1)
+        evaluations.evaluate()
+    evaluations._evaluator.evaluate = lambda *arguments: None
+    evaluations.rematch()
+    assert evaluations.best.score == 11.0
+
+
+def test_what_an_earlier_session_found_does_not_play_again(engine):
+    evaluations = evaluations_of(engine, [5.0], best=Best(8.0, "greedy"))
+    engine.update(0.1)
+    evaluations.evaluate()
+    evaluations.rematch()  # a second evaluation would find no score left
+    assert evaluations.best.score == 8.0
 
 
 def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):

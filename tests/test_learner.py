@@ -26,6 +26,7 @@ from fakes import changed
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.rollouts import concatenated
+from doom_a3c.agent.targets import PlayedTargets
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import n_step_returns
 
@@ -300,10 +301,41 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
             parts = [part[place] for part, _ in half]
             dealt = [list(part.actions[0]) for part in parts]
             orders.append(list(itertools.chain(*dealt)))
+            assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
             assert sorted(orders[-1]) == list(range(batch.games))
             for part, games in zip(parts, dealt, strict=True):
                 assert all((array == games).all() for array in tf.nest.flatten(part))
     assert orders[1] != orders[3]
+
+
+def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
+    network = make_network(core="none")
+    learner = Learner(network, changed(SETTINGS, passes=2, minibatches=3), 0)
+    rollout = random_rollout(network)
+    numbers = np.arange(T * B).reshape(T, B)  # every array says which step it is of
+    marked = rollout._replace(
+        actions=numbers, log_probs=numbers.astype(np.float32), observations=np.arange((T + 1) * B).reshape(T + 1, B)
+    )
+    parts = [part for (part,), _ in learner.minibatches([learner.prepare(marked)])]
+    targets = PlayedTargets(SETTINGS).prepare(rollout)
+    orders = [np.concatenate([part.actions[0] for part in half]).tolist() for half in (parts[:3], parts[3:])]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(T * B))
+    assert orders[0] != orders[1] != list(range(T * B)) != orders[0]
+    for part in parts:
+        steps = part.actions[0]
+        assert part.actions.shape == (1, T * B // 3)
+        assert (part.log_probs == steps).all()
+        assert (part.observations == steps).all()
+        assert (part.resets == rollout.resets[:T].ravel()[steps]).all()
+        for array, whole in zip(part.basis, targets, strict=True):
+            assert (array == whole.ravel()[steps]).all()
+
+
+def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
+    network = make_network(core="none")
+    learner = Learner(network, changed(SETTINGS, engine="queue", passes=1, minibatches=3), 0)
+    for (part,), _ in learner.minibatches([learner.prepare(random_rollout(network))]):
+        assert part.actions.shape == (T, 1)
 
 
 def test_deals_are_the_seeds_and_the_learners_own(make_network):
@@ -326,8 +358,9 @@ def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, co
     learner = Learner(network, changed(SETTINGS, minibatches=parts, max_grad_norm=1e9, **changes), 0)
     batch = learner.prepare(random_rollout(network))
     dealt = [part for part, _ in learner.minibatches([batch])][:parts]
-    shares = [one.games / B for (one,) in dealt]
-    assert sorted(shares) == pytest.approx({2: [1 / 3, 2 / 3], 3: [1 / 3] * 3}[parts])
+    shares = [one.games / batch.games for (one,) in dealt]
+    of_games = {2: [1 / 3, 2 / 3], 3: [1 / 3] * 3}[parts]
+    assert sorted(shares) == pytest.approx(of_games if batch.games == B else [1 / parts] * parts)
     gradients = [learner.gradients(part, 0).gradients for part in dealt]
     averages = [
         sum(share * np.asarray(one) for share, one in zip(shares, each, strict=True))

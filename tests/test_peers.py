@@ -104,7 +104,7 @@ def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     peers.campaign(chosen)
-    (result,) = peers.results(chosen.results)
+    (result,) = peers.finished_runs(chosen.results)
     assert (result["outcome"], result["frames"]) == ("reached", 800)
     assert "1 runs, 1 of them finished before" in capsys.readouterr().err
     assert "| 1 of 1 |" in peers.table(chosen)
@@ -116,7 +116,7 @@ def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
     monkeypatch.setitem(peers.SYSTEMS, "this", System("ours", (str(runner),)))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
-    assert peers.results(chosen.results)[0]["reason"] == "no games | here"
+    assert peers.finished_runs(chosen.results)[0]["reason"] == "no games | here"
     assert "failed: no games / here" in peers.table(chosen)
 
 

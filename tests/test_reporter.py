@@ -119,7 +119,13 @@ def test_an_evaluation_is_logged_and_told(reported):
     reported.progress.add_steps(10, 1000, [], [])  # while it was evaluated
     for is_best in (True, False):
         reported.reporter.evaluated(evaluation, state, is_best)
+        reported.reporter.settled(evaluation, is_best)
     spreads = ({"mean": 2.0, "std": 1.0, "min": 1.0, "max": 3.0}, {"mean": -20.0, "std": 10.0, "min": -30.0, "max": -10.0})
     assert reported.audience.points == [(EvaluationMetrics(2.0, *spreads), 12_345)] * 2
-    said = "evaluation at 12,345 frames: greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
-    assert reported.audience.lines == [f"{said}, the best so far", said]
+    scored = "greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
+    assert reported.audience.lines == [
+        f"evaluation at 12,345 frames: {scored}, the best so far",
+        f"the best once more: {scored}, still the best",
+        f"evaluation at 12,345 frames: {scored}",
+        f"the best once more: {scored}, the last is better",
+    ]

@@ -169,6 +169,7 @@ def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
         ({"HEALTH": float("nan")}, "gain is nan"),
         ({"HEALTH": 1e9}, "gain is 1e+09, 1e+06 at most"),
         ({"HEALTH": {"gain": 1, "most": 0}}, "most is 0, and must be above 0"),
+        ({"PLACES": {"loss": 1}}, "[shaping] PLACES: it never falls"),
     ],
 )
 def test_mistakes_in_the_table_are_told(table, told):

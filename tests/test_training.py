@@ -33,6 +33,7 @@ def make_run(tmp_path):
             every=every,
             capture=engine.capture,
             report=lambda *evaluation: None,
+            settle=lambda *evaluation: None,
             best=Best(),
         )
         stopping = StoppingRule(config, progress)
@@ -40,7 +41,8 @@ def make_run(tmp_path):
         run = Training(
             engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
         )
-        return SimpleNamespace(run=run.run, engine=engine, progress=progress, stopping=stopping, audience=audience)
+        parts = {"progress": progress, "stopping": stopping, "audience": audience, "evaluations": evaluations}
+        return SimpleNamespace(run=run.run, engine=engine, **parts)
 
     return make
 
@@ -50,6 +52,13 @@ def test_the_target_score_ends_a_run(make_run):
     assert run.run().stopped_by == "target_score"
     assert run.progress.mean_score == 60.0
     assert run.engine.stops
+
+
+def test_what_was_best_plays_again_at_the_end_of_a_run(make_run):
+    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0, 5.0, 1.0]))
+    run.evaluations.evaluate()
+    run.engine.update(0.1)
+    assert run.run().best_evaluation == 6.0
 
 
 def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):

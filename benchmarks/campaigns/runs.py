@@ -14,6 +14,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, NamedTuple, TypeVar
 
+import results
 from peers import running
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -44,13 +45,11 @@ class Results:
 
     def of(self, campaign: str) -> list[Event]:
         """Returns the events of a campaign so far."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        return [Event(**found) for found in map(json.loads, lines) if found["campaign"] == campaign]
+        return [Event(**found) for found in results.finished(self._path) if found["campaign"] == campaign]
 
     def add(self, event: Event) -> None:
         """Adds an event and shows it."""
-        with self._path.open("a") as file:
-            file.write(json.dumps(event._asdict()) + "\n")
+        results.add(self._path, event._asdict())
         number = len(self.of(event.campaign))
         lost = "" if event.lost is None else f", lost {event.lost:.1f}"
         on = "" if event.seconds is None else f", on after {event.seconds:.1f} s"

@@ -35,6 +35,11 @@ class Batch(NamedTuple):
         parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
         return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
 
+    def single_steps(self) -> Batch:
+        """Returns the same as T * B games of a step each, which is what it is to a network without a memory."""
+        steps = tf.nest.map_structure(lambda array: np.reshape(array, (1, -1, *array.shape[2:])), self)
+        return cast(Batch, steps)
+
     @property
     def games(self) -> int:
         """The number of games."""
@@ -75,7 +80,7 @@ class Learner:
     """
 
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
-        """`index` tells the learners of a run apart: each deals the games out in its own way."""
+        """`index` tells the learners of a run apart: each deals games or steps out in its own way."""
         self._network, self._config, self._estimator = network, config, estimator_of(config)
         self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(1,)))  # no game's
         self._compiled = network.compiled(("gradients", config), self._gradients)
@@ -84,7 +89,7 @@ class Learner:
     def prepare(self, rollout: Rollout) -> Batch:
         """Returns a rollout with what its targets are made from."""
         rows = len(rollout.actions) + self._estimator.needs_last
-        return Batch(
+        batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
             rollout.resets[:rows],
             rollout.core_state,
@@ -92,11 +97,14 @@ class Learner:
             rollout.log_probs,
             self._estimator.prepare(rollout),
         )
+        needs_order = bool(batch.core_state) or self._estimator.needs_last
+        return batch if needs_order else batch.single_steps()
 
     def minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields what each update from `batches` learns from, and whether it is the last.
 
-        Each pass deals the games of each batch out anew. A minibatch has all steps of its games, as the LSTM wants them.
+        Each pass deals the games of each batch out anew. A minibatch has all steps of its games, as the LSTM wants them;
+        where no order of steps is wanted, each step is dealt out by itself.
         """
         parts, left = minibatch_count(self._config), updates_per_rollout(self._config)
         while left > 0:

@@ -130,7 +130,8 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     for name in spec.variables:
         if name not in vizdoom.GameVariable.__members__:
             variables = list(vizdoom.GameVariable.__members__)
-            raise UserError(f"[game] variables: unknown variable {name!r}{nearest(name, variables)}")
+            hint = "; it is for [shaping] alone" if name == PLACES else nearest(name, variables)
+            raise UserError(f"[game] variables: unknown variable {name!r}{hint}")
     game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
     shapeable = [*vizdoom.GameVariable.__members__, PLACES]
     for name in weights(spec.shaping):

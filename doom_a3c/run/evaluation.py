@@ -48,6 +48,23 @@ class Evaluation(NamedTuple):
         return max(self.greedy.mean, self.sampled.mean)
 
 
+class Evaluated(NamedTuple):
+    """Weights, and how they did."""
+
+    state: State
+    evaluation: Evaluation
+
+    @property
+    def point(self) -> EvaluationPoint:
+        """What is kept of it."""
+        return self.evaluation.point(self.state.counters.frames)
+
+    @property
+    def scored(self) -> bool:
+        """Whether all scores are finite and can be kept."""
+        return all(abs(number) <= MAX_SCORE for number in self.point[1:])
+
+
 def scores(values: list[float]) -> Scores:
     """Returns the statistics of a list of scores."""
     array = np.asarray(values)
@@ -153,15 +170,21 @@ class Evaluations:
         every: float,
         capture: Callable[[], State],
         report: Callable[[Evaluation, State, Best, bool], None],
+        settle: Callable[[Evaluation, State, Best, bool], None],
         best: Best,
     ) -> None:
-        """`report` is given every evaluation, what was evaluated, the best, and whether this is it; 0 seconds is never."""
+        """Evaluates every so many seconds; 0 is never.
+
+        `report` is given every evaluation, what was evaluated, the best, and whether this is it. `settle` is given the
+        second evaluation of what was best, the weights that are the best now, the best, and whether they still are.
+        """
         self.best = best
         self.error: BaseException | None = None
         self._evaluator, self._episodes, self._every = evaluator, episodes, every
-        self._capture, self._report = capture, report
+        self._capture, self._report, self._settle = capture, report, settle
         self._stop_event = threading.Event()
-        self._evaluated_updates = -1  # that had made the weights evaluated last
+        self._newest: Evaluated | None = None  # of this session
+        self._leader: Evaluated | None = None  # the best of this session
         self._given_up = False
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
 
@@ -185,20 +208,43 @@ class Evaluations:
     def evaluate(self, stop: threading.Event | None = None) -> None:
         """Evaluates the weights as they are now, unless they have been already, and reports it."""
         state = self._capture()
-        if self._given_up or state.counters.updates == self._evaluated_updates:
+        if self._given_up or (self._newest and state.counters.updates == self._newest.state.counters.updates):
             return
         if not finite(state.variables):
             return  # whoever saves the run ends it
-        self._evaluator.network.load(state.variables)
-        evaluation = self._evaluator.evaluate(self._episodes, stop)
+        evaluation = self._played(state, stop)
         if evaluation is None:
             return
-        self._evaluated_updates = state.counters.updates
-        point = evaluation.point(state.counters.frames)
-        scored = all(abs(number) <= MAX_SCORE for number in point[1:])
+        self._newest = Evaluated(state, evaluation)
+        scored = self._newest.scored
         is_best = scored and (self.best.score is None or evaluation.score >= self.best.score)
-        self.best = self.best.after(point, is_best) if scored else self.best
+        self._leader = self._newest if is_best else self._leader
+        self.best = self.best.after(self._newest.point, is_best) if scored else self.best
         self._report(evaluation, state, self.best, is_best)
+
+    def rematch(self, stop: threading.Event | None = None) -> bool:
+        """Has the best weights of the session play again, unless they are the newest; whichever is better is the best.
+
+        The highest of several noisy means is too high by chance, and keeps better weights out; another one is not.
+        Returns whether they have played.
+        """
+        newest, leader = self._newest, self._leader
+        if self._given_up or newest is None or leader is None or newest is leader or not newest.scored:
+            return False
+        evaluation = self._played(leader.state, stop)
+        if evaluation is None:
+            return False
+        again = Evaluated(leader.state, evaluation)
+        stays = again.scored and evaluation.score > newest.evaluation.score
+        self._leader = again if stays else newest
+        settled = self.best.settled(self._leader.point)
+        self.best = self.best._replace(score=settled.score)  # whose policy is that of the newest
+        self._settle(evaluation, self._leader.state, settled, stays)
+        return True
+
+    def _played(self, state: State, stop: threading.Event | None) -> Evaluation | None:
+        self._evaluator.network.load(state.variables)
+        return self._evaluator.evaluate(self._episodes, stop)
 
     def stop(self, seconds: float) -> None:
         """Ends the thread, giving an evaluation in progress up, and after so many seconds its games, which may hang."""

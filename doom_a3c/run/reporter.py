@@ -198,9 +198,16 @@ class Reporter:
         """Reports an evaluation."""
         frames, self._evaluation = state.counters.frames, evaluation.score
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
-        greedy, sampled = evaluation
-        self._view.log(
-            f"evaluation at {frames:,} frames: greedy {shown(greedy.mean)} +- {shown(greedy.std)}, "
-            f"sampled {shown(sampled.mean)} +- {shown(sampled.std)}, {greedy.episodes} episodes each"
-            + (", the best so far" if is_best else "")
-        )
+        self._view.log(f"evaluation at {frames:,} frames: {_told(evaluation)}" + (", the best so far" if is_best else ""))
+
+    def settled(self, evaluation: Evaluation, stays: bool) -> None:
+        """Reports the second evaluation of what was best, and whether it still is."""
+        self._view.log(f"the best once more: {_told(evaluation)}, " + ("still the best" if stays else "the last is better"))
+
+
+def _told(evaluation: Evaluation) -> str:
+    greedy, sampled = evaluation
+    return (
+        f"greedy {shown(greedy.mean)} +- {shown(greedy.std)}, sampled {shown(sampled.mean)} +- {shown(sampled.std)}, "
+        f"{greedy.episodes} episodes each"
+    )

@@ -34,8 +34,15 @@ class Best(NamedTuple):
     def after(self, evaluation: EvaluationPoint, is_best: bool) -> Best:
         """Returns what is known after one more evaluation."""
         kept = self.evaluations if len(self.evaluations) < MAX_EVALUATIONS else self.evaluations[1::2]
-        policy: PolicyName = "sample" if evaluation.sampled > evaluation.greedy else "greedy"
-        return Best(evaluation.score if is_best else self.score, policy, (*kept, evaluation))
+        return Best(evaluation.score if is_best else self.score, _better_policy(evaluation), (*kept, evaluation))
+
+    def settled(self, evaluation: EvaluationPoint) -> Best:
+        """Returns what is known once this evaluation is that of the best weights."""
+        return self._replace(score=evaluation.score, policy=_better_policy(evaluation))
+
+
+def _better_policy(evaluation: EvaluationPoint) -> PolicyName:
+    return "sample" if evaluation.sampled > evaluation.greedy else "greedy"
 
 
 class RunRecord(NamedTuple):

@@ -255,11 +255,16 @@ def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver:
             saver.save_best(state, best)
         reporter.evaluated(evaluation, state, is_best)
 
+    def settled(evaluation: Evaluation, state: State, best: Best, stays: bool) -> None:
+        saver.save_best(state, best)
+        reporter.settled(evaluation, stays)
+
     return Evaluations(
         evaluator,
         episodes=record.config.evaluation_episodes,
         every=record.config.evaluate_every,
         capture=engine.capture,
         report=evaluated,
+        settle=settled,
         best=record.best,
     )

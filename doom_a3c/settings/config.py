@@ -37,7 +37,7 @@ def updates_per_rollout(config: Config) -> int:
 
 
 def minibatch_count(config: Config) -> int:
-    """Returns into how many parts the games of a rollout are dealt out: no more than there are games."""
+    """Returns into how many parts the games of a rollout, or its steps, are dealt out: no more than there are games."""
     return min(config.minibatches, config.games) if _repeats(config) else 1
 
 
@@ -149,8 +149,8 @@ class Config:
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout, drawn anew for each pass, that make an update of their own each; no more than "
-        "there are games",
+        "parts of the games of a rollout (of its steps, without LSTM and V-trace), drawn anew for each pass, that make an "
+        "update of their own each; no more than there are games",
         unit="minibatches",
         low=1,
         high=4096,
@@ -366,7 +366,7 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
     """
     if "minibatches" in overrides and config.minibatches > config.games:
         raise UserError(
-            f"--minibatches {config.minibatches}: there are --games {config.games} to deal out; {config.games} at most"
+            f"--minibatches {config.minibatches}: no more than there are --games, {config.games}, can be dealt out"
         )
     for one in settings_of(Config).values():
         if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
