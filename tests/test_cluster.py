@@ -28,7 +28,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parent.parent
 RUN = ("--scenario", "cartpole", "--engine", "cluster", "--workers", "1", "--evaluation-episodes", "2")
-SECONDS = 240  # that anything may take, beside whatever else
+SECONDS = 900  # that anything may take, beside whatever else
 until = partial(until_within, seconds=SECONDS, pause=0.5)
 
 

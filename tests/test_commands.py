@@ -296,7 +296,7 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
 @pytest.mark.parametrize(
     ("call", "scenario", "flags", "overlay", "score"),
     [
-        (call_anew, "CartPole-v1", ("--engine", "threads"), "plain", 1),
+        (call, "CartPole-v1", ("--engine", "threads"), "plain", 1),
         (
             call,
             "CartPole-v1",

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]
-until = partial(until_within, seconds=240, pause=0.5)
+until = partial(until_within, seconds=900, pause=0.5)  # beside whatever else
 SCENARIO = catalog.find("cartpole")
 
 

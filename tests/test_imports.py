@@ -178,7 +178,11 @@ def test_ray_is_for_the_cluster_engine_alone(modules):
 
 
 @pytest.mark.parametrize(
-    "module", ["doom_a3c", "doom_a3c.settings.config", "doom_a3c.settings.scenarios", "doom_a3c.cli.train"]
+    "module",
+    [
+        *("doom_a3c", "doom_a3c.settings.config", "doom_a3c.settings.scenarios", "doom_a3c.cli.train"),
+        *("doom_a3c.engines.cluster.ray", "doom_a3c.run.remote"),
+    ],
 )
 def test_light_modules_load_neither_tensorflow_nor_an_engine(root, module):
     assert not loaded(root, module) & {*HEAVY, "vizdoom"}

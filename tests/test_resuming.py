@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, SMALL, call, train
+from fakes import until
 
 from benchmarks.processes import engines, left_over
 from doom_a3c.run.checkpoint import load, save
@@ -93,7 +94,8 @@ def test_training_goes_on_when_engines_die(tmp_path):
     killed = list(engines(process.pid))[:2]
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    time.sleep(5)
+    last = tmp_path / "models" / "last.ckpt"
+    until(lambda: load(last).record.counters.faults == {"engine_died": 2}, "the notice", seconds=120, pause=0.2)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)  # 10 on an idle machine

@@ -5,9 +5,10 @@ The table at the top of `server` says when there is which verdict, and what a ho
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
-from doom_a3c.agent.model import Snapshot, Vector
+if TYPE_CHECKING:
+    from doom_a3c.agent.model import Snapshot, Vector  # with TensorFlow, which a process of the cluster sets up first
 
 Settings = dict[str, Any]  # all that a server or a host is made from
 Verdict = Literal["joined", "applied", "duplicate", "stale", "refused", "full", "wait", "fenced", "done"]

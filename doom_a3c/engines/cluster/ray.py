@@ -1,7 +1,8 @@
 """The cluster engine's side of Ray: a connection that lets no stranger in, actors, and calls of the parameter server.
 
 Nothing here knows what a run does; `driver` does. All of Ray is imported late: it
-is an optional extra, takes a second, and reads at once whether there is a token.
+is an optional extra, takes a second, and reads at once whether there is a token. TensorFlow is not imported at all:
+every process of the cluster imports this module first, and what it makes sets TensorFlow up.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, own_folder, reach
-from doom_a3c.engines.cluster.host import Host
 from doom_a3c.engines.cluster.messages import (
     Answer,
     Push,
@@ -26,12 +26,15 @@ from doom_a3c.engines.cluster.messages import (
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings.fields import UserError, first_line
 
+if TYPE_CHECKING:
+    from doom_a3c.engines.cluster.host import Host
+
 _SERVER = "parameter_server"
 CALL_SECONDS = 30.0  # a call that has no answer by then is made again
 _OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: what is on the way is all it holds
 
 MakeServer = Callable[[Settings], Server]
-MakeHost = Callable[[Settings, str, int, Server], Host]
+MakeHost = Callable[[Settings, str, int, Server], "Host"]
 
 
 class ServerError(Exception):
