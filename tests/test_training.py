@@ -10,6 +10,7 @@ from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import EvaluationPoint, Progress
 from doom_a3c.run import training
+from doom_a3c.run.averaging import WeightAverage
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
@@ -39,7 +40,13 @@ def make_run(tmp_path):
         stopping = StoppingRule(config, progress)
         reporter = Reporter(config, progress, engine, audience, audience)
         run = Training(
-            engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
+            engine,
+            progress=progress,
+            evaluations=evaluations,
+            saver=saver,
+            reporter=reporter,
+            stopping=stopping,
+            average=WeightAverage(engine.capture, engine.model.network, 0.0),
         )
         parts = {"progress": progress, "stopping": stopping, "audience": audience, "evaluations": evaluations}
         return SimpleNamespace(run=run.run, engine=engine, **parts)

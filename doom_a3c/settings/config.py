@@ -191,6 +191,14 @@ class Config:
         high=1,
         goes_with=LOCAL,
     )
+    average_weights: float = setting(
+        0.05,
+        "newest share of all frames so far over which weights are averaged to be evaluated, and kept where they are the "
+        "best; 0 takes the newest weights alone",
+        low=0,
+        high=0.5,
+        goes_with=LOCAL,
+    )
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
     max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
     normalize_rewards: bool = setting(
