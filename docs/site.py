@@ -49,7 +49,7 @@ def settings_page() -> str:
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
     lines = (ROOT / "docs" / "results" / "learned.jsonl").read_text().splitlines()
-    trained = {one["game"]: one["frames"] for one in sorted(map(json.loads, lines), key=lambda one: one["budget"])}
+    trained = {one["game"]: one["frames"] for one in map(json.loads, lines)}  # the newest of each
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
     for name in catalog.own_names():
         if "/" in name:

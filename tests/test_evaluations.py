@@ -1,12 +1,14 @@
 """Evaluations of a run: which weights are evaluated, and which are the best."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from run_fakes import ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.record.progress import EvaluationPoint
+from doom_a3c.run import session
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
@@ -82,6 +84,7 @@ def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
         ([10.0, 2.0, 5.0], 5.0, 3, 6.0, "sample"),  # as good and newer
         ([10.0, 2.0, 5.0], 1.0, 3, 6.0, "sample"),
         ([10.0, 2.0, 5.0], math.nan, 3, 6.0, "sample"),
+        ([10.0, 2.0, 5.0], math.inf, 3, 6.0, "sample"),
         ([10.0, 2.0, 12.0], None, 3, 13.0, "sample"),  # the newest is the best anyway
         ([10.0, 2.0, math.nan], None, 1, 11.0, "sample"),
     ],
@@ -112,6 +115,41 @@ def test_what_was_best_plays_again_where_the_newest_is_not(engine, tmp_path, mea
     assert all(stays == (version == 1) for _, stays in settled)
     if again is not None:
         assert np.array_equal(evaluations._evaluator.network.parameters[0].numpy(), weights[0])
+
+
+def test_games_that_have_been_given_up_play_no_rematch(engine):
+    evaluations = evaluations_of(engine, [10.0, 5.0])  # and no third score
+    for _ in range(2):
+        engine.update(0.1)
+        evaluations.evaluate()
+    evaluations._given_up = True  # another thread still uses them
+    assert not evaluations.rematch()
+
+
+def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
+    points = [EvaluationPoint(frames, 0.0, 1.0, 2.0, 1.0) for frames in (10, 20, 30)]
+    settled = Best(9.0, "greedy", tuple(points)).settled(points[1]._replace(greedy=7.0))
+    assert (settled.score, settled.policy) == (7.0, "greedy")
+    assert [each.frames for each in settled.evaluations] == [10, 20]
+
+
+def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
+    told = []
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
+    reporter = SimpleNamespace(evaluated=ignored, settled=lambda *parts: told.append(parts))
+    evaluator = ScriptedEvaluator([10.0, 70.0, 4.0, 5.0, 3.0])  # the second is best by its greedy policy
+    evaluations = session._evaluations(tiny_record(), evaluator, engine, saver, reporter)
+    for _ in range(4):
+        engine.update(0.1)
+        evaluations.evaluate()
+    assert load(tmp_path / "best.ckpt").record.best.score == 70.0
+    assert evaluations.rematch()
+    best = load(tmp_path / "best.ckpt")
+    newest = engine.capture().variables
+    assert all(np.array_equal(best.variables[name], newest[name]) for name in newest)
+    assert best.record.best.score == evaluations.best.score == 6.0
+    assert evaluations.best.policy == "sample"
+    assert [stays for _, stays in told] == [False]
 
 
 def test_a_rematch_that_is_interrupted_settles_nothing(engine):

@@ -125,7 +125,7 @@ def test_an_evaluation_is_logged_and_told(reported):
     scored = "greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
     assert reported.audience.lines == [
         f"evaluation at 12,345 frames: {scored}, the best so far",
-        f"the best once more: {scored}, still the best",
+        f"the best once more: {scored}, still better than the last",
         f"evaluation at 12,345 frames: {scored}",
-        f"the best once more: {scored}, the last is better",
+        f"the best once more: {scored}, the last is taken",
     ]

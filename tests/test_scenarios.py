@@ -179,4 +179,4 @@ def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_com
     _, config = resolved(scenario, scenario.training, "test")
     assert updates_per_rollout(config) == 1
     assert Updater(config, None, None, None)._step_factor.value == 1
-    assert config.collapse == config.average_weights == 0 or config.engine == "cluster"
+    assert config.collapse == 0 or config.engine == "cluster"

@@ -10,7 +10,6 @@ from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import EvaluationPoint, Progress
 from doom_a3c.run import training
-from doom_a3c.run.averaging import WeightAverage
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
@@ -40,13 +39,7 @@ def make_run(tmp_path):
         stopping = StoppingRule(config, progress)
         reporter = Reporter(config, progress, engine, audience, audience)
         run = Training(
-            engine,
-            progress=progress,
-            evaluations=evaluations,
-            saver=saver,
-            reporter=reporter,
-            stopping=stopping,
-            average=WeightAverage(engine.capture, engine.model.network, 0.0),
+            engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
         )
         parts = {"progress": progress, "stopping": stopping, "audience": audience, "evaluations": evaluations}
         return SimpleNamespace(run=run.run, engine=engine, **parts)
@@ -66,6 +59,27 @@ def test_what_was_best_plays_again_at_the_end_of_a_run(make_run):
     run.evaluations.evaluate()
     run.engine.update(0.1)
     assert run.run().best_evaluation == 6.0
+
+
+def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, monkeypatch):
+    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0]))
+    run.evaluations.evaluate()
+    run.engine.update(0.1)
+
+    def interrupted(state, stop):
+        run.stopping.interrupt("SIGINT")
+
+    monkeypatch.setattr(run.evaluations, "_played", interrupted)
+    monkeypatch.setattr(run.evaluations, "rematch", lambda stop: pytest.fail("played once more"))
+    assert run.run().best_evaluation == 11.0
+
+
+def test_a_rematch_is_in_the_last_checkpoint_too(make_run, tmp_path):
+    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0, 5.0, 1.0]))
+    run.evaluations.evaluate()
+    run.engine.update(0.1)
+    run.run()
+    assert load(tmp_path / "last.ckpt").record.best.score == 6.0
 
 
 def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):

@@ -206,7 +206,7 @@ class Evaluations:
             raise self.error
 
     def evaluate(self, stop: threading.Event | None = None) -> None:
-        """Evaluates the weights that `capture` returns now, unless they have been already, and reports it."""
+        """Evaluates the weights as they are now, unless they have been already, and reports it."""
         state = self._capture()
         if self._given_up or (self._newest and state.counters.updates == self._newest.state.counters.updates):
             return

@@ -202,7 +202,9 @@ class Reporter:
 
     def settled(self, evaluation: Evaluation, stays: bool) -> None:
         """Reports the second evaluation of what was best, and whether it still is."""
-        self._view.log(f"the best once more: {_told(evaluation)}, " + ("still the best" if stays else "the last is better"))
+        self._view.log(
+            f"the best once more: {_told(evaluation)}, " + ("still better than the last" if stays else "the last is taken")
+        )
 
 
 def _told(evaluation: Evaluation) -> str:

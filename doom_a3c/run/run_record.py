@@ -37,8 +37,9 @@ class Best(NamedTuple):
         return Best(evaluation.score if is_best else self.score, _better_policy(evaluation), (*kept, evaluation))
 
     def settled(self, evaluation: EvaluationPoint) -> Best:
-        """Returns what is known once this evaluation is that of the best weights."""
-        return self._replace(score=evaluation.score, policy=_better_policy(evaluation))
+        """Returns what is known of the best weights once this evaluation is theirs: none after their own frames."""
+        earlier = tuple(one for one in self.evaluations if one.frames <= evaluation.frames)
+        return Best(evaluation.score, _better_policy(evaluation), earlier)
 
 
 def _better_policy(evaluation: EvaluationPoint) -> PolicyName:

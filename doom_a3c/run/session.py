@@ -29,7 +29,6 @@ from doom_a3c.record.rate_limiter import log_gif_limiter
 from doom_a3c.record.recording import Recording
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
-from doom_a3c.run.averaging import WeightAverage
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.film_maker import FilmMaker
@@ -103,7 +102,8 @@ def session_of(
         if config.engine == "cluster":
             from doom_a3c.engines.cluster.ray import connected  # late, as the driver: hardly any run needs them
 
-            stack.enter_context(connected(config.address, f"{record.name}-{os.getpid()}", gpu=config.device == "gpu"))
+            namespace = f"{record.name}-{os.getpid()}"
+            stack.enter_context(connected(config.address, namespace, gpu=config.device == "gpu"))
         loggers = stack.enter_context(closing(Loggers(make_logger, logs, view.log)))
         _log_start(loggers, record, builder, model)
         gif_folder, logged_gifs = GifFolder(gifs, view.log), log_gif_limiter()
@@ -123,12 +123,11 @@ def session_of(
         else:
             engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
             guard = Guard(engine, progress, config, view.log)
-        average = WeightAverage(engine.capture, model.network, config.average_weights if guard else 0.0)
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
-        evaluations = _evaluations(record, evaluator, average, saver, reporter)
+        evaluations = _evaluations(record, evaluator, engine, saver, reporter)
         training = Training(
             engine,
             progress=progress,
@@ -136,7 +135,6 @@ def session_of(
             saver=saver,
             reporter=reporter,
             stopping=stopping,
-            average=average,
             guard=guard,
         )
         yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
@@ -251,9 +249,7 @@ def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator
     )
 
 
-def _evaluations(
-    record: RunRecord, evaluator: Evaluator, average: WeightAverage, saver: Saver, reporter: Reporter
-) -> Evaluations:
+def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver: Saver, reporter: Reporter) -> Evaluations:
     def evaluated(evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
         if is_best:
             saver.save_best(state, best)
@@ -267,7 +263,7 @@ def _evaluations(
         evaluator,
         episodes=record.config.evaluation_episodes,
         every=record.config.evaluate_every,
-        capture=average.state,
+        capture=engine.capture,
         report=evaluated,
         settle=settled,
         best=record.best,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
 from doom_a3c.record.progress import EvaluationPoint, Progress
-from doom_a3c.run.averaging import WeightAverage
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.guard import Guard
 from doom_a3c.run.reporter import Reporter
@@ -77,12 +76,10 @@ class Training:
         saver: Saver,
         reporter: Reporter,
         stopping: StoppingRule,
-        average: WeightAverage,
         guard: Guard | None = None,
     ) -> None:
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
-        self._saver, self._reporter, self._stopping = saver, reporter, stopping
-        self._average, self._guard = average, guard
+        self._saver, self._reporter, self._stopping, self._guard = saver, reporter, stopping, guard
 
     def run(self) -> Result:
         """Trains until a limit is reached; saves at the start, on the way, at the end, and when an error ends it.
@@ -117,6 +114,7 @@ class Training:
             self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
+        if not self._stopping.interrupted_by:
             self._reporter.phase(lambda: "evaluating what was best once more")
             if self._evaluations.rematch(self._stopping.interrupted):
                 self._save()
@@ -139,7 +137,6 @@ class Training:
             self._evaluations.check()
             if self._guard is not None:
                 self._guard.look()
-            self._average.look()
             if self._saver.due():
                 self._save()
             self._reporter.report(time.monotonic() - start, self._evaluations.best.score)

@@ -149,8 +149,8 @@ class Config:
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout (of its steps, without LSTM and V-trace), drawn anew for each pass, that make an "
-        "update of their own each; no more than there are games",
+        "parts of the games of a rollout (of its steps, where there is neither LSTM nor V-trace), drawn anew for each "
+        "pass, that make an update of their own each; no more than there are games",
         unit="minibatches",
         low=1,
         high=4096,
@@ -189,14 +189,6 @@ class Config:
         "weights, with half the step size; 0 is never",
         low=0,
         high=1,
-        goes_with=LOCAL,
-    )
-    average_weights: float = setting(
-        0.05,
-        "newest share of all frames so far over which weights are averaged to be evaluated, and kept where they are the "
-        "best; 0 takes the newest weights alone",
-        low=0,
-        high=0.5,
         goes_with=LOCAL,
     )
     value_cost: float = setting(0.5, "weight of the value loss", low=0)
