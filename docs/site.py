@@ -5,7 +5,6 @@ python docs/site.py writes the pages; mkdocs calls `on_page_markdown`, see mkdoc
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.results import finished  # noqa: E402
 from doom_a3c.cli import play, train  # noqa: E402
 from doom_a3c.settings import catalog  # noqa: E402
 from doom_a3c.settings.config import Config  # noqa: E402
@@ -48,8 +48,8 @@ def settings_page() -> str:
 
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
-    lines = (ROOT / "docs" / "results" / "learned.jsonl").read_text().splitlines()
-    trained = {one["game"]: one["frames"] for one in map(json.loads, lines)}  # the newest of each
+    learned = finished(ROOT / "docs" / "results" / "learned.jsonl")
+    trained = {one["game"]: one["frames"] for one in learned}  # the newest of each
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
     for name in catalog.own_names():
         if "/" in name:

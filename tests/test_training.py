@@ -54,11 +54,12 @@ def test_the_target_score_ends_a_run(make_run):
     assert run.engine.stops
 
 
-def test_what_was_best_plays_again_at_the_end_of_a_run(make_run):
+def test_what_was_best_plays_again_at_the_end_of_a_run_and_is_in_the_last_checkpoint_too(make_run, tmp_path):
     run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0, 5.0, 1.0]))
     run.evaluations.evaluate()
     run.engine.update(0.1)
     assert run.run().best_evaluation == 6.0
+    assert load(tmp_path / "last.ckpt").record.best.score == 6.0
 
 
 def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, monkeypatch):
@@ -72,14 +73,6 @@ def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, mo
     monkeypatch.setattr(run.evaluations, "_played", interrupted)
     monkeypatch.setattr(run.evaluations, "rematch", lambda stop: pytest.fail("played once more"))
     assert run.run().best_evaluation == 11.0
-
-
-def test_a_rematch_is_in_the_last_checkpoint_too(make_run, tmp_path):
-    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([10.0, 5.0, 1.0]))
-    run.evaluations.evaluate()
-    run.engine.update(0.1)
-    run.run()
-    assert load(tmp_path / "last.ckpt").record.best.score == 6.0
 
 
 def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):

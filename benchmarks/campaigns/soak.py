@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import statistics
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import results
 from processes import family, memory
 
 from campaigns.runs import Run, own_folder, record, started
@@ -61,12 +61,12 @@ class Row(NamedTuple):
         return (-self.change if self.what == "frames/s" else self.change) <= self.limit
 
 
-def campaign(results: Path, game: str, minutes: float, episodes: int) -> list[Row]:
+def campaign(path: Path, game: str, minutes: float, episodes: int) -> list[Row]:
     """Soaks a game for so long, and until it has played so many episodes, twice as long at most; returns the comparison.
 
-    A soak is one run: an interrupted one begins anew, a finished one is read from the results.
+    A soak is one run: an interrupted one begins anew, a finished one is read from the results at `path`.
     """
-    if (known := finished(results, game, minutes)) is not None:
+    if (known := finished(path, game, minutes)) is not None:
         return known
     with own_folder() as folder:
         budget = ["--frames", str(10**12), "--minutes", str(2 * minutes + 5)]
@@ -75,15 +75,13 @@ def campaign(results: Path, game: str, minutes: float, episodes: int) -> list[Ro
             samples = watched(run, folder / "logs", minutes, episodes)
         played = played_episodes(run)
     rows = [*compared(samples, minutes), Row("episodes played", 0, played, None)]
-    with results.open("a") as file:
-        file.write(json.dumps({"campaign": f"soak of {game}", "minutes": minutes, "rows": rows}) + "\n")
+    results.add(path, {"campaign": f"soak of {game}", "minutes": minutes, "rows": rows})
     return rows
 
 
-def finished(results: Path, game: str, minutes: float) -> list[Row] | None:
+def finished(path: Path, game: str, minutes: float) -> list[Row] | None:
     """Returns the comparison of a soak of so long that is among the results, None where there is none."""
-    for line in results.read_text().splitlines() if results.exists() else []:
-        found = json.loads(line)
+    for found in results.finished(path):
         if found.get("campaign") == f"soak of {game}" and found["minutes"] >= minutes:
             return [Row(*row) for row in found["rows"]]
     return None

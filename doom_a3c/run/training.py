@@ -114,10 +114,10 @@ class Training:
             self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
-        if not self._stopping.interrupted_by:
-            self._reporter.phase(lambda: "evaluating what was best once more")
-            if self._evaluations.rematch(self._stopping.interrupted):
-                self._save()
+            if not self._stopping.interrupted_by:
+                self._reporter.phase(lambda: "evaluating what was best once more")
+                if self._evaluations.rematch(self._stopping.interrupted):
+                    self._save()
             self._reporter.report(seconds, self._evaluations.best.score)
         self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
