@@ -9,6 +9,7 @@ import pytest
 
 # Read by TensorFlow when it is first imported or first used, so they come before any test module does either.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the program itself has it
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # tiny operations: a pool only costs switching
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared at float32, not TF32, precision
 
