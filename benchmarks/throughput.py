@@ -237,11 +237,14 @@ class Parts:
 
     def acting(self, seconds: float) -> float:
         """Returns the rate of steps alone."""
+        import tensorflow as tf
+
         from doom_a3c.agent.policy import Policy
 
         def acts(network: Any, rollout: Rollout) -> Callable[[], Any]:
             policy, resets = Policy(network), np.zeros(self._config.games, np.float32)
-            return lambda: policy(rollout.observations[0], resets, rollout.core_state)
+            seen = tf.nest.map_structure(lambda array: array[0], rollout.observations)
+            return lambda: policy(seen, resets, rollout.core_state)
 
         calls = [acts(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
         return rate(self._frames_per_step, calls, seconds)

@@ -1,6 +1,7 @@
 """Imports go down only, and light modules stay light."""
 
 import ast
+import os
 import subprocess
 import sys
 
@@ -207,3 +208,16 @@ def test_the_command_lines_import_tensorflow_without_keras(root):
     )
     output = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert output.stdout.split()[-1] == "Adam"
+
+
+@pytest.mark.parametrize(("asked", "got"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
+def test_tensorflow_computes_with_onednn_unless_told_otherwise(root, asked, got):
+    code = (
+        "import os; from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
+        "print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"} | asked
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == [got]
