@@ -1,0 +1,82 @@
+"""Finds the best that ViZDoom's basic allows: what a player scores that knows where the monster stands.
+
+    python benchmarks/basic_ceiling.py --episodes 100
+
+In each episode every way to play it well is tried: so many frames to either side, then shooting, standing or still
+walking, until the monster is dead. The mean of the best scores is what no agent can beat, with steps of one, two or four frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import vizdoom
+
+MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
+STEPS = (1, 2, 4)  # frames
+LEFT, RIGHT = 0, 1
+
+
+class Plan(NamedTuple):
+    """A way to play an episode."""
+
+    side: int
+    frames: int  # that are walked
+    walks_on: bool  # while it shoots
+
+
+def plans() -> Iterator[Plan]:
+    """Yields all plans."""
+    for side in (LEFT, RIGHT):
+        for frames in range(MOST_WALKED + 1):
+            yield from (Plan(side, frames, False), Plan(side, frames, True))
+
+
+def score(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
+    """Returns what a plan scores; that of a game that goes on is what it has cost until then."""
+    game.set_seed(seed)
+    game.new_episode()
+    walk = [float(plan.side == LEFT), float(plan.side == RIGHT), 0.0]
+    if plan.frames:
+        game.make_action(walk, plan.frames)
+    shoot = [*(walk[:2] if plan.walks_on else (0.0, 0.0)), 1.0]
+    for _ in range(MOST_SHOOTING):
+        if game.is_episode_finished():
+            break
+        game.make_action(shoot, 1)
+    return float(game.get_total_reward())
+
+
+def best(scores: Mapping[Plan, float], step: int, walks_on: bool) -> float:
+    """Returns the best score with steps of so many frames, walking on while shooting or not."""
+    return max(value for plan, value in scores.items() if plan.frames % step == 0 and plan.walks_on <= walks_on)
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
+    options = parser.parse_args()
+    game = vizdoom.DoomGame()
+    game.load_config(str(Path(vizdoom.scenarios_path, "basic.cfg")))
+    game.set_window_visible(False)
+    game.set_screen_resolution(vizdoom.ScreenResolution.RES_160X120)
+    with tempfile.TemporaryDirectory() as folder:
+        game.set_doom_config_path(str(Path(folder, "engine.ini")))
+        game.init()
+        episodes = [{plan: score(game, seed, plan) for plan in plans()} for seed in range(options.episodes)]
+        game.close()
+    print("| frames a step | shoots standing | or walking |")
+    print("|---|---|---|")
+    for step in STEPS:
+        means = [statistics.fmean(best(each, step, walks_on) for each in episodes) for walks_on in (False, True)]
+        print(f"| {step} | {means[0]:.1f} | {means[1]:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
