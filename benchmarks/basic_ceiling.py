@@ -3,7 +3,8 @@
     python benchmarks/basic_ceiling.py --episodes 100
 
 In each episode every way to play it well is tried: so many frames to either side, then shooting, standing or still
-walking, until the monster is dead. The mean of the best scores is what no agent can beat, with steps of one, two or four frames.
+walking, until the monster is dead. The mean of the best scores is what no agent can beat, with steps of one frame, of two
+or of four.
 """
 
 from __future__ import annotations
