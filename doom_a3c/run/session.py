@@ -157,12 +157,12 @@ def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
 def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
     """Gives model and progress what the checkpoint holds."""
     config, name = record.config, record.scenario.name
-    kernel, actions = variables.get("policy/kernel"), builder.distribution.size
-    known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
-    if known != actions:
+    kernel, outputs = variables.get("policy/kernel"), model.network.policy_outputs
+    known = outputs if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
+    if known != outputs:
         raise UserError(
-            f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
-            f"{actions}: resume it with its own buttons, or train in another --models-dir"
+            f"{config.models_dir}/last.ckpt has a policy of {known} outputs, scenario {name} needs "
+            f"{outputs}: resume it with its own buttons, or train in another --models-dir"
         )
     try:
         model.restore(variables, record.counters.updates)
