@@ -113,3 +113,52 @@ def test_gradients_of_actor_and_critic_keep_apart(make_network, core):
                 assert np.abs(gradient).max() > 0, name
             else:
                 assert gradient is None, name
+
+
+# Factored policies
+
+TURNS_AND_SHOTS = (
+    (1, 0, 1),
+    (1, 0, 0),
+    (0, 1, 1),
+    (0, 1, 0),
+    (0, 0, 1),
+    (0, 0, 0),
+)  # [left, right or neither] x [shot or none]
+
+
+def factored(parts=TURNS_AND_SHOTS):
+    return ACNetwork(Network(core="none"), Inputs(None, 4), Categorical(len(parts)), 0, "network", parts=parts)
+
+
+def test_a_factored_policy_is_a_product_of_independent_choices():
+    network = factored()
+    network.parameters[0].assign(np.random.default_rng(0).normal(size=network.parameters[0].shape))
+    output, _ = network.step(np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32), tf.ones(7), ())
+    joint = tf.nn.softmax(output.logits).numpy().reshape(7, 3, 2)
+    turns, shots = joint.sum(axis=2), joint.sum(axis=1)
+    np.testing.assert_allclose(joint, turns[:, :, None] * shots[:, None, :], atol=1e-6)
+    assert np.ptp(turns) > 0.1
+    assert np.ptp(shots) > 0.1
+
+
+def test_what_is_learned_of_a_part_holds_for_all_actions_that_have_it():
+    network, seen = factored(), np.ones((1, 4), np.float32)
+
+    def shot_when_turning_right():
+        logits = network.step(seen, tf.ones(1), ())[0].logits
+        return float(tf.nn.softmax(logits[:, 2:4])[0, 0])
+
+    before = shot_when_turning_right()
+    with tf.GradientTape() as tape:
+        log_prob = tf.nn.log_softmax(network.step(seen, tf.ones(1), ())[0].logits)[0, 0]  # a shot when turning left
+    network.parameters[0].assign_add(tape.gradient(log_prob, network.parameters[0]))
+    assert shot_when_turning_right() > before + 0.01
+
+
+def test_parts_that_are_actions_change_nothing():
+    flat = ACNetwork(Network(core="none"), Inputs(None, 4), Categorical(3), 0, "network")
+    same = factored(((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    seen = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
+    logits = [network.step(seen, tf.ones(7), ())[0].logits.numpy() for network in (flat, same)]
+    np.testing.assert_array_equal(*logits)

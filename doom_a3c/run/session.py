@@ -85,7 +85,7 @@ def session_of(
     builder = Builder(record.scenario, config, games)
     model, progress = builder.model(config), Progress()
     if variables is not None:
-        _restore(model, progress, record, variables, builder)
+        _restore(model, progress, record, variables)
     transferred = transfer(model.network, source, record.scenario.name, config.scenario) if source else None
     games.check()
     if variables is not None:
@@ -154,7 +154,7 @@ def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
             record = record._replace(name=run_name(called(record.name), record.config.seed))
 
 
-def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
+def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot) -> None:
     """Gives model and progress what the checkpoint holds."""
     config, name = record.config, record.scenario.name
     kernel, outputs = variables.get("policy/kernel"), model.network.policy_outputs
