@@ -190,8 +190,9 @@ def test_a_factored_policy_is_of_games_with_buttons_alone():
     assert "policy must be one of flat, factored" in complaint(lambda: from_plain(to_plain(wrong), "here"))
 
 
-def test_the_policy_of_a_doom_game_has_an_output_for_each_button():
+def test_a_factored_policy_of_a_doom_game_has_an_output_for_each_button():
     scenario = catalog.find("deadly_corridor")
-    builder = Builder(*resolved(scenario, scenario.training, "deadly_corridor"))
-    network = builder.network("network", 0)
-    assert (network.policy_outputs, builder.distribution.size) == (6, 36)
+    factored = replace(scenario, network=replace(scenario.network, policy="factored"))
+    for found, outputs in ((scenario, 36), (factored, 6)):
+        builder = Builder(*resolved(found, found.training, "deadly_corridor"))
+        assert (builder.network("network", 0).policy_outputs, builder.distribution.size) == (outputs, 36)
