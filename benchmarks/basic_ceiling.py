@@ -2,9 +2,9 @@
 
     python benchmarks/basic_ceiling.py --episodes 100
 
-In each episode every way to play it well is tried: so many frames to either side, then shooting, standing or still
-walking, until the monster is dead. The mean of the best scores is what no agent can beat, with steps of one frame, of two
-or of four.
+In each episode so many frames to either side are tried, all there are, and then shooting, standing or still walking, until
+the monster is dead. The means of the best scores are what to hold an agent's against, with steps of one frame, of two or of
+four.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     other = ("--scenario", "deadly_corridor", "--frames", 10**7)
     result = call("train", "--resume", "--models-dir", models, *other, cwd=tmp_path)
     assert result.returncode == 2
-    assert "has a policy of 3 outputs, scenario deadly_corridor needs 36" in result.stderr
+    assert "knows 3 actions, scenario deadly_corridor has 36" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

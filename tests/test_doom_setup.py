@@ -10,7 +10,7 @@ from fakes import complaint
 from wad_files import MAP, wad
 
 from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import action_parts, button_actions, check, configure, title
+from doom_a3c.envs.doom_setup import button_actions, check, configure, title
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import shipped_folder
@@ -31,10 +31,6 @@ def test_buttons_single_combined_and_listed():
     many = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)][:8]
     with pytest.raises(UserError, match="256 combinations"):
         button_actions(replace(game, buttons="combinations"), many)
-
-
-def test_the_parts_of_actions_are_the_buttons_that_some_action_presses():
-    assert action_parts([[0, 1, 0], [1, 1, 0], [0, 0, 0]]) == [[0, 1], [1, 1], [0, 0]]
 
 
 def test_what_goes_together_is_pressed_together_and_what_else_there_is_alone():

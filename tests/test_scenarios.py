@@ -180,19 +180,3 @@ def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_com
     assert updates_per_rollout(config) == 1
     assert Updater(config, None, None, None)._step_factor.value == 1
     assert config.collapse == 0 or config.engine == "cluster"
-
-
-def test_a_factored_policy_is_of_games_with_buttons_alone():
-    scenario = catalog.find("cartpole")
-    wrong = replace(scenario, network=replace(scenario.network, policy="factored"))
-    assert "games with buttons" in complaint(lambda: Builder(*resolved(wrong, scenario.training, "cartpole")))
-    wrong = replace(scenario, network=replace(scenario.network, policy="factord"))
-    assert "policy must be one of flat, factored" in complaint(lambda: from_plain(to_plain(wrong), "here"))
-
-
-def test_a_factored_policy_of_a_doom_game_has_an_output_for_each_button():
-    scenario = catalog.find("deadly_corridor")
-    factored = replace(scenario, network=replace(scenario.network, policy="factored"))
-    for found, outputs in ((scenario, 36), (factored, 6)):
-        builder = Builder(*resolved(found, found.training, "deadly_corridor"))
-        assert (builder.network("network", 0).policy_outputs, builder.distribution.size) == (outputs, 36)

@@ -21,8 +21,6 @@ from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import matrix_type
 from doom_a3c.settings.network import Network
 
-Parts = tuple[tuple[int, ...], ...]  # [P parameters of the distribution, parts], 1 where a parameter has that part
-
 
 class Inputs(NamedTuple):
     """Shapes of what the network sees."""
@@ -136,21 +134,14 @@ class ACNetwork:
         name: str,
         precision: str = "float32",
         graphs: Graphs | None = None,
-        parts: Parts = (),
     ) -> None:
         """Networks may share `graphs`: what is compiled for one serves all that are made alike.
-
-        With `parts` the policy is factored: each parameter of the distribution, the logit of an action, is the sum of what
-        the head says of the action's parts. Where actions are all choices of one part or none from each of several groups,
-        the policy is a product of a choice from each group, independent of each other in a state; what is learned of a
-        part in one action holds for all that have it.
 
         Raises:
             UserError: if there is no core of the name that `spec` has for it.
         """
         self._graphs = graphs or Graphs()
         self.spec, self.inputs, self.distribution, self.name = spec, inputs, distribution, name
-        self.parts = parts
         self.version = 0  # updates that have made these weights, as far as whoever assigns to them says so
         prefixes = ("",) if spec.shared else ("actor/", "critic/")
         if precision == "auto" and inputs.pixels is None:
@@ -159,8 +150,7 @@ class ACNetwork:
         make = Parameters(seed, self._dtype)
         self._torsos = [_Torso(spec, inputs, make, prefix) for prefix in prefixes]
         features, torsos = self._torsos[0].core.size, list(make.made)
-        self.policy_outputs = len(parts[0]) if parts else distribution.size
-        self._policy = make.columns("policy/kernel", (features, self.policy_outputs), 0.01)
+        self._policy = make.columns("policy/kernel", (features, distribution.size), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
         self._matrices = make.matrices
         self.parameters: Sequence[tf.Variable] = (self._policy, self._value, *torsos)
@@ -172,7 +162,7 @@ class ACNetwork:
         function uses beside the network's.
         """
         copies = [matrix.copy for matrix in self._matrices if matrix.copy is not None]
-        alike = (self.spec, self.inputs, self.distribution, self.parts, self._dtype)
+        alike = (self.spec, self.inputs, self.distribution, self._dtype)
         return self._graphs.get((alike, key), function, [*self.parameters, *copies, *others])
 
     def copying(self, source: ACNetwork) -> Graph:
@@ -251,10 +241,7 @@ class ACNetwork:
             strict=True,
         )
         values = tf.squeeze(tf.matmul(features[-1], self._value), axis=1)
-        logits = tf.matmul(features[0], self._policy)
-        if self.parts:
-            logits = tf.matmul(logits, tf.constant(self.parts, tf.float32), transpose_b=True)
-        return Output(logits, values), tuple(itertools.chain(*states))
+        return Output(tf.matmul(features[0], self._policy), values), tuple(itertools.chain(*states))
 
 
 def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
-from doom_a3c.envs.doom_setup import action_names, action_parts, check, configure, title
+from doom_a3c.envs.doom_setup import action_names, check, configure, title
 from doom_a3c.envs.pixels import History, Pixels, rgb
 from doom_a3c.envs.shaping import Shaping
 from doom_a3c.settings.fields import UserError
@@ -55,8 +55,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._actions = check(game, observation)
         self._shaping = Shaping(weights(game.shaping))
         names = action_names(game, observation)
-        about = {"title": title(game, observation), "action_names": names, "action_parts": action_parts(self._actions)}
-        self.metadata = {**self.metadata, **about}
+        self.metadata = {**self.metadata, "title": title(game, observation), "action_names": names}
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)

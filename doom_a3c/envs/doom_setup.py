@@ -27,12 +27,6 @@ def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
     return _names(_configured(spec, observation), spec)
 
 
-def action_parts(actions: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Returns which of the buttons that there is an action for each action presses, [A, P]."""
-    used = [column for column in zip(*actions, strict=True) if any(column)]
-    return [list(row) for row in zip(*used, strict=True)]
-
-
 def title(spec: DoomSpec, observation: Observation) -> str:
     """Returns what is played, such as 'freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK'."""
     game = _configured(spec, observation)

@@ -55,9 +55,6 @@ class Facts(NamedTuple):
     actions: Space[Any]
     title: str  # what is played and by which actions
     action_names: Sequence[str] | None  # None where they have none
-    action_parts: (
-        Sequence[Sequence[int]] | None
-    )  # for each action a 1 for each part it is made of, [A, P]; None for no parts
     draws: bool = True  # whether there are pictures to make films of
 
 
@@ -161,7 +158,7 @@ class _Kind:
 
 def _facts(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
     spaces, metadata = (env.single_observation_space, env.single_action_space), env.metadata
-    return Facts(*spaces, metadata["title"], metadata.get("action_names"), metadata.get("action_parts"), draws)
+    return Facts(*spaces, metadata["title"], metadata.get("action_names"), draws)
 
 
 class _DoomGames(_Kind):

@@ -12,11 +12,11 @@ from doom_a3c.agent.cores import core_called
 from doom_a3c.agent.distributions import distribution_over
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs, Parts, observation_inputs
+from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import about, require
+from doom_a3c.settings.fields import about
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.network import check_size
 from doom_a3c.settings.scenarios import Scenario
@@ -37,17 +37,10 @@ class Builder:
         self.replayer = self._games.replayer  # of episodes, by seed and actions, where the games are `replayed`
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
-        self._observations, actions, self.title, names, parts, self.draws = self._games.facts()
+        self._observations, actions, self.title, names, self.draws = self._games.facts()
         self.inputs: Inputs = observation_inputs(self._observations)
         with about(scenario.game.title):
             self.distribution = distribution_over(actions)
-        self._parts: Parts = ()
-        if scenario.network.policy == "factored":
-            require(
-                bool(parts),
-                f"scenario {scenario.name}: [network] policy = 'factored' is for games with buttons, which Doom's are",
-            )
-            self._parts = tuple(map(tuple, parts or ()))
         self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
         with about(f"scenario {scenario.name}"):
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
@@ -96,5 +89,4 @@ class Builder:
 
     def network(self, name: str, seed: int) -> ACNetwork:
         """Returns a freshly initialised network; all of them share what is compiled for one."""
-        spec, options = self.scenario.network, (self._precision, self._graphs, self._parts)
-        return ACNetwork(spec, self.inputs, self.distribution, seed, name, *options)
+        return ACNetwork(self.scenario.network, self.inputs, self.distribution, seed, name, self._precision, self._graphs)

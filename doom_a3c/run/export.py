@@ -109,7 +109,7 @@ def _example(agent: Agent, kind: str, folder: Path) -> Path:
 
 def _in_full_precision(trained: ACNetwork) -> ACNetwork:
     """Returns a network that computes in float32 with the weights of a trained one."""
-    network = ACNetwork(trained.spec, trained.inputs, trained.distribution, 0, "exported", "float32", parts=trained.parts)
+    network = ACNetwork(trained.spec, trained.inputs, trained.distribution, 0, "exported", "float32")
     for mine, its in zip(network.parameters, trained.parameters, strict=True):
         mine.assign(its)
     return network

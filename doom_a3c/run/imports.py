@@ -31,7 +31,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if platform.machine() in ("x86_64", "AMD64"):
-        # TensorFlow does so by itself on CPUs with AVX512 VNNI alone; with AVX2, too, gradients take half the time by it.
+        # TensorFlow does so by itself on CPUs with VNNI or AMX alone; with AVX2, too, gradients take half the time by it.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with caught_stderr(not verbose):
         # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here.

@@ -85,7 +85,7 @@ def session_of(
     builder = Builder(record.scenario, config, games)
     model, progress = builder.model(config), Progress()
     if variables is not None:
-        _restore(model, progress, record, variables)
+        _restore(model, progress, record, variables, builder)
     transferred = transfer(model.network, source, record.scenario.name, config.scenario) if source else None
     games.check()
     if variables is not None:
@@ -154,15 +154,15 @@ def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
             record = record._replace(name=run_name(called(record.name), record.config.seed))
 
 
-def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot) -> None:
+def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
     """Gives model and progress what the checkpoint holds."""
     config, name = record.config, record.scenario.name
-    kernel, outputs = variables.get("policy/kernel"), model.network.policy_outputs
-    known = outputs if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
-    if known != outputs:
+    kernel, actions = variables.get("policy/kernel"), builder.distribution.size
+    known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
+    if known != actions:
         raise UserError(
-            f"{config.models_dir}/last.ckpt has a policy of {known} outputs, scenario {name} needs "
-            f"{outputs}: resume it with its own buttons, or train in another --models-dir"
+            f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
+            f"{actions}: resume it with its own buttons, or train in another --models-dir"
         )
     try:
         model.restore(variables, record.counters.updates)

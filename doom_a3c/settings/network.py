@@ -11,7 +11,6 @@ from doom_a3c.settings.games import Observation
 MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
 MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
-POLICIES = ("flat", "factored")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +24,6 @@ class Network:
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
     core: str = "lstm"  # or 'none', feed-forward; agent/cores.py knows all
     core_size: int = 256
-    policy: str = (
-        "flat"  # a logit for each action, or 'factored': for each button, and an action's is the sum of its buttons'
-    )
     shared: bool = True  # actor and critic are two heads of one network, or a network each
 
 
@@ -36,7 +32,6 @@ def check_network(network: Network, observation: Observation) -> None:
     require(1e-6 <= network.pixel_scale <= 1e6, "[network] pixel_scale must be 1e-6 to 1e6")
     require(abs(network.pixel_mean) <= 1e6, "[network] pixel_mean must be within 1e6 of 0")
     require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
-    require(network.policy in POLICIES, f"[network] policy must be one of {', '.join(POLICIES)}")
     sizes = (*network.hidden, network.core_size)
     require(all(type(size) is int and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
     for layer in network.convolutions:
