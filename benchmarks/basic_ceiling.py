@@ -10,13 +10,22 @@ four.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
-import tempfile
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import vizdoom
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import configure
+from doom_a3c.settings import catalog
+from doom_a3c.settings.games import DoomSpec
 
 MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
 STEPS = (1, 2, 4)  # frames
@@ -31,11 +40,7 @@ class Plan(NamedTuple):
     walks_on: bool  # while it shoots
 
 
-def plans() -> Iterator[Plan]:
-    """Yields all plans."""
-    for side in (LEFT, RIGHT):
-        for frames in range(MOST_WALKED + 1):
-            yield from (Plan(side, frames, False), Plan(side, frames, True))
+PLANS = [Plan(*each) for each in itertools.product((LEFT, RIGHT), range(MOST_WALKED + 1), (False, True))]
 
 
 def score(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
@@ -63,15 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
     options = parser.parse_args()
-    game = vizdoom.DoomGame()
-    game.load_config(str(Path(vizdoom.scenarios_path, "basic.cfg")))
-    game.set_window_visible(False)
-    game.set_screen_resolution(vizdoom.ScreenResolution.RES_160X120)
-    with tempfile.TemporaryDirectory() as folder:
-        game.set_doom_config_path(str(Path(folder, "engine.ini")))
-        game.init()
-        episodes = [{plan: score(game, seed, plan) for plan in plans()} for seed in range(options.episodes)]
-        game.close()
+    basic = catalog.find("basic")
+    spec, view = basic.game, basic.observation
+    assert isinstance(spec, DoomSpec)
+    with closing(DoomProcess(lambda game: configure(game, spec, view))) as engine:
+        episodes = [{plan: score(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
     print("| frames a step | shoots standing | or walking |")
     print("|---|---|---|")
     for step in STEPS:

@@ -33,6 +33,7 @@ import numpy as np
 from processes import cpu_seconds, engines, family, memory
 
 from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.envs.shared import map_nested
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, cpu_count
@@ -237,13 +238,11 @@ class Parts:
 
     def acting(self, seconds: float) -> float:
         """Returns the rate of steps alone."""
-        import tensorflow as tf
-
         from doom_a3c.agent.policy import Policy
 
         def acts(network: Any, rollout: Rollout) -> Callable[[], Any]:
             policy, resets = Policy(network), np.zeros(self._config.games, np.float32)
-            seen = tf.nest.map_structure(lambda array: array[0], rollout.observations)
+            seen = map_nested(lambda array: array[0], rollout.observations)
             return lambda: policy(seen, resets, rollout.core_state)
 
         calls = [acts(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
