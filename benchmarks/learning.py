@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +111,16 @@ def newest() -> list[Learned]:
     return list({(one.game, one.seed): one for one in learned()}.values())
 
 
+def best_of(runs: Iterable[Learned]) -> Learned | None:
+    """Returns the training whose better policy scores best, None where there is none."""
+    return max(runs, key=lambda one: statistics.mean(one.best), default=None)
+
+
+def film_of(work: Path, one: Learned) -> Path:
+    """Returns where a training's film lies, if it lies here."""
+    return folder_of(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"
+
+
 def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Learned:
     """Trains for so many frames, beginning or going on in a folder, and plays."""
     start, before = time.monotonic(), folder / "seconds.txt"
@@ -184,10 +194,9 @@ def write_pages(work: Path) -> None:
         curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
         if curves:
             written(runs_compared(game, {game: curves}), CURVES / f"{game}.png")
-        best = max(runs, key=lambda one: statistics.mean(one.best))
-        if (source := folder_of(work, game, best.seed, best.budget) / "filmed" / "episodes.mp4").exists():
+        if (best := best_of(one for one in runs if film_of(work, one).exists())) is not None:
             FILMS.mkdir(exist_ok=True)
-            (FILMS / f"{game}.gif").write_bytes(film(source))
+            (FILMS / f"{game}.gif").write_bytes(film(film_of(work, best)))
     subprocess.run([sys.executable, str(ROOT / "docs" / "site.py")], check=True)  # the page of scenarios shows them
     (PAGES / "learned.md").write_text("\n".join(table(found)) + "\n")
     four_in_one(

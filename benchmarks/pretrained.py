@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, folder_of, newest
+from learning import PLANS, Learned, best_of, folder_of, newest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -110,8 +110,7 @@ def main() -> int:
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
-        runs = [one for one in newest() if one.game == game]
-        best = max(runs, key=lambda one: statistics.mean(one.best), default=None)
+        best = best_of(one for one in newest() if one.game == game)
         if best is None:
             continue
         source = folder_of(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"

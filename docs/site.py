@@ -48,8 +48,7 @@ def settings_page() -> str:
 
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
-    learned = finished(ROOT / "docs" / "results" / "learned.jsonl")
-    trained = {one["game"]: one["frames"] for one in learned}  # the newest of each
+    trained = {one["game"] for one in finished(ROOT / "docs" / "results" / "learned.jsonl")}
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
     for name in catalog.own_names():
         if "/" in name:
@@ -58,7 +57,7 @@ def scenarios_page() -> str:
         parts += ["", f"## {name}", "", f"{scenario.description}.", "", f"- game: `{scenario.game.title}`"]
         parts += [f"- score to expect: {scenario.expected_score}", f"- train it: `python train.py --scenario {name}`"]
         if name in trained:
-            parts += [f"- film and curve: one training of {trained[name]:,} frames, [its scores](results/learned.md)"]
+            parts += ["- curves and film: of the [trainings that these scores are of](results/learned.md)"]
         pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "gif"), ("results/learned", "png"))]
         parts += ["", *(f"![{name}]({path})" for path in pictures if (ROOT / "docs" / path).exists())]
     return "\n".join([*parts, ""])
