@@ -1,5 +1,6 @@
 """The Doom environment and its recorder, on real ViZDoom."""
 
+import itertools
 import pickle
 from dataclasses import replace
 
@@ -123,6 +124,17 @@ def test_colour_stack_and_variables_reach_the_observation():
         assert np.array_equal(seen["pixels"][..., :3], before["pixels"][..., 3:])
     assert seen["variables"][0] < 1.0  # shots cost ammunition
     env.close()
+
+
+def test_a_delta_turns_by_as_much_each_frame():
+    actions = ["TURN_LEFT_RIGHT_DELTA=2.5", "TURN_LEFT_RIGHT_DELTA=-0.5"]
+    game = replace(SCENARIO.game, available_buttons=("TURN_LEFT_RIGHT_DELTA",), buttons=actions, variables=("ANGLE",))
+    env = DoomEnv(replace(game, variable_scales=(1.0,)), SCENARIO.observation)
+    assert env.metadata["action_names"] == actions
+    env.reset(seed=1)
+    angles = [env.step(action)[0]["variables"][0] for action in (0, 0, 1)]
+    env.close()
+    assert [(later - now) % 360 for now, later in itertools.pairwise(angles)] == pytest.approx([350, 2], abs=0.1)
 
 
 def test_the_recorder_shows_the_same_episode_every_frame(env):

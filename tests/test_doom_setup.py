@@ -67,6 +67,26 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
             button_actions(replace(SCENARIO.game, buttons=wrong), buttons)
 
 
+def test_a_delta_says_how_far():
+    buttons = [vizdoom.Button.TURN_LEFT_RIGHT_DELTA, vizdoom.Button.ATTACK]
+    turns = ["TURN_LEFT_RIGHT_DELTA=-4", "TURN_LEFT_RIGHT_DELTA=0.5", []]
+    expected = [[-4, 1], [-4, 0], [0.5, 1], [0.5, 0], [0, 1], [0, 0]]
+    assert button_actions(replace(SCENARIO.game, buttons=[turns, ["ATTACK", []]]), buttons) == expected
+    for wrong, told in {
+        "TURN_LEFT_RIGHT_DELTA": "needs how far",
+        "TURN_LEFT_RIGHT_DELTA=far": "needs how far",
+        "TURN_LEFT_RIGHT_DELTA=0": "needs how far",
+        "TURN_LEFT_RIGHT_DELTA=nan": "needs how far",
+        "TURN_LEFT_RIGHT_DELTA=181": "180 at most",
+        "TURN_LEFT_RIGT_DELTA=1": "did you mean TURN_LEFT_RIGHT_DELTA",
+        "ATTACK=2": "ATTACK is pressed or not",
+    }.items():
+        with pytest.raises(UserError, match=told):
+            button_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)
+    with pytest.raises(UserError, match="pressed twice"):
+        button_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

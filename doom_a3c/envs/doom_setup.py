@@ -19,6 +19,7 @@ from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
+MAX_DELTA = 180  # degrees of a turn a frame, or map units
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
@@ -42,22 +43,31 @@ def _configured(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
 
 
 def _names(game: vizdoom.DoomGame, spec: DoomSpec) -> list[str]:
-    names = [button.name for button in game.get_available_buttons()]
-    actions = button_actions(spec, game.get_available_buttons())
-    return ["+".join(name for name, on in zip(names, action, strict=True) if on) or "NOTHING" for action in actions]
+    buttons = game.get_available_buttons()
+    return [
+        "+".join(_name(*pressed) for pressed in zip(buttons, action, strict=True) if pressed[1]) or "NOTHING"
+        for action in button_actions(spec, buttons)
+    ]
 
 
-def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[int]]:
+def _name(button: vizdoom.Button, value: float) -> str:
+    """Returns what a scenario calls a pressed button: its name, and with a delta how far."""
+    return f"{button.name}={value:g}" if vizdoom.is_delta_button(button) else button.name
+
+
+def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
     """Returns the engine's button vectors, one per action of the agent.
 
     'single' presses one button at a time, 'combinations' any subset of them. 'together' presses at once what people do:
     forward or back, to a side, a turn and a shot, or none of each (54 actions at most), and any other button alone. All
     three leave out buttons with a range (deltas). A list names the actions: each a button, or a list of buttons ([] does
     nothing). A list of groups has an action for each choice of one from every group:
-    [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six.
+    [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six. In a list a delta says how far, each frame of the step:
+    "TURN_LEFT_RIGHT_DELTA=-1.5" turns 1.5 degrees to the left, so 6 in a step of 4 frames.
 
     Raises:
-        UserError: if the scenario has no usable button, too many combinations, or names an unknown one.
+        UserError: if the scenario has no usable button, too many combinations, names an unknown one, or a delta without
+            how far.
     """
     names = [button.name for button in buttons]
     binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
@@ -86,10 +96,36 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
         raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
     if not actions:
         raise UserError("[game] buttons is empty: name the actions")
-    for name in itertools.chain.from_iterable(actions):
-        if name not in names:
-            raise UserError(f"[game] buttons: {name!r} is none of {', '.join(names)}{nearest(str(name), names)}")
-    return [[int(name in action) for name in names] for action in actions]
+    return [_vector(action, names, binary) for action in actions]
+
+
+def _vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str]) -> list[float]:
+    """Returns what each of the buttons gets in an action."""
+    pressed = dict.fromkeys(names, 0.0)
+    for part in action:
+        name, value = _press(part, names, binary)
+        if pressed[name] not in (0, value):
+            raise UserError(f"[game] buttons: {name} is pressed twice, by {pressed[name]:g} and by {value:g}")
+        pressed[name] = value
+    return list(pressed.values())
+
+
+def _press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
+    """Returns the button that a part of an action presses, one of `names`, and how far: 1 with all that are `binary`."""
+    name, _, amount = str(told).partition("=")
+    if name not in names:
+        raise UserError(f"[game] buttons: {told!r} is none of {', '.join(names)}{nearest(name, names)}")
+    if name in binary:
+        if amount:
+            raise UserError(f"[game] buttons: {name} is pressed or not; {told!r} is for buttons whose names end in _DELTA")
+        return name, 1
+    try:
+        value = float(amount)
+    except ValueError:
+        value = math.nan
+    if not 0 < abs(value) <= MAX_DELTA:
+        raise UserError(f"[game] buttons: {told!r} needs how far each frame, such as {name}=-1.5, {MAX_DELTA} at most")
+    return name, value
 
 
 def _pressed(action: Any) -> list[Any]:
@@ -153,7 +189,7 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
     game.set_screen_format(vizdoom.ScreenFormat.RGB24 if color else vizdoom.ScreenFormat.GRAY8)
 
 
-def check(spec: DoomSpec, observation: Observation) -> list[list[int]]:
+def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
     """Returns the actions of a game after checking all that can be checked without starting an engine.
 
     Raises:
