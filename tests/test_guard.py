@@ -206,23 +206,33 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     factor = StepFactor(0.01)
     assert factor.value == 0.1
     for _ in range(10):
-        factor.after(0.001)
-    factor.after(0.015)
+        factor.after(0.001, 1.0)
+    factor.after(0.015, 1.0)
     assert factor.value == 1.0
-    factor.after(0.021)
-    factor.after(float("nan"))
+    factor.after(0.021, 1.0)
+    factor.after(float("nan"), 1.0)
     assert factor.value == pytest.approx(1 / 1.5**2)
-    factor.after(0.006)
+    factor.after(0.006, 1.0)
     assert factor.value == pytest.approx(1 / 1.5**2)
     for _ in range(5):
-        factor.after(0.004)
+        factor.after(0.004, 1.0)
     assert factor.value == 1.0
     for _ in range(100):
-        factor.after(1.0)
+        factor.after(1.0, 1.0)
     assert factor.value == StepFactor.LEAST
     factor = StepFactor(0.0)
-    factor.after(1.0)
+    factor.after(1.0, 1.0)
     assert factor.value == 1.0
+
+
+def test_the_target_falls_with_the_square_of_the_step_size_that_a_schedule_gives():
+    factor = StepFactor(0.01)
+    factor.after(0.0006, 0.5)  # of a target of 0.0025
+    assert factor.value == pytest.approx(0.15)
+    factor.after(0.004, 0.5)
+    assert factor.value == pytest.approx(0.15)
+    factor.after(0.006, 0.5)
+    assert factor.value == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
@@ -239,18 +249,22 @@ def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
 
 
 def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logged(monkeypatch):
-    seen, logged = [], []
+    seen, shares, logged = [], [], []
 
     class Noting(Silent):
         def metrics(self, metrics, count):
             if isinstance(metrics, StepMetrics):
                 logged.append(metrics.kl)
 
-    monkeypatch.setattr(StepFactor, "after", lambda factor, kl: seen.append(kl))
+    def after(factor, kl, share):
+        seen.append(kl)
+        shares.append(share)
+
+    monkeypatch.setattr(StepFactor, "after", after)
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
     progress = Progress()
     engine = threads_engine(
-        config=changed(Config(frames=200), passes=3, learning_rate=0.3),
+        config=changed(Config(frames=200), passes=3, learning_rate=0.3, final_learning_rate=0.0),
         model=model(),
         make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
         make_network=network,
@@ -264,3 +278,4 @@ def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logge
     assert 3 * len(seen) == progress.updates
     assert max(seen) > 1e-6  # what two updates have changed; before the first there is no difference
     assert logged == seen
+    assert 1.0 > shares[0] > shares[-1] == 0.0

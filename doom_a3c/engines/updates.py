@@ -49,6 +49,9 @@ class StepFactor:
     at most, where it is below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017,
     arXiv:1707.06347, section 4), for the step size in place of a penalty. It begins small, as an optimizer's first steps
     are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
+
+    The target is that of the largest step size that there is to be. Where a schedule makes steps smaller, it falls with
+    their square, as the divergence does; a fixed one would make up for the schedule, by a factor that rises.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
@@ -57,13 +60,17 @@ class StepFactor:
         """With a target of 0 it stays 1."""
         self._target, self.value = target, self.FIRST if target else 1.0
 
-    def after(self, kl: float) -> None:
-        """Takes notice of the divergence that the updates from a rollout have come to."""
+    def after(self, kl: float, share: float) -> None:
+        """Takes notice of the divergence that the updates from a rollout have come to.
+
+        `share` is the step size as the schedule has it now, as a share of its largest.
+        """
         if not self._target:
             return
-        if not kl <= 2 * self._target:  # one that is no number, too
+        target = self._target * share**2
+        if not kl <= 2 * target:  # one that is no number, too
             self.value = max(self.LEAST, self.value / self.CHANGE)
-        elif kl < self._target / 2:
+        elif kl < target / 2:
             self.value = min(1.0, self.value * self.CHANGE)
 
 
@@ -94,13 +101,13 @@ class Updater:
         Raises:
             DivergedError: when there were some that are not finite in too many rollouts in a row.
         """
+        rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
         if last:
-            self._step_factor.after(gradients.kl)
+            self._step_factor.after(gradients.kl, rate / self._config.learning_rate.maximum)
         if not gradients.finite:
             self._spoilt = True
             self._progress.add_fault(NON_FINITE)
         else:
-            rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
             before = self._model.apply(gradients.gradients, rate * self._step_factor.value)
             lag = max(0, before - version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics.entropy, lag)
