@@ -1,5 +1,6 @@
 """Holding on: a collapsed score sends a run back to its best weights; the step size follows the KL divergence."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.updates import StepFactor, StepMetrics, Updater
+from doom_a3c.engines.updates import StepFactor, StepMetrics
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
 from doom_a3c.record.progress import Progress
@@ -239,13 +240,32 @@ def test_the_target_falls_with_the_square_of_the_step_size_that_a_schedule_gives
 def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
     config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
     assert updates_per_rollout(config) == 1
-    assert Updater(config, model(), Progress(), None)._step_factor.value == 1.0
+    assert StepFactor.of(config).value == 1.0
 
 
 @pytest.mark.parametrize("changes", [{"passes": 2}, {"minibatches": 2}])
 def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
     config = changed(Config(), **{"passes": 1, "target_kl": 0.01, **changes})
-    assert Updater(config, model(), Progress(), None)._step_factor.value == StepFactor.FIRST
+    assert StepFactor.of(config).value == StepFactor.FIRST
+
+
+def test_all_workers_have_one_step_factor(monkeypatch):
+    told = []
+    monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
+    engine = threads_engine(
+        config=changed(Config(frames=2000), passes=3),
+        model=model(),
+        make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
+        make_network=network,
+        progress=Progress(),
+        loggers=[None, None],
+        unblock=lambda: None,
+    )
+    engine.start()
+    while engine.threads.alive():
+        engine.check()
+    threads, factors = (set(column) for column in zip(*told, strict=True))
+    assert (len(threads), len(factors)) == (2, 1)
 
 
 def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logged(monkeypatch):

@@ -28,7 +28,7 @@ from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.updates import Updater
+from doom_a3c.engines.updates import StepFactor, Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config, worker_count
@@ -168,7 +168,8 @@ def queue_engine(
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
         for index in range(config.predictors)
     ]
-    updaters = [Updater(config, model, progress, logger) for logger in loggers]
+    step_factor = StepFactor.of(config)
+    updaters = [Updater(config, model, progress, step_factor, logger) for logger in loggers]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)

@@ -16,7 +16,7 @@ from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.rollouts import Actor, RolloutStats, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
-from doom_a3c.engines.updates import Updater
+from doom_a3c.engines.updates import StepFactor, Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config, Counts, minibatch_count, spent
@@ -119,7 +119,7 @@ def threads_engine(
 
     `unblock` frees workers that wait for a game that does not answer; for `example` see the worker.
     """
-    stop = threading.Event()
+    stop, step_factor = threading.Event(), StepFactor.of(config)
     loops = {}
     for index, logger in enumerate(loggers):
         name = f"worker_{index}"
@@ -130,7 +130,7 @@ def threads_engine(
             network=make_network(name),
             make_actor=make_actor,
             counts=progress,
-            updates=Updater(config, model, progress, logger),
+            updates=Updater(config, model, progress, step_factor, logger),
             stop=stop,
             example=example,
         )

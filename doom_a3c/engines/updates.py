@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,6 +53,9 @@ class StepFactor:
 
     The target is that of the largest step size that there is to be. Where a schedule makes steps smaller, it falls with
     their square, as the divergence does; a fixed one would make up for the schedule, by a factor that rises.
+
+    One serves all learning threads of a run. The divergence counts what the others have changed, too: of factors of their
+    own one falls for what another has done, and what its worker plays is learned from no more.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
@@ -59,6 +63,12 @@ class StepFactor:
     def __init__(self, target: float) -> None:
         """With a target of 0 it stays 1."""
         self._target, self.value = target, self.FIRST if target else 1.0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, config: Config) -> StepFactor:
+        """Returns the one of a run with these settings: 1 where rollouts make a single update each."""
+        return cls(config.target_kl if updates_per_rollout(config) > 1 else 0.0)
 
     def after(self, kl: float, share: float) -> None:
         """Takes notice of the divergence that the updates from a rollout have come to.
@@ -68,19 +78,22 @@ class StepFactor:
         if not self._target:
             return
         target = self._target * share**2
-        if not kl <= 2 * target:  # one that is no number, too
-            self.value = max(self.LEAST, self.value / self.CHANGE)
-        elif kl < target / 2:
-            self.value = min(1.0, self.value * self.CHANGE)
+        with self._lock:
+            if not kl <= 2 * target:  # one that is no number, too
+                self.value = max(self.LEAST, self.value / self.CHANGE)
+            elif kl < target / 2:
+                self.value = min(1.0, self.value * self.CHANGE)
 
 
 class Updater:
     """Applies one learning thread's gradients and logs what they were like. Owns what was played since its last point."""
 
-    def __init__(self, config: Config, model: GlobalModel, progress: Progress, logger: Logger | None) -> None:
+    def __init__(
+        self, config: Config, model: GlobalModel, progress: Progress, step_factor: StepFactor, logger: Logger | None
+    ) -> None:
         self._config, self._model, self._progress, self._logger = config, model, progress, logger
         self._limiter = log_limiter()
-        self._step_factor = StepFactor(config.target_kl if updates_per_rollout(config) > 1 else 0.0)
+        self._step_factor = step_factor
         self._episodes: list[Episode] = []
         self._actions: Actions | None = None  # of the newest rollout
         self._non_finite, self._spoilt = 0, False  # rollouts in a row; whether the newest one is to be counted among them

@@ -39,7 +39,7 @@ from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerS
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.updates import DivergedError, Updater, episode_metrics
+from doom_a3c.engines.updates import DivergedError, StepFactor, Updater, episode_metrics
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
@@ -78,7 +78,7 @@ class ParameterServer:
     ) -> None:
         """`rollouts` lies before the trainer, with room for the settings' queue_size where it is not given."""
         self._config, self._model, self._progress = config, model, progress
-        self._updater = Updater(config, model, progress, None)
+        self._updater = Updater(config, model, progress, StepFactor.of(config), None)
         self._rules = PushRules(config, model.network)
         self._split = Graph(partial(split, like=model.network.parameters), ())
         self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
