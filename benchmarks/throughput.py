@@ -262,13 +262,14 @@ class Parts:
     def training(self, seconds: float) -> tuple[float, Load]:
         """Returns the rate of the whole: pull, play, learn, apply."""
         from doom_a3c.engines.threads import Worker
-        from doom_a3c.engines.updates import Updater
+        from doom_a3c.engines.updates import StepFactor, Updater
         from doom_a3c.record.progress import Progress
 
         model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
         make_actor, loops, updates = self._actors(progress), {}, []
+        step_factor = StepFactor.of(self._config)
         for index, network in enumerate(self._networks):
-            updates.append(CountedUpdates(Updater(self._config, model, progress, None)))
+            updates.append(CountedUpdates(Updater(self._config, model, progress, step_factor, None)))
             worker = Worker(
                 index,
                 config=self._config,
