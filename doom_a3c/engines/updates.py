@@ -51,8 +51,9 @@ class StepFactor:
     arXiv:1707.06347, section 4), for the step size in place of a penalty. It begins small, as an optimizer's first steps
     are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
 
-    The target is that of the largest step size that there is to be. Where a schedule makes steps smaller, it falls with
-    their square, as the divergence does; a fixed one would make up for the schedule, by a factor that rises.
+    The target is that of the largest step size that there is to be, and falls with the step size where a schedule makes
+    that smaller. A fixed one would make up for the schedule, by a factor that rises. The divergence itself falls with the
+    square of small steps; a target that does so left short trainings unfinished.
 
     One serves all learning threads of a run. The divergence counts what the others have changed, too: of factors of their
     own one falls for what another has done, and what its worker plays is learned from no more.
@@ -77,7 +78,7 @@ class StepFactor:
         """
         if not self._target:
             return
-        target = self._target * share**2
+        target = self._target * share
         with self._lock:
             if not kl <= 2 * target:  # one that is no number, too
                 self.value = max(self.LEAST, self.value / self.CHANGE)
