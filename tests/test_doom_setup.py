@@ -80,6 +80,7 @@ def test_a_delta_says_how_far():
         "TURN_LEFT_RIGHT_DELTA=181": "180 at most",
         "TURN_LEFT_RIGT_DELTA=1": "did you mean TURN_LEFT_RIGHT_DELTA",
         "ATTACK=2": "ATTACK is pressed or not",
+        "ATTACK=": "ATTACK is pressed or not",
     }.items():
         with pytest.raises(UserError, match=told):
             button_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)

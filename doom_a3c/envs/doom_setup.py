@@ -112,11 +112,11 @@ def _vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str
 
 def _press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
     """Returns the button that a part of an action presses, one of `names`, and how far: 1 with all that are `binary`."""
-    name, _, amount = str(told).partition("=")
+    name, valued, amount = str(told).partition("=")
     if name not in names:
         raise UserError(f"[game] buttons: {told!r} is none of {', '.join(names)}{nearest(name, names)}")
     if name in binary:
-        if amount:
+        if valued:
             raise UserError(f"[game] buttons: {name} is pressed or not; {told!r} is for buttons whose names end in _DELTA")
         return name, 1
     try:
