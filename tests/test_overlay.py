@@ -75,6 +75,13 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
 
 
+def test_long_names_that_differ_at_an_end_are_told_apart():
+    turns = [f"TURN_LEFT_RIGHT_DELTA={amount}" for amount in (-4, 4, 0.5)]
+    assert (panel(MOMENT, actions=turns) != panel(MOMENT, actions=[turns[1], turns[0], turns[2]])).any()
+    shots = [f"{first}+TURN_LEFT_RIGHT_DELTA=4" for first in ("ATTACK", "MOVE_FORWARD", "USE")]
+    assert (panel(MOMENT, actions=shots) != panel(MOMENT, actions=[shots[1], shots[0], shots[2]])).any()
+
+
 def test_a_new_episode_begins_with_no_values_of_the_old_one():
     later = MOMENT._replace(step=2, value=9.0)
     assert (panel(MOMENT, later, MOMENT) == panel(MOMENT)).all()

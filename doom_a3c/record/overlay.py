@@ -164,12 +164,12 @@ def _text(draw: ImageDraw.ImageDraw, place: tuple[int, int], words: str, size: i
 
 
 def _fitting(words: str, size: int, width: int) -> str:
-    """Returns as much of some words as is not too wide."""
-    if _font(size).getlength(words) <= width:
-        return words
-    while words and _font(size).getlength(words + "...") > width:
-        words = words[:-1]
-    return words + "..."
+    """Returns some words, or where they are too wide their two ends: names of actions differ in either."""
+    shown, left = words, len(words)
+    while left and _font(size).getlength(shown) > width:
+        left -= 1
+        shown = f"{words[: left - left // 2]}...{words[len(words) - left // 2 :]}"
+    return shown
 
 
 @functools.cache
