@@ -62,6 +62,7 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
         "none empty": [["TURN_LEFT", []], []],
         "make 243 actions": [["ATTACK", [], "TURN_LEFT"]] * 5,
         "did you mean ATTACK": [["ATACK", []]],
+        "not 5": [["ATTACK", 5]],
     }.items():
         with pytest.raises(UserError, match=told):
             button_actions(replace(SCENARIO.game, buttons=wrong), buttons)

@@ -23,6 +23,7 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import COLLAPSED, Guard
 from doom_a3c.run.session import session_of
 from doom_a3c.settings.config import Config, steps_under_way, updates_per_rollout
+from doom_a3c.settings.fields import Schedule
 
 CONFIG = Config(workers=2, games=2, rollout_length=5)
 UNDER_WAY, ENOUGH = 20, 104  # steps, and episodes: the window's and the games'
@@ -247,6 +248,12 @@ def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
 def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
     config = changed(Config(), **{"passes": 1, "target_kl": 0.01, **changes})
     assert StepFactor.of(config).value == StepFactor.FIRST
+
+
+def test_a_step_size_of_0_is_all_of_its_largest():
+    assert Schedule(0.0).share(5, 10) == 1.0
+    assert Schedule(0.2, 0.0).share(5, 10) == 0.5
+    assert Schedule(0.1, 0.2).share(0, 10) == 0.5
 
 
 def test_all_workers_have_one_step_factor(monkeypatch):

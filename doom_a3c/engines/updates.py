@@ -52,8 +52,9 @@ class StepFactor:
     are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
 
     The target is that of the largest step size that there is to be, and falls with the step size where a schedule makes
-    that smaller. A fixed one would make up for the schedule, by a factor that rises. The divergence itself falls with the
-    square of small steps; a target that does so left short trainings unfinished.
+    that smaller. A fixed one makes up for the schedule, by a factor that rises. Where the divergence goes with the square
+    of the step, the factor still makes up for the square root; a target that falls with the square left short trainings
+    unfinished.
 
     One serves all learning threads of a run. The divergence counts what the others have changed, too: of factors of their
     own one falls for what another has done, and what its worker plays is learned from no more.
@@ -115,14 +116,15 @@ class Updater:
         Raises:
             DivergedError: when there were some that are not finite in too many rollouts in a row.
         """
-        rate = self._config.learning_rate.at(self._progress.frames, self._config.frames)
+        frames, schedule = self._progress.frames, self._config.learning_rate
         if last:
-            self._step_factor.after(gradients.kl, rate / self._config.learning_rate.maximum)
+            self._step_factor.after(gradients.kl, schedule.share(frames, self._config.frames))
         if not gradients.finite:
             self._spoilt = True
             self._progress.add_fault(NON_FINITE)
         else:
-            before = self._model.apply(gradients.gradients, rate * self._step_factor.value)
+            rate = schedule.at(frames, self._config.frames) * self._step_factor.value
+            before = self._model.apply(gradients.gradients, rate)
             lag = max(0, before - version)  # a restarted server may be behind its hosts
             self._progress.add_update(gradients.metrics.entropy, lag)
         if last:

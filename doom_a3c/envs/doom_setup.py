@@ -19,7 +19,7 @@ from doom_a3c.settings.wads import maps_in
 
 MAX_SHOWN = 8  # maps in a list of those that there are
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
-MAX_DELTA = 180  # degrees of a turn a frame, or map units
+MAX_DELTA = 180  # degrees of a turn a frame; the engine reads looks and moves in ways of its own
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
@@ -130,6 +130,8 @@ def _press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[s
 
 def _pressed(action: Any) -> list[Any]:
     """Returns the buttons of an action, which may be one alone."""
+    if not isinstance(action, str | list | tuple):
+        raise UserError(f"[game] buttons: an action is a button or a list of buttons, not {action!r}")
     return [action] if isinstance(action, str) else list(action)
 
 

@@ -67,6 +67,10 @@ class Schedule:
         left = max(0.0, 1.0 - frames / (self.frames or budget))
         return self.final + left * (self.start - self.final)
 
+    def share(self, frames: int, budget: int) -> float:
+        """Returns the value after that many frames as a share of the largest; 1 where that is 0."""
+        return self.at(frames, budget) / self.maximum if self.maximum else 1.0
+
     @property
     def maximum(self) -> float:
         """The largest value that it ever has."""
