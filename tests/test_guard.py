@@ -204,6 +204,24 @@ def test_every_roll_back_halves_the_step_size():
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 
 
+def trained(config, loggers):
+    """Trains to the budget with a worker for each logger; returns what has been counted."""
+    progress = Progress()
+    engine = threads_engine(
+        config=config,
+        model=model(),
+        make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
+        make_network=network,
+        progress=progress,
+        loggers=loggers,
+        unblock=lambda: None,
+    )
+    engine.start()
+    while engine.threads.alive():
+        engine.check()
+    return progress
+
+
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     factor = StepFactor(0.01)
     assert factor.value == 0.1
@@ -259,18 +277,7 @@ def test_a_step_size_of_0_is_all_of_its_largest():
 def test_all_workers_have_one_step_factor(monkeypatch):
     told = []
     monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
-    engine = threads_engine(
-        config=changed(Config(frames=2000), passes=3),
-        model=model(),
-        make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
-        make_network=network,
-        progress=Progress(),
-        loggers=[None, None],
-        unblock=lambda: None,
-    )
-    engine.start()
-    while engine.threads.alive():
-        engine.check()
+    trained(changed(Config(frames=2000), passes=3), [None, None])
     threads, factors = (set(column) for column in zip(*told, strict=True))
     assert (len(threads), len(factors)) == (2, 1)
 
@@ -289,19 +296,8 @@ def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logge
 
     monkeypatch.setattr(StepFactor, "after", after)
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
-    progress = Progress()
-    engine = threads_engine(
-        config=changed(Config(frames=200), passes=3, learning_rate=0.3, final_learning_rate=0.0),
-        model=model(),
-        make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
-        make_network=network,
-        progress=progress,
-        loggers=[Noting()],
-        unblock=lambda: None,
-    )
-    engine.start()
-    while engine.threads.alive():
-        engine.check()
+    config = changed(Config(frames=200), passes=3, learning_rate=0.3, final_learning_rate=0.0)
+    progress = trained(config, [Noting()])
     assert 3 * len(seen) == progress.updates
     assert max(seen) > 1e-6  # what two updates have changed; before the first there is no difference
     assert logged == seen
