@@ -267,7 +267,7 @@ class Parts:
 
         model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
         make_actor, loops, updates = self._actors(progress), {}, []
-        step_factor = StepFactor.of(self._config)
+        step_factor = StepFactor.of(self._config, len(self._networks))
         for index, network in enumerate(self._networks):
             updates.append(CountedUpdates(Updater(self._config, model, progress, step_factor, None)))
             worker = Worker(

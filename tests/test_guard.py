@@ -2,12 +2,13 @@
 
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fakes import actor as play
-from fakes import changed, model, network
+from fakes import changed, model, network, queue_runs
 from run_fakes import ScriptedEngine, run_record, settings
 
 from doom_a3c.agent.model import MAX_HALVINGS
@@ -205,23 +206,27 @@ def test_every_roll_back_halves_the_step_size():
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 
 
-def trained(config, loggers):
-    """Trains to the budget with a worker for each logger; returns what has been counted."""
+def trained(config, loggers, shared=None):
+    """Trains a model to the budget with a worker for each logger; returns what has been counted."""
     progress = Progress()
     engine = threads_engine(
         config=config,
-        model=model(),
+        model=shared or model(),
         make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
         make_network=network,
         progress=progress,
         loggers=loggers,
         unblock=lambda: None,
     )
+    run_to_its_end(engine)
+    return progress
+
+
+def run_to_its_end(engine):
     engine.start()
     while engine.threads.alive():
         engine.check()
         time.sleep(0.005)  # a busy wait leaves two workers hardly any of the interpreter
-    return progress
 
 
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
@@ -257,6 +262,17 @@ def test_the_target_falls_with_the_step_size_that_a_schedule_gives():
     assert factor.value == pytest.approx(0.1)
 
 
+def test_a_change_is_spread_over_the_rollouts_of_all_threads():
+    factor = StepFactor(0.01, threads=4)
+    factor.after(0.001, 1.0)
+    assert factor.value == pytest.approx(0.1 * 1.5**0.25)
+    for _ in range(3):
+        factor.after(0.001, 1.0)
+    assert factor.value == pytest.approx(0.15)
+    factor.after(1.0, 1.0)
+    assert factor.value == pytest.approx(0.1 * 1.5**0.75)
+
+
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
 def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
     config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
@@ -276,12 +292,30 @@ def test_a_step_size_of_0_is_all_of_its_largest():
     assert Schedule(0.1, 0.2).share(0, 10) == 0.5
 
 
-def test_all_workers_have_one_step_factor(monkeypatch):
-    told = []
+@pytest.mark.parametrize("engine", ["threads", "queue"])
+def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeypatch, engine):
+    told, after = [], StepFactor.after
     monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
-    trained(changed(Config(frames=500), passes=3), [None, None])
+    config = changed(Config(frames=500), engine=engine, workers=2, trainers=2, passes=3, target_kl=0.01)
+    if engine == "threads":
+        trained(config, [None, None])
+    else:
+        with queue_runs() as make:
+            run_to_its_end(make(config, partial(play, pay=float)).engine)
     threads, factors = (set(column) for column in zip(*told, strict=True))
     assert (len(threads), len(factors)) == (2, 1)
+    factor = factors.pop()
+    after(factor, 0.0, 1.0)
+    assert factor.value == pytest.approx(0.1 * 1.5**0.5)
+
+
+def test_roll_backs_take_their_share_of_the_target(monkeypatch):
+    shares = []
+    monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: shares.append(share))
+    shared = model()
+    shared.halvings = 2
+    trained(changed(Config(frames=100), passes=3), [None], shared)
+    assert set(shares) == {0.25}
 
 
 def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logged(monkeypatch):

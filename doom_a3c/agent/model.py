@@ -68,12 +68,16 @@ class GlobalModel(SharedNetwork):
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
         self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
 
+    @property
+    def rate_share(self) -> float:
+        """What the roll-backs have left of the learning rate."""
+        return 0.5 ** min(self.halvings, MAX_HALVINGS)
+
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
-        """Applies one update, with the learning rate halved as often as `halvings` says; returns the updates before it."""
+        """Applies one update, with the `rate_share` of the learning rate; returns the updates before it."""
         with self._lock:
-            rate = learning_rate * 0.5 ** min(self.halvings, MAX_HALVINGS)
             # An array: TensorFlow keeps every Python number that was ever made a tensor.
-            self._compiled_apply(list(gradients), np.asarray(rate, np.float32))
+            self._compiled_apply(list(gradients), np.asarray(learning_rate * self.rate_share, np.float32))
             self.version += 1
             return self.version - 1
 

@@ -168,7 +168,7 @@ def queue_engine(
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
         for index in range(config.predictors)
     ]
-    step_factor = StepFactor.of(config)
+    step_factor = StepFactor.of(config, len(loggers))
     updaters = [Updater(config, model, progress, step_factor, logger) for logger in loggers]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)

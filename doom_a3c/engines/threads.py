@@ -119,7 +119,7 @@ def threads_engine(
 
     `unblock` frees workers that wait for a game that does not answer; for `example` see the worker.
     """
-    stop, step_factor = threading.Event(), StepFactor.of(config)
+    stop, step_factor = threading.Event(), StepFactor.of(config, len(loggers))
     loops = {}
     for index, logger in enumerate(loggers):
         name = f"worker_{index}"

@@ -51,40 +51,42 @@ class StepFactor:
     arXiv:1707.06347, section 4), for the step size in place of a penalty. It begins small, as an optimizer's first steps
     are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
 
-    The target is that of the largest step size that there is to be, and falls with the step size where a schedule makes
-    that smaller. A fixed one makes up for the schedule, by a factor that rises. Where the divergence goes with the square
-    of the step, the factor still makes up for the square root; a target that falls with the square left short trainings
-    unfinished.
+    The target is that of the largest step size that there is to be, and falls with the step size where a schedule or a
+    roll-back makes that smaller. A fixed one makes up for those, by a factor that rises. Where the divergence goes with
+    the square of the step, the factor still makes up for the square root; a target that falls with the square left short
+    trainings unfinished.
 
     One serves all learning threads of a run. The divergence counts what the others have changed, too: of factors of their
-    own one falls for what another has done, and what its worker plays is learned from no more.
+    own one falls for what another has done, and what its worker plays is learned from no more. A change is spread over as
+    many rollouts as there are threads, which all see the same divergence.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
 
-    def __init__(self, target: float) -> None:
+    def __init__(self, target: float, threads: int = 1) -> None:
         """With a target of 0 it stays 1."""
         self._target, self.value = target, self.FIRST if target else 1.0
+        self._change = self.CHANGE ** (1 / threads)
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, config: Config) -> StepFactor:
+    def of(cls, config: Config, threads: int = 1) -> StepFactor:
         """Returns the one of a run with these settings: 1 where rollouts make a single update each."""
-        return cls(config.target_kl if updates_per_rollout(config) > 1 else 0.0)
+        return cls(config.target_kl if updates_per_rollout(config) > 1 else 0.0, threads)
 
     def after(self, kl: float, share: float) -> None:
         """Takes notice of the divergence that the updates from a rollout have come to.
 
-        `share` is the step size as the schedule has it now, as a share of its largest.
+        `share` is the step size that schedule and roll-backs have left, as a share of the schedule's largest.
         """
         if not self._target:
             return
         target = self._target * share
         with self._lock:
             if not kl <= 2 * target:  # one that is no number, too
-                self.value = max(self.LEAST, self.value / self.CHANGE)
+                self.value = max(self.LEAST, self.value / self._change)
             elif kl < target / 2:
-                self.value = min(1.0, self.value * self.CHANGE)
+                self.value = min(1.0, self.value * self._change)
 
 
 class Updater:
@@ -118,7 +120,8 @@ class Updater:
         """
         frames, schedule = self._progress.frames, self._config.learning_rate
         if last:
-            self._step_factor.after(gradients.kl, schedule.share(frames, self._config.frames))
+            share = schedule.share(frames, self._config.frames) * self._model.rate_share
+            self._step_factor.after(gradients.kl, share)
         if not gradients.finite:
             self._spoilt = True
             self._progress.add_fault(NON_FINITE)

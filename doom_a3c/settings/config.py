@@ -166,8 +166,8 @@ class Config:
     target_kl: float = setting(
         0.0,
         "KL divergence, in the last minibatch from a rollout, from the policy that played to the one before its update: "
-        "above twice this the step size falls, below half of it it rises again; where the schedule has the step size at "
-        "less than its largest, it is that share of this; 0 leaves the step size alone",
+        "above twice this the step size falls, below half of it it rises again; where schedule and roll-backs have left "
+        "a share of the step size, it is that share of this; 0 leaves the step size alone",
         unit="nats",
         low=0,
         goes_with=REPEATED,
