@@ -53,7 +53,7 @@ def test_a_file_changes_what_it_names_and_keeps_the_rest_of_its_base(write):
 # Frame skip
 
 
-@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4), ("predict_position", 2)])
+@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4)])
 def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
     assert catalog.find(base).game.frame_skip == skip
     for table in ("game", "training"):
@@ -68,21 +68,27 @@ def test_a_setting_that_has_been_renamed_is_read_by_its_old_name_too(write):
     assert resolved(scenario, {"max_staleness": 4}, "a checkpoint")[1].max_policy_lag == 4
 
 
-def test_the_command_line_goes_before_the_scenarios_frame_skip():
+@pytest.fixture
+def every_second(write):
+    """A scenario whose steps last two frames."""
+    return catalog.find(write('base = "basic"\n[game]\nframe_skip = 2\n'))
+
+
+def test_the_command_line_goes_before_the_scenarios_frame_skip(every_second):
     for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
-        scenario, _ = resolved(catalog.find("predict_position"), values, "flags")
+        scenario, _ = resolved(every_second, values, "flags")
         assert scenario.game.frame_skip == skip
     for wrong in (0, 65):
         assert "--frame-skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
 
 
-def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it():
-    data = to_plain(catalog.find("predict_position"))
+def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it(every_second):
+    data = to_plain(every_second)
     del data["game"]["frame_skip"]
     data["training"]["frame_skip"] = 2  # of the scenario, and 5 of the command line
     scenario, _ = resolved(from_plain(data, "the checkpoint"), {"frame_skip": 5}, "the checkpoint")
     assert scenario.game.frame_skip == 5
-    assert from_plain(data, "the checkpoint") == catalog.find("predict_position")
+    assert from_plain(data, "the checkpoint") == every_second
 
 
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
