@@ -53,7 +53,7 @@ def test_a_file_changes_what_it_names_and_keeps_the_rest_of_its_base(write):
 # Frame skip
 
 
-@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4)])
+@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4), ("reference/r1_a3c_doom", 1)])
 def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
     assert catalog.find(base).game.frame_skip == skip
     for table in ("game", "training"):
