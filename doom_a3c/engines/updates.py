@@ -58,7 +58,8 @@ class StepFactor:
 
     One serves all learning threads of a run. The divergence counts what the others have changed, too: of factors of their
     own one falls for what another has done, and what its worker plays is learned from no more. A change is spread over as
-    many rollouts as there are threads, which all see the same divergence.
+    many rollouts as there are threads, which all see the same divergence; but until it falls for the first time, each
+    raises it in full.
     """
 
     FIRST, CHANGE, LEAST = 0.1, 1.5, 1e-4
@@ -66,7 +67,7 @@ class StepFactor:
     def __init__(self, target: float, threads: int = 1) -> None:
         """With a target of 0 it stays 1."""
         self._target, self.value = target, self.FIRST if target else 1.0
-        self._change = self.CHANGE ** (1 / threads)
+        self._change, self._fallen = self.CHANGE ** (1 / threads), False
         self._lock = threading.Lock()
 
     @classmethod
@@ -84,9 +85,9 @@ class StepFactor:
         target = self._target * share
         with self._lock:
             if not kl <= 2 * target:  # one that is no number, too
-                self.value = max(self.LEAST, self.value / self._change)
+                self.value, self._fallen = max(self.LEAST, self.value / self._change), True
             elif kl < target / 2:
-                self.value = min(1.0, self.value * self._change)
+                self.value = min(1.0, self.value * (self._change if self._fallen else self.CHANGE))
 
 
 class Updater:
