@@ -45,6 +45,13 @@ def until(condition, what="it", *, seconds=30, pause=0.005):
     return value
 
 
+def finish(engine):
+    """Starts an engine, and waits until it has ended by itself; raises what has ended it."""
+    engine.start()
+    until(lambda: engine.threads.alive() == [], "the end", seconds=60)
+    engine.check()
+
+
 class Tape(gymnasium.Env):
     """Shows its owner, the time and the last action in noise, and pays by the action.
 

@@ -1,14 +1,13 @@
 """Holding on: a collapsed score sends a run back to its best weights; the step size follows the KL divergence."""
 
 import threading
-import time
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fakes import actor as play
-from fakes import changed, model, network, queue_runs
+from fakes import changed, finish, model, network, queue_runs
 from run_fakes import ScriptedEngine, run_record, settings
 
 from doom_a3c.agent.model import MAX_HALVINGS
@@ -218,15 +217,8 @@ def trained(config, loggers, shared=None):
         loggers=loggers,
         unblock=lambda: None,
     )
-    run_to_its_end(engine)
+    finish(engine)
     return progress
-
-
-def run_to_its_end(engine):
-    engine.start()
-    while engine.threads.alive():
-        engine.check()
-        time.sleep(0.005)  # a busy wait leaves two workers hardly any of the interpreter
 
 
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
@@ -301,7 +293,7 @@ def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeyp
         trained(config, [None, None])
     else:
         with queue_runs() as make:
-            run_to_its_end(make(config, partial(play, pay=float)).engine)
+            finish(make(config, partial(play, pay=float)).engine)
     threads, factors = (set(column) for column in zip(*told, strict=True))
     assert (len(threads), len(factors)) == (2, 1)
     factor = factors.pop()

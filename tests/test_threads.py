@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fakes import PullLog, actor, model, network, until
+from fakes import PullLog, actor, finish, model, network
 
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
@@ -32,13 +32,6 @@ def run_of(count, make_actor=play, config=None, make_network=network, unblock=la
     return run
 
 
-def finish(run):
-    """Waits until the engine has ended by itself."""
-    run.engine.start()
-    until(lambda: run.engine.threads.alive() == [], "the end", seconds=60)
-    run.engine.check()
-
-
 def test_sixteen_workers_have_sixteen_identities_and_all_count():
     seen = []
 
@@ -53,7 +46,7 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
         return play(index, policy)
 
     run = run_of(16, make_actor, make_network=make_network)
-    finish(run)
+    finish(run.engine)
     assert sorted(seen) == [(index, index, f"worker_{index}") for index in range(16)]
     assert run.model.pulled <= {(f"worker_{index}", f"worker_{index}") for index in range(16)}
     assert run.progress.frames >= 3200
@@ -74,7 +67,7 @@ def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches)
     run = run_of(1, config=Config(frames=200, passes=passes, minibatches=minibatches), make_network=make_network)
     apply = run.model.apply
     run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
-    finish(run)
+    finish(run.engine)
     assert passes * minibatches * run.progress.steps == 8 * run.progress.updates
     assert versions == list(range(run.progress.updates))
 
@@ -87,7 +80,7 @@ def test_the_first_error_of_a_worker_reaches_the_caller_and_stops_the_others():
 
     run = run_of(3, make_actor, Config())
     with pytest.raises(RuntimeError, match="no game for worker 1"):
-        finish(run)
+        finish(run.engine)
     assert run.engine.threads.alive() == []
 
 
@@ -95,7 +88,7 @@ def test_non_finite_updates_are_counted_never_applied_and_end_the_run_when_many(
     run = run_of(1, partial(play, pay=lambda action: float("nan")))
     before = run.model.snapshot()
     with pytest.raises(DivergedError, match=r"not finite.*: basic has given rewards that are not finite"):
-        finish(run)
+        finish(run.engine)
     after = run.model.snapshot()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert run.progress.faults["non_finite_update"] == run.progress.faults["reward_not_finite"] == MAX_NON_FINITE
@@ -120,7 +113,7 @@ def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
     rollouts, each = iter([True] + [False] * 1000), passes * minibatches
     config = Config(frames=200, passes=passes, minibatches=minibatches)
     run = run_of(1, partial(spoilt, spoil=lambda: next(rollouts)), config)
-    finish(run)
+    finish(run.engine)
     assert run.progress.faults == {"non_finite_update": each}
     assert run.progress.updates == (run.progress.steps / 8 - 1) * each
     assert all(np.isfinite(value).all() for value in run.model.snapshot().values())
@@ -129,7 +122,7 @@ def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
 def test_one_game_that_always_pays_what_is_no_number_ends_the_run():
     run = run_of(1, partial(spoilt, spoil=lambda: [True, False]), Config(frames=2000, passes=3, minibatches=2))
     with pytest.raises(DivergedError, match=f"in the last {MAX_NON_FINITE} rollouts losses or gradients were not finite"):
-        finish(run)
+        finish(run.engine)
     assert run.progress.faults == {"non_finite_update": 3 * MAX_NON_FINITE}
 
 
@@ -144,7 +137,7 @@ def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
         return versions[-1]
 
     run.model.apply = rolled_back
-    finish(run)
+    finish(run.engine)
     assert run.progress.steps == 3 * 8
     assert run.progress.updates == 2 + 5 + 5
 
@@ -161,7 +154,7 @@ def test_a_stop_ends_what_is_learned_from_a_rollout_and_a_budget_does_not(frames
         return before
 
     run.model.apply = stopped
-    finish(run)
+    finish(run.engine)
     assert run.progress.updates == updates
 
 

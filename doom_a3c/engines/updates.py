@@ -67,7 +67,7 @@ class StepFactor:
     def __init__(self, target: float, threads: int = 1) -> None:
         """With a target of 0 it stays 1."""
         self._target, self.value = target, self.FIRST if target else 1.0
-        self._change, self._fallen = self.CHANGE ** (1 / threads), False
+        self._rise, self._fall = self.CHANGE, self.CHANGE ** (1 / threads)
         self._lock = threading.Lock()
 
     @classmethod
@@ -85,9 +85,9 @@ class StepFactor:
         target = self._target * share
         with self._lock:
             if not kl <= 2 * target:  # one that is no number, too
-                self.value, self._fallen = max(self.LEAST, self.value / self._change), True
+                self.value, self._rise = max(self.LEAST, self.value / self._fall), self._fall
             elif kl < target / 2:
-                self.value = min(1.0, self.value * (self._change if self._fallen else self.CHANGE))
+                self.value = min(1.0, self.value * self._rise)
 
 
 class Updater:
