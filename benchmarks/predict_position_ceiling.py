@@ -1,0 +1,132 @@
+"""Estimates the best that ViZDoom's predict_position allows: what a player scores that sees all there is to see at once.
+
+    python benchmarks/predict_position_ceiling.py --episodes 2000
+
+The monster walks where it likes, so the way that it will have gone when the rocket arrives can be guessed at best. Here its
+ways in many episodes are recorded, nobody shooting. For each, those that were most alike up to a frame say which angle
+would have hit most of them, and the rocket that leaves at that angle a few frames later hits or misses. Some rooms stay
+empty: there the rocket's frames are lost. More episodes make the guesses better; a hit by the blast alone is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import vizdoom
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import configure
+from doom_a3c.settings import catalog
+from doom_a3c.settings.games import DoomSpec
+
+Floats = npt.NDArray[np.float64]
+
+PLAYER_X = -544.0  # and y is 0
+SPEED = 20.0  # of a rocket, in map units a frame
+REACH = 42.0  # radius of the monster and of the rocket, along either axis
+ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))
+MISSED = 50  # frames that a rocket flies to the wall
+FRAME_COST = 0.001
+AFTER = 4  # frames from the last look to the rocket's leaving: the step that presses or turns last
+PAST = (4, 8, 16, 24)  # frames ago, of which the way since counts as what was seen
+NEIGHBOURS = 25
+SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames at which the player looks last
+RECORDED = max(SEEN) + AFTER + MISSED  # frames
+
+
+def way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
+    """Returns where the monster is in the first frames of an episode, None in an empty room."""
+    game.set_seed(seed)
+    game.new_episode()
+    found = []
+    for _ in range(RECORDED):
+        state = game.get_state()
+        assert state is not None
+        at = next((one for one in state.objects if one.name == "Cacodemon"), None)
+        if at is None:
+            return None
+        found.append((at.position_x, at.position_y))
+        game.make_action([], 1)
+    return found
+
+
+def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Returns what a rocket hits that leaves in a frame.
+
+    Args:
+        ways: where the monsters are, [episodes, frames, 2].
+        leaves: the frame.
+
+    Returns:
+        whether each way would be hit at each of ANGLES, [episodes, angles], and the frame of it, of the same shape.
+    """
+    hit = np.zeros((len(ways), len(ANGLES)), bool)
+    when = np.full(hit.shape, np.inf)
+    for frame in range(leaves, leaves + MISSED):
+        flown = SPEED * (frame - leaves + 1)
+        beside = np.abs(PLAYER_X + flown * np.cos(ANGLES) - ways[:, frame, :1])
+        along = np.abs(flown * np.sin(ANGLES) - ways[:, frame, 1:])
+        now = (beside < REACH) & (along < REACH) & ~hit
+        when[now] = frame
+        hit |= now
+    return hit, when
+
+
+def guesses(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Returns which of ANGLES would have hit most of those ways that are most like each, up to a frame."""
+    parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
+    features = np.concatenate(parts, axis=1)
+    squares = (features**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2.0 * features @ features.T
+    np.fill_diagonal(distances, np.inf)
+    alike = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    best: npt.NDArray[np.intp] = hit[alike].mean(axis=1).argmax(axis=1)
+    return best
+
+
+def rows(ways: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the table, for that share of rooms without a monster."""
+    yield "| looks last in frame | hits | score where there is a monster | score |"
+    yield "|---|---|---|---|"
+    each = np.arange(len(ways))
+    for seen in SEEN:
+        leaves = seen + AFTER
+        hit, when = hits(ways, leaves)
+        chosen = guesses(ways, seen, hit)
+        missed = -FRAME_COST * (leaves + MISSED)
+        scores = np.where(hit[each, chosen], 1.0 - FRAME_COST * when[each, chosen], missed)
+        mean = scores.mean()
+        yield f"| {seen} | {hit[each, chosen].mean():.2f} | {mean:.2f} | {(1 - empty) * mean + empty * missed:.2f} |"
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
+    options = parser.parse_args()
+    scenario = catalog.find("predict_position")
+    spec, view = scenario.game, scenario.observation
+    assert isinstance(spec, DoomSpec)
+
+    def seeing(game: vizdoom.DoomGame) -> None:
+        configure(game, spec, view)
+        game.set_objects_info_enabled(True)
+
+    with closing(DoomProcess(seeing)) as engine:
+        found = [way(engine.game, seed) for seed in range(options.episodes)]
+    there = np.array([one for one in found if one is not None])
+    empty = 1.0 - len(there) / len(found)
+    print(f"{empty:.1%} of {len(found)} rooms are empty.\n")
+    print("\n".join(rows(there, empty)))
+
+
+if __name__ == "__main__":
+    main()
