@@ -22,15 +22,19 @@ COLORS = 32
 
 
 def film(source: Path) -> bytes:
-    """Returns the first eight seconds of an mp4 as a gif of some 300 kB, six pictures a second."""
+    """Returns the first eight seconds of an mp4 in which something moves as a gif of some 300 kB, six pictures a second."""
     rate = imageio.v3.immeta(source, plugin="FFMPEG")["fps"]
-    writer, due = GifWriter(PICTURES_PER_SECOND), 0.0
+    writer, due, shown, before = GifWriter(PICTURES_PER_SECOND), 0.0, 0, None
     for index, picture in enumerate(imageio.v3.imiter(source, plugin="FFMPEG")):
-        if index / rate >= SECONDS:
+        if index / rate < due:
+            continue
+        due += 1 / PICTURES_PER_SECOND
+        small = _small(picture)
+        if before is None or not np.array_equal(small, before):
+            writer.add(small)
+            before, shown = small, shown + 1
+        if shown == SECONDS * PICTURES_PER_SECOND:
             break
-        if index / rate >= due:
-            due += 1 / PICTURES_PER_SECOND
-            writer.add(_small(picture))
     return writer.finished()
 
 
