@@ -12,20 +12,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import sys
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
 import vizdoom
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import configure
-from doom_a3c.settings import catalog
-from doom_a3c.settings.games import DoomSpec
+from ceilings import engine_of
 
 MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
 STEPS = (1, 2, 4)  # frames
@@ -68,10 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
     options = parser.parse_args()
-    basic = catalog.find("basic")
-    spec, view = basic.game, basic.observation
-    assert isinstance(spec, DoomSpec)
-    with closing(DoomProcess(lambda game: configure(game, spec, view))) as engine:
+    with closing(engine_of("basic")) as engine:
         episodes = [{plan: score(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
     print("| frames a step | shoots standing | or walking |")
     print("|---|---|---|")

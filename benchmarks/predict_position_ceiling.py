@@ -11,21 +11,13 @@ empty: there the rocket's frames are lost. More episodes make the guesses better
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import vizdoom
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import configure
-from doom_a3c.settings import catalog
-from doom_a3c.settings.games import DoomSpec
+from ceilings import engine_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -112,15 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
     options = parser.parse_args()
-    scenario = catalog.find("predict_position")
-    spec, view = scenario.game, scenario.observation
-    assert isinstance(spec, DoomSpec)
-
-    def seeing(game: vizdoom.DoomGame) -> None:
-        configure(game, spec, view)
-        game.set_objects_info_enabled(True)
-
-    with closing(DoomProcess(seeing)) as engine:
+    with closing(engine_of("predict_position", objects=True)) as engine:
         found = [way(engine.game, seed) for seed in range(options.episodes)]
     there = np.array([one for one in found if one is not None])
     empty = 1.0 - len(there) / len(found)
