@@ -147,6 +147,14 @@ def test_noise_is_no_collapse(run):
     assert run.progress.faults == {}
 
 
+@pytest.mark.parametrize(("after", "faults"), [(-205.0, {}), (-215.0, {COLLAPSED: 1})])
+def test_four_standard_errors_are_no_noise(run, after, faults):
+    run.play(-300.0, 0.0)  # -150 with a standard deviation of 150, whose 100 scores have a mean that is 15 off
+    for _ in range(2):
+        run.play(after)
+    assert run.progress.faults == faults
+
+
 def test_a_run_that_collapses_whatever_its_step_size_is_left_alone(run):
     for score in (10.0, 50.0, 50.0):
         run.play(score)
