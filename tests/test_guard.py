@@ -147,8 +147,8 @@ def test_noise_is_no_collapse(run):
     assert run.progress.faults == {}
 
 
-@pytest.mark.parametrize(("after", "faults"), [(-205.0, {}), (-215.0, {COLLAPSED: 1})])
-def test_four_standard_errors_are_no_noise(run, after, faults):
+@pytest.mark.parametrize(("after", "faults"), [(-220.0, {}), (-230.0, {COLLAPSED: 1})])
+def test_five_standard_errors_are_noise(run, after, faults):
     run.play(-300.0, 0.0)  # -150 with a standard deviation of 150, whose 100 scores have a mean that is 15 off
     for _ in range(2):
         run.play(after)

@@ -15,7 +15,7 @@ from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 
 COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # between two looks at the score
-NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
+NOISE = 0.5  # by how many spreads of single scores the mean of 100 may be lower by chance: five standard errors
 
 
 class _Mark(NamedTuple):
