@@ -15,7 +15,8 @@ from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 
 COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # between two looks at the score
-NOISE = 0.5  # by how many spreads of single scores the mean of 100 may be lower by chance: five standard errors
+NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
+PATIENCE = 3  # pairs of windows in a row that are worse than the start before a run that has not learned yet goes back
 
 
 class _Mark(NamedTuple):
@@ -48,8 +49,9 @@ class Guard:
 
     One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
     those between two windows and as good as the worse one, or those of the session's start, as good as its first window; a
-    collapse takes two windows, too. It is counted as a fault, and
-    each halves the step size from then on, in a resumed run too; the best weights are those of the session.
+    collapse takes two windows, too, and some more where nothing has been learned that could be lost: on their way to
+    better scores many agents pass through worse ones than random play's. It is counted as a fault, and each halves the
+    step size from then on, in a resumed run too; the best weights are those of the session.
     """
 
     def __init__(self, engine: LocalEngine, progress: Progress, config: Config, log: Callable[[str], None]) -> None:
@@ -60,6 +62,7 @@ class Guard:
         self._mark: _Mark | None = None  # the end of the window before
         self._before: _Window | None = None
         self._best: _Best | None = None
+        self._collapsed = 0  # pairs of windows in a row
 
     def look(self) -> None:
         """Goes back to the best weights if the score has collapsed; may be called at any time."""
@@ -88,11 +91,14 @@ class Guard:
         """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
         worse, better = sorted((before, after))
         if worse.mean >= best.window.mean:
-            self._best = _Best(worse, between)
+            self._best, self._collapsed = _Best(worse, between), 0
             return after
-        lost, noise = best.window.mean - better.mean, NOISE * max(best.window.spread, better.spread)
-        if lost <= self._config.collapse * (best.window.mean - self._first) or lost <= noise:
+        lost, gain = best.window.mean - better.mean, best.window.mean - self._first
+        noise = NOISE * max(best.window.spread, better.spread)
+        self._collapsed = self._collapsed + 1 if lost > max(self._config.collapse * gain, noise) else 0
+        if self._collapsed < (1 if gain > noise else PATIENCE):
             return after
+        self._collapsed = 0
         if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
