@@ -24,6 +24,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +136,8 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     finally:
         with before.open("a") as file:
             file.write(f"{time.monotonic() - start:.1f}\n")
-    scores = {policy: played(folder, policy, episodes) for policy in POLICIES}
+    with ThreadPoolExecutor() as pool:  # one program a policy, each of which plays on one core
+        scores = dict(zip(POLICIES, pool.map(lambda policy: played(folder, policy, episodes), POLICIES), strict=True))
     better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
     play(folder, "filmed", "--policy", better, "--episodes", 3, "--random-episodes", 20)
     random = json.loads((folder / "filmed" / "summary.json").read_text())["random_scores"]

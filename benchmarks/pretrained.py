@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -58,9 +59,9 @@ def scores_of(model: Path, policy: str, random_episodes: int) -> tuple[list[floa
 
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    scores = {}
-    scores["greedy"], scores["random"] = scores_of(model, "greedy", EPISODES)
-    scores["sample"], _ = scores_of(model, "sample", 0)
+    with ThreadPoolExecutor() as pool:  # one program a policy, each of which plays on one core
+        greedy, sample = pool.map(scores_of, (model, model), ("greedy", "sample"), (EPISODES, 0))
+    scores = {"greedy": greedy[0], "random": greedy[1], "sample": sample[0]}
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,
