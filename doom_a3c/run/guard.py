@@ -16,7 +16,7 @@ from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # between two looks at the score
 NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
-PATIENCE = 3  # pairs of windows in a row that are worse than the start before a run that has not learned yet goes back
+PATIENCE = 2  # pairs of windows in a row that are worse than the start before a run that has not learned yet goes back
 
 
 class _Mark(NamedTuple):
