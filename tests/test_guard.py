@@ -17,7 +17,7 @@ from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.updates import StepFactor, StepMetrics
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.progress import WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
@@ -27,7 +27,7 @@ from doom_a3c.settings.config import Config, steps_under_way, updates_per_rollou
 from doom_a3c.settings.fields import Schedule
 
 CONFIG = Config(workers=2, games=2, rollout_length=5)
-UNDER_WAY, ENOUGH = 20, 104  # steps, and episodes: the window's and the games'
+UNDER_WAY, ENOUGH = 20, WINDOW + 4  # steps, and episodes: the window's and the games'
 
 
 class Silent(Deaf):
@@ -98,6 +98,15 @@ def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
     for score in (-180.0, -100.0, -100.0, 50.0):
         run.play(score)
     assert run.progress.faults == {COLLAPSED: 1}
+
+
+def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
+    run.play(-150.0, episodes=WINDOW, steps=0)
+    for _ in range(PATIENCE + 1):
+        run.play(-300.0)
+    assert run.told == [
+        "the mean score fell from -150.0 to -300.0: back to the weights of 0 frames, with half the step size"
+    ]
 
 
 def test_weights_that_no_episode_has_tried_are_not_the_best(run):

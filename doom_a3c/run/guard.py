@@ -24,10 +24,11 @@ class _Mark(NamedTuple):
 
     state: State
     steps: int
+    episodes: int
 
-    def passed(self, progress: Progress, games: int) -> bool:
+    def passed(self, progress: Progress) -> bool:
         """Tells whether that is so: what was under way is over, and as many episodes have ended since."""
-        return progress.steps >= self.steps and progress.episodes >= self.state.counters.episodes + WINDOW + games
+        return progress.steps >= self.steps and progress.episodes >= self.episodes
 
 
 class _Window(NamedTuple):
@@ -48,15 +49,14 @@ class Guard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
     One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
-    those between two windows and as good as the worse one, or those of the session's start, as good as its first window; a
-    collapse takes two windows, too, and some more where nothing has been learned that could be lost: on their way to
-    better scores many agents pass through worse ones than random play's. It is counted as a fault, and each halves the
-    step size from then on, in a resumed run too; the best weights are those of the session.
+    those between two windows and as good as the worse one, or those of the session's start, as good as its first window. A
+    collapse takes two windows, too, and one more where nothing has been learned that could be lost: on their way to better
+    scores many agents pass through worse ones than random play's. It is counted as a fault, and each halves the step size
+    from then on, in a resumed run too; the best weights are those of the session.
     """
 
     def __init__(self, engine: LocalEngine, progress: Progress, config: Config, log: Callable[[str], None]) -> None:
         self._engine, self._progress, self._config, self._log = engine, progress, config, log
-        self._games = games_of_run(config)
         self._next = 0.0
         self._first = math.nan  # the mean of the run's first 100 episodes
         self._mark: _Mark | None = None  # the end of the window before
@@ -69,9 +69,9 @@ class Guard:
         if not self._config.collapse or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + SECONDS
-        if self._mark is None:
-            self._mark = self._here()
-        if not self._mark.passed(self._progress, self._games):
+        if self._mark is None:  # nothing is under way, and the sooner, the more the first scores are those of the start
+            self._mark = self._here(steps=0, episodes=0)
+        if not self._mark.passed(self._progress):
             return
         scores = self._progress.newest_scores()
         if len(scores) < WINDOW:  # some were not finite
@@ -81,11 +81,12 @@ class Guard:
             self._best = _Best(window, self._mark.state)
             self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), window.mean)
         judged = self._judge(self._best, self._before, window, self._mark.state) if self._before else window
-        self._before, self._mark = judged, self._here()
+        self._before, self._mark = judged, self._here(steps_under_way(self._config), games_of_run(self._config))
 
-    def _here(self) -> _Mark:
+    def _here(self, steps: int, episodes: int) -> _Mark:
+        """Marks this moment, when so much is under way."""
         state = self._engine.capture()
-        return _Mark(state, state.counters.steps + steps_under_way(self._config))
+        return _Mark(state, state.counters.steps + steps, state.counters.episodes + WINDOW + episodes)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
         """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
