@@ -44,7 +44,7 @@ class Variant(NamedTuple):
 
 GAMES = {
     "cartpole": Game(600_000, 475),
-    "basic": Game(400_000, 75),
+    "basic": Game(600_000, 75),
     "defend_the_center": Game(500_000, 10),
 }
 VARIANTS = {
