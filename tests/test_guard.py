@@ -21,7 +21,7 @@ from doom_a3c.record.progress import WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import COLLAPSED, PATIENCE, Guard
+from doom_a3c.run.guard import COLLAPSED, PAIRS, Guard
 from doom_a3c.run.session import session_of
 from doom_a3c.settings.config import Config, steps_under_way, updates_per_rollout
 from doom_a3c.settings.fields import Schedule
@@ -87,7 +87,7 @@ def test_a_collapse_takes_the_run_back_to_the_weights_amid_its_best_episodes(run
 def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
     start = weights(run.engine)
     run.play(-170.0)
-    for _ in range(PATIENCE):
+    for _ in range(2):
         run.play(-300.0)
     assert run.progress.faults == {}  # it may be on its way
     run.play(-300.0)
@@ -100,13 +100,54 @@ def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
     assert run.progress.faults == {COLLAPSED: 1}
 
 
+def test_a_run_that_has_not_learned_is_waited_for_again_after_it_has_gone_back(run):
+    run.play(0.0)
+    for _ in range(5):
+        run.play(-50.0)
+    assert run.progress.faults == {COLLAPSED: 1}
+    run.play(-50.0)
+    assert run.progress.faults == {COLLAPSED: 2}
+
+
 def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
     run.play(-150.0, episodes=WINDOW, steps=0)
-    for _ in range(PATIENCE + 1):
+    for _ in range(PAIRS + 1):
         run.play(-300.0)
     assert run.told == [
         "the mean score fell from -150.0 to -300.0: back to the weights of 0 frames, with half the step size"
     ]
+
+
+def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
+    watch = Guard(run.engine, run.progress, changed(CONFIG, games=30), run.told.append)
+    watch.look()
+    for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
+        run.progress.add_steps(300, 1200, [score] * episodes, [])
+        watch.look()
+    assert run.progress.faults == {}
+
+
+@pytest.mark.parametrize(("first", "faults"), [(0.0, {COLLAPSED: 1}), (80.0, {})])
+def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, faults):
+    run.progress.add_steps(0, 0, [*[first] * WINDOW, *[80.0] * WINDOW], [])
+    watch = Guard(run.engine, run.progress, CONFIG, run.told.append)
+    watch.look()
+    for score in (80.0, 10.0, 10.0):
+        run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
+        watch.look()
+    assert run.progress.faults == faults
+
+
+def test_scores_that_are_not_finite_fill_no_window(run):
+    run.progress.add_steps(0, 0, [80.0] * WINDOW, [])
+    watch = Guard(run.engine, run.progress, CONFIG, run.told.append)
+    watch.look()
+    run.progress.add_steps(0, 0, [*[np.nan] * (WINDOW - 1), 10.0], [])  # the newest 100 are of before, but for one
+    watch.look()
+    for score in (10.0, 10.0, 10.0, 10.0):
+        run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
+        watch.look()
+    assert run.progress.faults[COLLAPSED] == 0
 
 
 def test_weights_that_no_episode_has_tried_are_not_the_best(run):
@@ -160,15 +201,22 @@ def test_noise_is_no_collapse(run):
 @pytest.mark.parametrize(("after", "faults"), [(-209.0, {}), (-211.0, {COLLAPSED: 1})])
 def test_four_standard_errors_are_noise(run, after, faults):
     run.play(-300.0, 0.0)  # -150 with a standard deviation of 150, whose 100 scores have a mean that is 15 off
-    for _ in range(PATIENCE + 1):
+    for _ in range(PAIRS + 1):
         run.play(after)
     assert run.progress.faults == faults
+
+
+def test_the_noise_is_that_of_the_windows_that_spread_most(run):
+    run.play(0.0)
+    for _ in range(PAIRS + 1):
+        run.play(-230.0, 170.0)  # -30 with a standard deviation of 200, of which 80 are noise
+    assert run.progress.faults == {}
 
 
 def test_a_run_that_learns_after_it_has_become_worse_is_not_sent_back(run):
     run.play(10.0)
     for _ in range(2):
-        for score in (*[0.0] * PATIENCE, 10.0):
+        for score in (*[0.0] * PAIRS, 10.0):
             run.play(score)
     run.play(50.0)
     assert run.progress.faults == {}
@@ -177,7 +225,7 @@ def test_a_run_that_learns_after_it_has_become_worse_is_not_sent_back(run):
 def test_what_is_gained_by_chance_is_nothing_that_could_be_lost(run):
     for score in (0.0, 20.0, 20.0):  # with a standard deviation of 100, so that 40 are noise
         run.play(score - 100.0, score + 100.0)
-    for _ in range(PATIENCE):
+    for _ in range(PAIRS):
         run.play(-100.0)
     assert run.progress.faults == {}
     run.play(-100.0)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
-from doom_a3c.record.progress import WINDOW, Progress, shown
+from doom_a3c.record.progress import NO_SCORE, WINDOW, Progress, shown
 from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 
 COLLAPSED = "score_collapsed"  # the kind of the fault
-SECONDS = 2.0  # between two looks at the score
+SECONDS = 2.0  # from one mark to the next, at least
 NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
-PATIENCE = 2  # pairs of windows in a row that are worse than the start before a run that has not learned yet goes back
+PAIRS = 2  # of windows in a row, worse than the best, before a run that has gained no more than noise goes back
 
 
 class _Mark(NamedTuple):
@@ -24,11 +24,16 @@ class _Mark(NamedTuple):
 
     state: State
     steps: int
-    episodes: int
+    scores: int
 
     def passed(self, progress: Progress) -> bool:
         """Tells whether that is so: what was under way is over, and as many episodes have ended since."""
-        return progress.steps >= self.steps and progress.episodes >= self.episodes
+        return progress.steps >= self.steps and _scores(progress) >= self.scores
+
+
+def _scores(progress: Progress) -> int:
+    """Returns how many episodes have had a finite score."""
+    return progress.episodes - progress.faults[NO_SCORE]
 
 
 class _Window(NamedTuple):
@@ -62,20 +67,21 @@ class Guard:
         self._mark: _Mark | None = None  # the end of the window before
         self._before: _Window | None = None
         self._best: _Best | None = None
-        self._collapsed = 0  # pairs of windows in a row
+        self._worse_pairs = 0  # of windows, in a row
 
     def look(self) -> None:
         """Goes back to the best weights if the score has collapsed; may be called at any time."""
-        if not self._config.collapse or time.monotonic() < self._next:
+        if not self._config.collapse:
+            return
+        if self._mark is None:
+            # Where games are few, their first episodes are the start's, though what is under way now is among them; where
+            # they are many, the first scores would be those of the shortest episodes.
+            games = games_of_run(self._config)
+            self._mark = self._here(0, 0 if 2 * games <= WINDOW else games)
+        if time.monotonic() < self._next or not self._mark.passed(self._progress):
             return
         self._next = time.monotonic() + SECONDS
-        if self._mark is None:  # nothing is under way, and the sooner, the more the first scores are those of the start
-            self._mark = self._here(steps=0, episodes=0)
-        if not self._mark.passed(self._progress):
-            return
         scores = self._progress.newest_scores()
-        if len(scores) < WINDOW:  # some were not finite
-            return
         window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
         if self._best is None:
             self._best = _Best(window, self._mark.state)
@@ -84,22 +90,23 @@ class Guard:
         self._before, self._mark = judged, self._here(steps_under_way(self._config), games_of_run(self._config))
 
     def _here(self, steps: int, episodes: int) -> _Mark:
-        """Marks this moment, when so much is under way."""
+        """Marks this moment, with so many steps and episodes that must end before those that count begin."""
         state = self._engine.capture()
-        return _Mark(state, state.counters.steps + steps, state.counters.episodes + WINDOW + episodes)
+        return _Mark(state, state.counters.steps + steps, _scores(self._progress) + episodes + WINDOW)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
         """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
         worse, better = sorted((before, after))
         if worse.mean >= best.window.mean:
-            self._best, self._collapsed = _Best(worse, between), 0
+            self._best = _Best(worse, between)
             return after
         lost, gain = best.window.mean - better.mean, best.window.mean - self._first
         noise = NOISE * max(best.window.spread, better.spread)
-        self._collapsed = self._collapsed + 1 if lost > max(self._config.collapse * gain, noise) else 0
-        if self._collapsed < (1 if gain > noise else PATIENCE):
+        self._worse_pairs = self._worse_pairs + 1 if lost > max(self._config.collapse * gain, noise) else 0
+        patience = 1 if gain > noise else PAIRS  # nothing has been learned that could be lost
+        if self._worse_pairs < patience:
             return after
-        self._collapsed = 0
+        self._worse_pairs = 0
         if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
