@@ -23,8 +23,8 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,11 +136,11 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     finally:
         with before.open("a") as file:
             file.write(f"{time.monotonic() - start:.1f}\n")
-    with ThreadPoolExecutor() as pool:  # one program a policy, each of which plays on one core
-        scores = dict(zip(POLICIES, pool.map(lambda policy: played(folder, policy, episodes), POLICIES), strict=True))
+    best, quiet = folder / "models" / "best.ckpt", ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
+    play(best, {folder / policy: ("--policy", policy, *quiet) for policy in POLICIES})
+    scores: dict[str, list[float]] = {policy: summary(folder / policy)["scores"] for policy in POLICIES}
     better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
-    play(folder, "filmed", "--policy", better, "--episodes", 3, "--random-episodes", 20)
-    random = json.loads((folder / "filmed" / "summary.json").read_text())["random_scores"]
+    play(best, {folder / "filmed": ("--policy", better, "--episodes", 3, "--random-episodes", 20)})
     progress = counters(folder)
     least = min(100, progress["episodes"] // 4)  # means of fewer say little
     points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
@@ -152,7 +152,7 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
         minutes=round(sum(map(float, before.read_text().split())) / 60, 1),
         commit=commit(),
         **scores,
-        random=statistics.mean(random),
+        random=statistics.mean(summary(folder / "filmed")["random_scores"]),
         curve=points[:: -(-len(points) // POINTS) or 1],
     )
 
@@ -170,20 +170,33 @@ def counters(folder: Path) -> dict[str, Any]:
     return progress
 
 
-def played(folder: Path, policy: str, episodes: int) -> list[float]:
-    """Returns the scores of the best checkpoint in episodes of its own."""
-    play(folder, policy, "--policy", policy, "--episodes", episodes, "--record", 0, "--random-episodes", 0)
-    scores: list[float] = json.loads((folder / policy / "summary.json").read_text())["scores"]
-    return scores
+def play(model: Path, outs: Mapping[Path, Sequence[object]]) -> None:
+    """Has a model play into folders, with flags for each: programs side by side, as each plays on one core.
+
+    What they say is `play.txt` there. Raises CalledProcessError if one fails, when all have ended.
+    """
+    with ExitStack() as started:
+        players = []
+        for out, flags in outs.items():
+            out.mkdir(parents=True, exist_ok=True)
+            output = started.enter_context((out / "play.txt").open("w"))
+            command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, flags)]
+            players.append(started.enter_context(subprocess.Popen(command, stdout=output, stderr=output)))
+            started.callback(players[-1].kill)  # no more than that after an interrupt
+        for player in players:
+            player.wait()
+    for player in players:
+        subprocess.CompletedProcess(player.args, player.returncode).check_returncode()
 
 
-def play(folder: Path, out: str, *flags: object) -> None:
-    """Has the best checkpoint play."""
-    run(folder, "play.py", "--model", folder / "models" / "best.ckpt", "--out", folder / out, *flags)
+def summary(out: Path) -> dict[str, Any]:
+    """Returns what play.py tells of the games in a folder."""
+    told: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return told
 
 
 def run(folder: Path, program: str, *flags: object) -> None:
-    """Runs train.py or play.py in a folder, and keeps what it says there."""
+    """Runs a program in a folder, and keeps what it says there."""
     with (folder / "output.txt").open("a") as output:
         command = [sys.executable, str(ROOT / program), *map(str, flags)]
         subprocess.run(command, cwd=folder, stdout=output, stderr=output, check=True)

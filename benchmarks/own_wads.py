@@ -13,7 +13,6 @@ of requirements-test.txt.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import signal
 import statistics
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import results
-from learning import PAGES, POLICIES, ROOT, commit, counters, run, told
+from learning import PAGES, POLICIES, ROOT, commit, counters, play, run, summary, told
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
 from peers import terminate
@@ -93,13 +92,10 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
     make(7).to_file(str(folder / f"{wad}.wad"))
     (folder / f"{wad}.cfg").write_text(config)
     run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
-    played = {}
-    for policy in POLICIES:
-        flags = ("--policy", policy, "--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0)
-        run(folder, "play.py", "--model", "models/best.ckpt", "--wad", f"{wad}.wad", "--out", policy, *flags)
-        played[policy] = json.loads((folder / policy / "summary.json").read_text())
-    scores = {policy: summary["scores"] for policy, summary in played.items()}
-    random_scores = played[POLICIES[0]]["random_scores"]
+    flags = ("--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0, "--wad", folder / f"{wad}.wad")
+    play(folder / "models" / "best.ckpt", {folder / policy: ("--policy", policy, *flags) for policy in POLICIES})
+    scores = {policy: summary(folder / policy)["scores"] for policy in POLICIES}
+    random_scores = summary(folder / POLICIES[0])["random_scores"]
     return Learned(wad, seed, minutes, counters(folder)["frames"], made_by, **scores, random=random_scores)
 
 

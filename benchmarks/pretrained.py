@@ -13,15 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, best_of, folder_of, newest
+from learning import PLANS, Learned, best_of, folder_of, newest, play, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -47,21 +45,14 @@ def slim(source: Path, target: Path) -> None:
     assert target.stat().st_size <= MOST, f"{target} has {target.stat().st_size:,} bytes"
 
 
-def scores_of(model: Path, policy: str, random_episodes: int) -> tuple[list[float], list[float]]:
-    """Returns the scores of a model, and those of random play from the same seed."""
-    with tempfile.TemporaryDirectory() as folder:
-        flags = ("--policy", policy, "--episodes", EPISODES, "--record", 0, "--random-episodes", random_episodes, "--quiet")
-        command = [sys.executable, ROOT / "play.py", "--model", model, "--out", folder, *flags]
-        subprocess.run(list(map(str, command)), check=True)
-        summary = json.loads(Path(folder, "summary.json").read_text())
-        return summary["scores"], summary["random_scores"]
-
-
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    with ThreadPoolExecutor() as pool:  # one program a policy, each of which plays on one core
-        greedy, sample = pool.map(scores_of, (model, model), ("greedy", "sample"), (EPISODES, 0))
-    scores = {"greedy": greedy[0], "random": greedy[1], "sample": sample[0]}
+    with tempfile.TemporaryDirectory() as name:
+        greedy, sample = Path(name, "greedy"), Path(name, "sample")
+        flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes")
+        play(model, {greedy: ("--policy", "greedy", *flags, EPISODES), sample: ("--policy", "sample", *flags, 0)})
+        scores = {"greedy": summary(greedy)["scores"], "sample": summary(sample)["scores"]}
+        scores["random"] = summary(greedy)["random_scores"]
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,
