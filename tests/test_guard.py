@@ -43,9 +43,11 @@ class Silent(Deaf):
 class Engine(ScriptedEngine):
     """A scripted engine that can be sent back as a local one can."""
 
+    step_factor = StepFactor(0.0)
+
     def roll_back(self, state):
         threads = ThreadGroup({}, lambda: None, lambda: None)
-        LocalEngine(threads, self.model, self.progress).roll_back(state)
+        LocalEngine(threads, self.model, self.progress, self.step_factor).roll_back(state)
 
 
 @pytest.fixture
@@ -327,6 +329,16 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     factor = StepFactor(0.0)
     factor.after(1.0, 1.0)
     assert factor.value == 1.0
+
+
+def test_after_a_roll_back_the_step_factor_begins_anew(run):
+    factor = run.engine.step_factor = StepFactor(0.01, threads=2)
+    for kl in (*[0.0] * 10, 1.0, 1.0, 0.0):
+        factor.after(kl, 1.0)
+    run.engine.roll_back(run.engine.capture())
+    assert factor.value == 0.1
+    factor.after(0.0, 1.0)
+    assert factor.value == pytest.approx(0.15)  # in full, as at first
 
 
 def test_the_target_falls_with_the_step_size_that_a_schedule_gives():

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from doom_a3c.agent.model import GlobalModel, State, captured
 from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.updates import StepFactor
 from doom_a3c.record.loggers import Metrics
 from doom_a3c.record.progress import Progress
 
@@ -40,10 +41,15 @@ class LocalEngine:
     """An engine of threads that share a model in this process. Owns the threads."""
 
     def __init__(
-        self, threads: ThreadGroup, model: GlobalModel, progress: Progress, metrics: Callable[[], Metrics] = lambda: {}
+        self,
+        threads: ThreadGroup,
+        model: GlobalModel,
+        progress: Progress,
+        step_factor: StepFactor,
+        metrics: Callable[[], Metrics] = lambda: {},
     ) -> None:
         self.threads, self.metrics = threads, metrics
-        self._model, self._progress = model, progress
+        self._model, self._progress, self._step_factor = model, progress, step_factor
 
     def start(self) -> None:
         """Starts all threads."""
@@ -70,6 +76,7 @@ class LocalEngine:
 
         Gradients that are being computed meanwhile are applied to them.
         """
+        self._step_factor.restart()
         self._model.roll_back(state.variables)
 
     def describe(self) -> str:

@@ -195,4 +195,4 @@ def queue_engine(
             max(trainer.batch for trainer in trainers),
         )
 
-    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, metrics)
+    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_factor, metrics)

@@ -135,4 +135,4 @@ def threads_engine(
             example=example,
         )
         loops[name] = worker.run
-    return LocalEngine(ThreadGroup(loops, stop.set, unblock), model, progress)
+    return LocalEngine(ThreadGroup(loops, stop.set, unblock), model, progress, step_factor)

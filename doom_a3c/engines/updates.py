@@ -66,14 +66,19 @@ class StepFactor:
 
     def __init__(self, target: float, threads: int = 1) -> None:
         """With a target of 0 it stays 1."""
-        self._target, self.value = target, self.FIRST if target else 1.0
-        self._rise, self._fall = self.CHANGE, self.CHANGE ** (1 / threads)
+        self._target, self._fall = target, self.CHANGE ** (1 / threads)
         self._lock = threading.Lock()
+        self.restart()
 
     @classmethod
     def of(cls, config: Config, threads: int = 1) -> StepFactor:
         """Returns the one of a run with these settings: 1 where rollouts make a single update each."""
         return cls(config.target_kl if updates_per_rollout(config) > 1 else 0.0, threads)
+
+    def restart(self) -> None:
+        """Begins anew, for an optimizer whose slots are those of an earlier moment or of none."""
+        with self._lock:
+            self.value, self._rise = self.FIRST if self._target else 1.0, self.CHANGE
 
     def after(self, kl: float, share: float) -> None:
         """Takes notice of the divergence that the updates from a rollout have come to.
