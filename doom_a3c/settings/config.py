@@ -186,8 +186,8 @@ class Config:
     )
     collapse: float = setting(
         0.5,
-        "a mean score (100 episodes) that has lost this share of what it had gained, or stays below what it began with, sends "
-        "the run back to its best weights, with half the step size; 0 is never",
+        "a mean score (100 episodes) that has lost this share of what it had gained, or stays below what it began with, "
+        "sends the run back to its best weights, with half the step size; 0 is never",
         low=0,
         high=1,
         goes_with=LOCAL,
