@@ -94,7 +94,7 @@ def _load(path: Path) -> Scenario:
 
 
 def _gymnasium(name: str) -> Scenario:
-    for path in available().values():
+    for path in available().values():  # by name: pong comes before its variant pong_lstm
         if path.suffix == ".toml" and path.parent.name != "reference":
             table = _table_of(path)
             if table["game"].get("id") == name:
