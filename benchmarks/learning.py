@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import results
 from films import film, four_in_one
-from peers import terminate
+from peers import last_line, running, terminate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -136,11 +136,11 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     finally:
         with before.open("a") as file:
             file.write(f"{time.monotonic() - start:.1f}\n")
-    best, quiet = folder / "models" / "best.ckpt", ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
-    play(best, {folder / policy: ("--policy", policy, *quiet) for policy in POLICIES})
-    scores: dict[str, list[float]] = {policy: summary(folder / policy)["scores"] for policy in POLICIES}
+    best, length = folder / "models" / "best.ckpt", ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
+    played = play(best, folder, {policy: ("--policy", policy, *length) for policy in POLICIES})
+    scores: dict[str, list[float]] = {policy: summary["scores"] for policy, summary in played.items()}
     better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
-    play(best, {folder / "filmed": ("--policy", better, "--episodes", 3, "--random-episodes", 20)})
+    filmed = play(best, folder, {"filmed": ("--policy", better, "--episodes", 3, "--random-episodes", 20)})["filmed"]
     progress = counters(folder)
     least = min(100, progress["episodes"] // 4)  # means of fewer say little
     points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
@@ -152,7 +152,7 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
         minutes=round(sum(map(float, before.read_text().split())) / 60, 1),
         commit=commit(),
         **scores,
-        random=statistics.mean(summary(folder / "filmed")["random_scores"]),
+        random=statistics.mean(filmed["random_scores"]),
         curve=points[:: -(-len(points) // POINTS) or 1],
     )
 
@@ -170,29 +170,26 @@ def counters(folder: Path) -> dict[str, Any]:
     return progress
 
 
-def play(model: Path, outs: Mapping[Path, Sequence[object]]) -> None:
-    """Has a model play into folders, with flags for each: programs side by side, as each plays on one core.
+def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
+    """Has a model play with flags for each of some folders in a folder; returns what play.py tells of the games there.
 
-    What they say is `play.txt` there. Raises CalledProcessError if one fails, when all have ended.
+    The programs run side by side, as each plays on one core. What one says is `play.txt` in its folder. Raises
+    CalledProcessError if one fails, when all have ended, and shows its last line.
     """
     with ExitStack() as started:
-        players = []
-        for out, flags in outs.items():
+        players = {}
+        for name, own in flags.items():
+            out = folder / name
             out.mkdir(parents=True, exist_ok=True)
-            output = started.enter_context((out / "play.txt").open("w"))
-            command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, flags)]
-            players.append(started.enter_context(subprocess.Popen(command, stdout=output, stderr=output)))
-            started.callback(players[-1].kill)  # no more than that after an interrupt
-        for player in players:
+            command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, own)]
+            players[name] = started.enter_context(running(command, out, out / "play.txt"))
+        for player in players.values():
             player.wait()
-    for player in players:
-        subprocess.CompletedProcess(player.args, player.returncode).check_returncode()
-
-
-def summary(out: Path) -> dict[str, Any]:
-    """Returns what play.py tells of the games in a folder."""
-    told: dict[str, Any] = json.loads((out / "summary.json").read_text())
-    return told
+    for name, player in players.items():
+        if player.returncode:
+            print(last_line(folder / name / "play.txt"), file=sys.stderr, flush=True)
+            raise subprocess.CalledProcessError(player.returncode, player.args)
+    return {name: json.loads((folder / name / "summary.json").read_text()) for name in flags}
 
 
 def run(folder: Path, program: str, *flags: object) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import results
-from learning import PAGES, POLICIES, ROOT, commit, counters, play, run, summary, told
+from learning import PAGES, POLICIES, ROOT, commit, counters, play, run, told
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
 from peers import terminate
@@ -93,9 +93,10 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
     (folder / f"{wad}.cfg").write_text(config)
     run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
     flags = ("--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0, "--wad", folder / f"{wad}.wad")
-    play(folder / "models" / "best.ckpt", {folder / policy: ("--policy", policy, *flags) for policy in POLICIES})
-    scores = {policy: summary(folder / policy)["scores"] for policy in POLICIES}
-    random_scores = summary(folder / POLICIES[0])["random_scores"]
+    best = folder / "models" / "best.ckpt"
+    played = play(best, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
+    scores = {policy: summary["scores"] for policy, summary in played.items()}
+    random_scores = played[POLICIES[0]]["random_scores"]
     return Learned(wad, seed, minutes, counters(folder)["frames"], made_by, **scores, random=random_scores)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, best_of, folder_of, newest, play, summary
+from learning import PLANS, Learned, best_of, folder_of, newest, play
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -47,12 +47,12 @@ def slim(source: Path, target: Path) -> None:
 
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    with tempfile.TemporaryDirectory() as name:
-        greedy, sample = Path(name, "greedy"), Path(name, "sample")
-        flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes")
-        play(model, {greedy: ("--policy", "greedy", *flags, EPISODES), sample: ("--policy", "sample", *flags, 0)})
-        scores = {"greedy": summary(greedy)["scores"], "sample": summary(sample)["scores"]}
-        scores["random"] = summary(greedy)["random_scores"]
+    flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes")
+    with tempfile.TemporaryDirectory() as folder:
+        both = {"greedy": ("--policy", "greedy", *flags, EPISODES), "sample": ("--policy", "sample", *flags, 0)}
+        played = play(model, Path(folder), both)
+    scores = {policy: summary["scores"] for policy, summary in played.items()}
+    scores["random"] = played["greedy"]["random_scores"]
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,

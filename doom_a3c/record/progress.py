@@ -197,6 +197,12 @@ class Progress:
             self.updates += 1
             self.entropy, self.lag = entropy, lag
 
+    @property
+    def scored(self) -> int:
+        """How many episodes have had a finite score."""
+        with self._lock:
+            return self.episodes - self.faults[NO_SCORE]
+
     def newest_scores(self) -> list[float]:
         """Returns the scores of the last 100 episodes, or of all where there are fewer."""
         with self._lock:

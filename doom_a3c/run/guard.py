@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
-from doom_a3c.record.progress import NO_SCORE, WINDOW, Progress, shown
+from doom_a3c.record.progress import WINDOW, Progress, shown
 from doom_a3c.settings.config import Config, games_of_run, steps_under_way
 
 COLLAPSED = "score_collapsed"  # the kind of the fault
@@ -28,12 +28,7 @@ class _Mark(NamedTuple):
 
     def passed(self, progress: Progress) -> bool:
         """Tells whether that is so: what was under way is over, and as many episodes have ended since."""
-        return progress.steps >= self.steps and _scores(progress) >= self.scores
-
-
-def _scores(progress: Progress) -> int:
-    """Returns how many episodes have had a finite score."""
-    return progress.episodes - progress.faults[NO_SCORE]
+        return progress.steps >= self.steps and progress.scored >= self.scores
 
 
 class _Window(NamedTuple):
@@ -92,7 +87,7 @@ class Guard:
     def _here(self, steps: int, episodes: int) -> _Mark:
         """Marks this moment, with so many steps and episodes that must end before those that count begin."""
         state = self._engine.capture()
-        return _Mark(state, state.counters.steps + steps, _scores(self._progress) + episodes + WINDOW)
+        return _Mark(state, state.counters.steps + steps, self._progress.scored + episodes + WINDOW)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
         """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
@@ -103,8 +98,7 @@ class Guard:
         lost, gain = best.window.mean - better.mean, best.window.mean - self._first
         noise = NOISE * max(best.window.spread, better.spread)
         self._worse_pairs = self._worse_pairs + 1 if lost > max(self._config.collapse * gain, noise) else 0
-        patience = 1 if gain > noise else PAIRS  # nothing has been learned that could be lost
-        if self._worse_pairs < patience:
+        if self._worse_pairs < (1 if gain > noise else PAIRS):
             return after
         self._worse_pairs = 0
         if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
