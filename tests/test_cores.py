@@ -93,6 +93,6 @@ def test_gradients_through_another_core_equal_those_by_hand(gru, engine):
 
 
 def test_a_core_of_no_known_name_is_a_mistake_of_one_line(gru, make_network):
-    with pytest.raises(UserError, match=r"'lstm' or 'none' or 'gru'.*not 'gru1'") as caught:
+    with pytest.raises(UserError, match=r"'lstm' or 'skip_lstm' or 'none' or 'gru'.*not 'gru1'") as caught:
         make_network(core="gru1")
     assert "\n" not in str(caught.value)

@@ -41,7 +41,7 @@ def gradients_of(learner, rollouts, frames=0):
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_gradients_equal_those_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
@@ -262,7 +262,7 @@ def test_gradients_leave_the_weights_alone(make_network):
         np.testing.assert_array_equal(parameter, array)
 
 
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_network, core):
     network, clip = decided(make_network(core=core)), 0.02
     rollout = random_rollout(network)

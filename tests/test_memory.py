@@ -60,6 +60,6 @@ def last_scores(core, updates=220):
     return np.mean(scores[-400:])
 
 
-@pytest.mark.parametrize(("core", "low", "high"), [("lstm", 0.9, 1.0), ("none", -0.3, 0.3)])
+@pytest.mark.parametrize(("core", "low", "high"), [("lstm", 0.9, 1.0), ("skip_lstm", 0.9, 1.0), ("none", -0.3, 0.3)])
 def test_only_a_network_with_memory_recalls_the_cue(core, low, high):
     assert low <= last_scores(core) <= high

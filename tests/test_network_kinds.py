@@ -99,7 +99,7 @@ def test_the_initial_state_of_separate_networks_is_zero(make_network):
         np.testing.assert_array_equal(part, np.zeros((4, 5)))
 
 
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_gradients_of_actor_and_critic_keep_apart(make_network, core):
     network = make_network(core=core, shared=False)
     resets, start = tf.zeros((T, B)), state(network)

@@ -54,7 +54,7 @@ def test_initial_heads_have_their_norms(default_network):
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("variables", [0, 2])
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_steps_equal_the_unroll(make_network, core, variables, shared):
     network = make_network(core=core, variables=variables, shared=shared)
     observations = observe(variables=variables)
@@ -177,6 +177,24 @@ def test_the_past_changes_the_future_with_a_core_alone(make_network):
         difference = np.abs(unroll(network, observations)[1][-1] - unroll(network, changed)[1][-1])
         assert (difference > 1e-6).all() == remembers
         assert difference.any() == remembers
+
+
+def test_heads_see_inputs_and_memory_of_a_skip_lstm_side_by_side(make_network):
+    network = make_network(core="skip_lstm")
+    weights = {variable_name(p): p.numpy() for p in network.parameters}
+    heads = [name for name in weights if name.endswith(("policy/kernel", "value/kernel"))]
+    inputs = weights["hidden0/kernel"].shape[1]
+    whole = unroll(network, observe(), core_state=state(network))
+    parts = []
+    for core, rows in (("none", slice(None, inputs)), ("lstm", slice(inputs, None))):
+        alone = make_network(core=core)
+        alone.load(weights | {name: weights[name][rows] for name in heads})
+        parts.append(unroll(alone, observe(), core_state=state(alone)))
+    for place in range(2):  # logits, values
+        np.testing.assert_allclose(whole[place], parts[0][place] + parts[1][place], rtol=1e-4, atol=1e-7)
+        assert all(np.abs(part[place]).max() > 1e-5 for part in parts)
+    for mine, its in zip(whole[2], parts[1][2], strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-5)
 
 
 def test_a_network_without_core_has_no_state(make_network):

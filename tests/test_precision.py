@@ -29,7 +29,7 @@ def played(network):
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("variables", [0, 2])
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_bfloat16_computes_the_same_but_for_rounding(make_network, core, variables, shared):
     kind = {**SIZES, "core": core, "variables": variables, "shared": shared}
     exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")

@@ -38,7 +38,7 @@ class LSTM:
     """A long short-term memory of `size` cells. Its state is cell and hidden, [B, size] each."""
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
-        self.size = size
+        self.size = self._cells = size
         gates = 4 * size
         fan = inputs + size + gates
         self._input_kernel = make.matrix(f"{prefix}lstm/input_kernel", (inputs, gates), fan)
@@ -47,7 +47,7 @@ class LSTM:
 
     def initial_state(self, batch_size: int) -> CoreState:
         """Returns zeros."""
-        zeros = tf.zeros((batch_size, self.size))
+        zeros = tf.zeros((batch_size, self._cells))
         return zeros, zeros
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
@@ -57,6 +57,22 @@ class LSTM:
         gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
         hiddens, *after = lstm(gates_in, resets, self._recurrent_kernel.read(), *state)
         return hiddens, tuple(after)
+
+
+class SkipLSTM(LSTM):
+    """An LSTM with a connection past it: its features are its inputs and its hidden state, side by side.
+
+    What is to be done about what is seen now need not be learned through the gates.
+    """
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        super().__init__(inputs, size, make, prefix)
+        self.size = inputs + size
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns inputs and hidden states of all steps, and the state after them."""
+        hiddens, after = super().run(features, resets, state)
+        return tf.concat([tf.cast(features, hiddens.dtype), hiddens], axis=1), after
 
 
 class NoCore:
@@ -74,7 +90,7 @@ class NoCore:
         return tf.cast(features, tf.float32), ()
 
 
-CORES: dict[str, type[Core]] = {"lstm": LSTM, "none": NoCore}
+CORES: dict[str, type[Core]] = {"lstm": LSTM, "skip_lstm": SkipLSTM, "none": NoCore}
 
 
 def core_called(name: str) -> type[Core]:

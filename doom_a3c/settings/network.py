@@ -22,7 +22,7 @@ class Network:
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
-    core: str = "lstm"  # or 'none', feed-forward; agent/cores.py knows all
+    core: str = "lstm"  # 'skip_lstm', heads see its inputs too, or 'none'; agent/cores.py knows all
     core_size: int = 256
     shared: bool = True  # actor and critic are two heads of one network, or a network each
 
@@ -81,6 +81,6 @@ def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int
     for size in network.hidden:
         count += features * size
         features = size
-    gates = {"none": 0, "lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
+    gates = {"none": 0, "lstm": 4, "skip_lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
     count += gates * network.core_size * (features + network.core_size)
     return count if network.shared else 2 * count
