@@ -39,7 +39,8 @@ def test_actions_without_a_distribution_are_one_line_that_says_why(game_id, sett
 def test_an_unknown_core_is_named_with_its_scenario():
     scenario = replace(catalog.find("tests/Toy-v0"), network=Network(core="lsmt"))
     message = complaint(Builder, scenario, Config())
-    assert message == "scenario Toy_v0: [network] core must be 'lstm' or 'skip_lstm' or 'none', not 'lsmt' (did you mean lstm?)"
+    known = "'lstm' or 'skip_lstm' or 'none'"
+    assert message == f"scenario Toy_v0: [network] core must be {known}, not 'lsmt' (did you mean lstm?)"
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ WORDS = (
     *("$(touch escaped)", "; touch escaped", "| touch escaped", "`touch escaped`", "__import__('os').abort()"),
     *("antigravity:Name-v0", "os:system-v0", "CartPole-v1", "ALE/Pong-v5", "ALE/../Pong-v5", "basic", "basic.cfg"),
     *("vizdoom_path", "doom_game_path", "doom_scenario_path", "doom_config_path", "game_args", "/bin/sh", "+exec escaped"),
-    *("lstm", "none", "gru", "elu", "single", "combinations", "RES_160X120", "gpu:1", "gpu:" + "9" * 20, "localhost:1"),
+    *("lstm", "skip_lstm", "none", "gru", "elu", "single", "combinations", "RES_160X120"),
+    *("gpu:1", "gpu:" + "9" * 20, "localhost:1"),
     *("render_mode", "human", "map01", "base/doom", "base/gymnasium", "basic.wad", "faults", "format"),
 )
 EMPTY: tuple[Any, ...] = (None, True, False, [], {})
