@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from learning import PLANS, Learned, best_of, folder_of, newest, play
+from peers import terminate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -100,6 +102,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("learning"), help="where the trainings lie (default learning)")
     parser.add_argument("--page", action="store_true", help="make no model, write the page")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, terminate)
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
         best = best_of(one for one in newest() if one.game == game)
@@ -120,4 +123,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("pretrained.py: interrupted")
