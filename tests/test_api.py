@@ -23,14 +23,14 @@ def folder(tmp_path_factory):
 def agent(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        yield dc.train("basic", frames=3000, **QUICK)
+        yield dc.train("basic", frames=4500, **QUICK)  # 11 episodes of 300 frames, and one unfinished in each of four games
 
 
 def test_training_returns_an_agent_with_its_curve_and_leaves_a_run(agent, folder):
     assert (folder / agent.folder / "last.ckpt").exists()
     assert agent.folder.name.startswith("basic-seed3-")
     assert {path.name for path in folder.iterdir()} == {"models", "frames", "logs"}
-    assert len(agent.curve) >= 5  # of 300 frames at most, some unfinished: it depends on how workers take turns
+    assert len(agent.curve) > 10
     assert agent.curve[-1].frames > 1000
     (evaluation,) = agent.evaluations
     assert evaluation.score == agent.record.best.score
