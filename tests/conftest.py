@@ -37,14 +37,14 @@ def root():
 
 @pytest.fixture(scope="session")
 def make_network():
-    """Builds a network small enough for brute force: 8x8 grey pixels, one convolution, a core of 5."""
+    """Builds a network small enough for brute force: 8x8 pixels, grey unless told, one convolution, a core of 5."""
     from doom_a3c.agent.distributions import Categorical
     from doom_a3c.agent.networks import ACNetwork, Inputs
     from doom_a3c.settings.network import Network
 
-    def make(*, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
+    def make(*, channels=1, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
         spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": (8,), "core_size": 5, **sizes})
-        return ACNetwork(spec, Inputs((8, 8, 1), variables), Categorical(actions), seed, name, precision)
+        return ACNetwork(spec, Inputs((8, 8, channels), variables), Categorical(actions), seed, name, precision)
 
     return make
 

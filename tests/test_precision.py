@@ -13,25 +13,31 @@ SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 3
 
 
 def played(network):
-    """Returns values and gradients of a rollout with a reset inside."""
+    """Returns values and gradients of a rollout with a reset inside, compiled: uncompiled sums of biases are rounded."""
     random = np.random.default_rng(0)
-    pixels = random.integers(256, size=(T, B, 8, 8, 1), dtype=np.uint8)
+    pixels = random.integers(256, size=(T, B, *network.inputs.pixels), dtype=np.uint8)
     observations = pixels
     if network.inputs.variables:
         observations = {"pixels": pixels, "variables": random.normal(size=(T, B, 2)).astype(np.float32)}
     resets = np.zeros((T, B), np.float32)
     resets[2, 1] = 1
-    with tf.GradientTape() as tape:
-        output, _ = network.unroll(observations, tf.constant(resets), network.initial_state(B))
-        total = tf.reduce_sum(output.values) + 100 * tf.reduce_sum(output.logits[:, 0])
-    return output.values, tape.gradient(total, network.parameters)
+
+    @tf.function(autograph=False)
+    def gradients():
+        with tf.GradientTape() as tape:
+            output, _ = network.unroll(observations, tf.constant(resets), network.initial_state(B))
+            total = tf.reduce_sum(output.values) + 100 * tf.reduce_sum(output.logits[:, 0])
+        return output.values, tape.gradient(total, network.parameters)
+
+    return gradients()
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("variables", [0, 2])
 @pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
-def test_bfloat16_computes_the_same_but_for_rounding(make_network, core, variables, shared):
-    kind = {**SIZES, "core": core, "variables": variables, "shared": shared}
+@pytest.mark.parametrize("channels", [1, 4])
+def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, shared):
+    kind = {**SIZES, "channels": channels, "core": core, "variables": variables, "shared": shared}
     exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")
     assert [p.dtype for p in rounded.parameters] == [tf.float32] * len(exact.parameters)
     assert [variable_name(p) for p in rounded.parameters] == [variable_name(p) for p in exact.parameters]

@@ -67,8 +67,8 @@ class _Torso:
             height, width, channels = inputs.pixels
             for index, (filters, size, stride) in enumerate(spec.convolutions):
                 name = f"{prefix}conv{index}"
-                # One channel alone is too thin for matrix units: the first convolution keeps full precision.
-                dtype = None if index else tf.float32
+                # One channel alone is too thin for matrix units: that convolution keeps full precision.
+                dtype = tf.float32 if channels == 1 else None
                 kernel = make.matrix(f"{name}/kernel", (size, size, channels, filters), size * size * channels, dtype)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
                 height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
@@ -89,9 +89,9 @@ class _Torso:
         seen = []
         pixels, variables = self._inputs.split(observations)
         if pixels is not None:
-            maps = tf.cast(pixels, tf.float32)
+            maps = pixels
             if not self._convolutions:
-                maps = (maps - self._spec.pixel_mean) / self._spec.pixel_scale
+                maps = (tf.cast(pixels, tf.float32) - self._spec.pixel_mean) / self._spec.pixel_scale
             for index, (kernel, bias, stride) in enumerate(self._convolutions):
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
@@ -108,7 +108,7 @@ class _Torso:
     def _centring(self, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the weights that do to raw pixels what these do to centred and scaled ones: no pass over the pixels."""
         kernel = kernel / self._spec.pixel_scale
-        return kernel, bias - self._spec.pixel_mean * tf.reduce_sum(kernel, axis=(0, 1, 2))
+        return kernel, bias - self._spec.pixel_mean * tf.reduce_sum(tf.cast(kernel, bias.dtype), axis=(0, 1, 2))
 
 
 class ACNetwork:
