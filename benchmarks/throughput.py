@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from doom_a3c.agent.distributions import Actions
     from doom_a3c.agent.learner import Gradients
     from doom_a3c.agent.rollouts import Rollout, RolloutStats
-    from doom_a3c.engines.threads import Updates
+    from doom_a3c.engines.updates import Updates
     from doom_a3c.record.progress import Progress
     from doom_a3c.run.actors import ActorFactory
 

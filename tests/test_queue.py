@@ -152,6 +152,26 @@ def test_a_stop_ends_what_is_learned_from_a_batch_and_a_budget_does_not(build, f
     assert run.progress.updates == updates
 
 
+def test_what_waits_at_a_roll_back_is_counted_and_not_learned_from(build):
+    run = build(changed(SMALL, frames=12 * FRAME_SKIP * STEPS, max_batch=STEPS, queue_size=4))
+    before, apply = run.model.snapshot(), run.model.apply
+
+    def rolled_back(*arguments):
+        version = apply(*arguments)
+        if version == 1:
+            until(lambda: len(run.queues.rollouts) == 4)
+            run.model.roll_back(before)
+        return version
+
+    run.model.apply = rolled_back
+    finish(run.engine)
+    assert run.progress.steps == 12 * STEPS
+    assert 3 <= run.progress.updates <= 12 - 4
+    since = run.model.since
+    assert since == 3  # two updates and the roll-back
+    assert all(lag <= version - since for version, lag in enumerate(run.progress.lags[2:], start=since))
+
+
 def test_an_update_waits_for_min_batch(build):
     slow = partial(actor, before_step=lambda: time.sleep(0.002))
     run = build(changed(SMALL, min_batch=2 * STEPS + 1, frames=3 * FRAME_SKIP * 4 * STEPS), slow)

@@ -142,6 +142,27 @@ def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
     assert run.progress.updates == 2 + 5 + 5
 
 
+def test_what_was_being_played_at_a_roll_back_is_counted_and_not_learned_from():
+    played = []
+
+    def make_actor(index, policy):
+        made = play(index, policy)
+
+        def rollout():
+            played.append(Actor.rollout(made))
+            if len(played) == 2:
+                run.model.roll_back(run.model.snapshot())
+            return played[-1]
+
+        made.rollout = rollout
+        return made
+
+    run = run_of(1, make_actor, config=Config(frames=24, passes=5))
+    finish(run.engine)
+    assert run.progress.steps == 3 * 8
+    assert run.progress.updates == 5 + 5
+
+
 @pytest.mark.parametrize(("frames", "updates"), [(8, 5), (10**9, 2)])
 def test_a_stop_ends_what_is_learned_from_a_rollout_and_a_budget_does_not(frames, updates):
     run = run_of(1, config=Config(frames=frames, passes=5))

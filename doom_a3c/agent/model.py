@@ -31,7 +31,8 @@ class SharedNetwork:
         self._copying: dict[ACNetwork, Graph] = {}  # by the network that pulls
         self._flat = Graph(lambda: flat(network.parameters), network.parameters)
         self._replace = Graph(partial(_assign, network.parameters), network.parameters)
-        self.version = 0  # updates that have made these weights
+        self.version = 0  # updates and roll-backs that have made these weights
+        self.since = 0  # the version that the newest roll-back made: what older ones have played is not learned from
         self.halvings = 0  # of the learning rate, one for each roll-back
 
     def pull(self, network: ACNetwork) -> None:
@@ -110,10 +111,12 @@ class GlobalModel(SharedNetwork):
             self.version = version
 
     def roll_back(self, snapshot: Snapshot) -> None:
-        """Takes over an earlier snapshot of this model's, and halves the learning rate; updates count on."""
+        """Takes over an earlier snapshot of this model's, and halves the learning rate; versions count on."""
         with self._lock:
             self._assign(snapshot)
             self.halvings += 1
+            self.version += 1
+            self.since = self.version
 
     def _assign(self, snapshot: Snapshot) -> None:
         for name, value in snapshot.items():

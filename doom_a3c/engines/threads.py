@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from doom_a3c.agent.distributions import Actions
-from doom_a3c.agent.learner import Batch, Gradients, Learner
+from doom_a3c.agent.learner import Batch, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Policy
-from doom_a3c.agent.rollouts import Actor, RolloutStats, blank_rollout
+from doom_a3c.agent.rollouts import Actor, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
-from doom_a3c.engines.updates import StepFactor, Updater
+from doom_a3c.engines.updates import StepFactor, Updater, Updates, learn
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config, Counts, minibatch_count, spent
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
-
-
-class Updates(Protocol):
-    """Where a worker's gradients go."""
-
-    def count(self, stats: RolloutStats, actions: Actions) -> None:
-        """Counts what has been played and is about to be learned from, and the actions in it."""
-
-    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
-        """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are.
-
-        `last` says whether these are the last gradients of those rollouts.
-        """
 
 
 class Worker:
@@ -93,15 +79,9 @@ class Worker:
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
-        halvings = self._model.halvings
-        for minibatches, last in learner.minibatches(batches):
-            self._updates.apply(learner.gradients(minibatches, self._counts.frames), min(versions), last)
-            if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
-                return
+        for _ in learn(batches, min(versions), learner, self._network, self._model, self._updates, self._counts):
             if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
                 return
-            if not last:
-                self._model.pull(self._network)
 
 
 def threads_engine(

@@ -7,7 +7,7 @@ from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Played, concatenated
 from doom_a3c.engines.channel import Channel
-from doom_a3c.engines.updates import Updater
+from doom_a3c.engines.updates import Updater, learn
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config, batch_limits, spent
 
@@ -42,11 +42,7 @@ class Trainer:
                 batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
                 versions += [played.version for played in taken]
             self.batch = sum(batch.steps for batch in batches)
-            halvings = self._model.halvings
-            for minibatches, last in learner.minibatches(batches):
-                self._model.pull(self._network)
-                self._updater.apply(learner.gradients(minibatches, self._progress.frames), min(versions), last)
-                if self._model.halvings > halvings:  # the weights are older ones now, which have not played this
-                    break
+            self._model.pull(self._network)
+            for _ in learn(batches, min(versions), learner, self._network, self._model, self._updater, self._progress):
                 if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
                     return

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from doom_a3c.agent.distributions import Actions
-from doom_a3c.agent.learner import Gradients
-from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.learner import Batch, Gradients, Learner
+from doom_a3c.agent.model import GlobalModel, SharedNetwork
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.settings.config import Config, updates_per_rollout
+from doom_a3c.settings.config import Config, Counts, updates_per_rollout
 from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # rollouts in a row, each with an update that was not finite
@@ -25,6 +26,42 @@ NON_FINITE = "non_finite_update"  # the kind of the fault
 
 class DivergedError(RunError):
     """Loss or gradients were not finite in many rollouts in a row; no such update has been applied."""
+
+
+class Updates(Protocol):
+    """Where a worker's gradients go."""
+
+    def count(self, stats: RolloutStats, actions: Actions) -> None:
+        """Counts what has been played and is about to be learned from, and the actions in it."""
+
+    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
+        """Applies gradients that come from rollouts of that version to the global model, or sees to it that they are.
+
+        `last` says whether these are the last gradients of those rollouts.
+        """
+
+
+def learn(
+    batches: Sequence[Batch],
+    version: int,
+    learner: Learner,
+    network: ACNetwork,
+    model: SharedNetwork,
+    updates: Updates,
+    counts: Counts,
+) -> Iterator[None]:
+    """Makes all updates from batches that weights of that version have played; yields after each.
+
+    The first is made at the weights that `network` has, each further one at the newest. After a roll-back those have not
+    played this, and there are no more.
+    """
+    for minibatches, last in learner.minibatches(batches):
+        if version < model.since:
+            return
+        updates.apply(learner.gradients(minibatches, counts.frames), version, last)
+        yield
+        if not last:
+            model.pull(network)
 
 
 class EpisodeMetrics(NamedTuple):
