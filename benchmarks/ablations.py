@@ -12,6 +12,7 @@ docs/results/ablations.jsonl and not done again; the page is docs/results/ablati
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import results
 from learning import PAGES, commit, counters, run
+from peers import terminate
 
 from doom_a3c.record.progress import shown
 from doom_a3c.settings.catalog import find
@@ -138,6 +140,7 @@ def main() -> int:
     parser.add_argument("--variants", nargs="+", metavar="VARIANT", choices=VARIANTS, default=VARIANTS, help="these")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, terminate)
     if unknown := set(options.games) - set(GAMES):
         parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
     for game in () if options.page else options.games or GAMES:

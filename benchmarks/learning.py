@@ -24,7 +24,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ LEARNED = PAGES / "learned.jsonl"
 POLICIES = ("greedy", "sample")
 DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
 POINTS = 200  # of a curve that is kept
+SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games
 
 
 class Plan(NamedTuple):
@@ -193,10 +194,21 @@ def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> di
 
 
 def run(folder: Path, program: str, *flags: object) -> None:
-    """Runs a program in a folder, and keeps what it says there."""
+    """Runs a program in a folder, and keeps what it says there; interrupted, it is given the time to save."""
+    command = [sys.executable, str(ROOT / program), *map(str, flags)]
     with (folder / "output.txt").open("a") as output:
-        command = [sys.executable, str(ROOT / program), *map(str, flags)]
-        subprocess.run(command, cwd=folder, stdout=output, stderr=output, check=True)
+        # In a session of its own, which no Ctrl-C of a terminal reaches: a second one would end it unsaved.
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(SAVING)
+            process.kill()
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def write_pages(work: Path) -> None:

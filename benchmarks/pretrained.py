@@ -4,8 +4,9 @@
     python benchmarks/pretrained.py --work learning basic      # one of them
     python benchmarks/pretrained.py --page                     # nothing but the page, models/README.md
 
-Of a game it takes the best of the trainings that docs/results/learned.md shows. A model is its best checkpoint
-without the optimizer's slots and the curve, its weights as float16; what stands on its card is played with that file.
+Of a game it takes the best of the trainings that docs/results/learned.md shows, where that still lies there: else the model
+that there is stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its
+weights as float16; what stands on its card is played with that file.
 """
 
 from __future__ import annotations
@@ -110,10 +111,13 @@ def main() -> int:
             continue
         source = folder_of(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
         if not source.exists():
+            print(f"{game}: there is no {source}, so its model stays as it is", flush=True)
             continue
-        model = FOLDER / f"{game}.ckpt"
-        slim(source, model)
-        card = card_of(best, model)
+        with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
+            model = Path(made) / f"{game}.ckpt"
+            slim(source, model)
+            card = card_of(best, model)
+            model.replace(FOLDER / model.name)  # when its card is known: one that is stopped leaves the old pair
         cards = pretrained.cards() | {game: card}  # others may be made beside this one
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
         (FOLDER / CARDS).write_text(json.dumps(ordered, indent=1) + "\n")

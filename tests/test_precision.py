@@ -58,6 +58,15 @@ def test_rounded_copies_follow_the_weights(make_network):
         np.testing.assert_array_equal(played(network)[0], played(made)[0])
 
 
+def test_auto_is_float32_without_onednn(tmp_path, monkeypatch):
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags : fpu amx_bf16\n")
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert matrix_type("auto", info) == tf.float32
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    assert matrix_type("auto", info) == tf.bfloat16
+
+
 def test_auto_is_bfloat16_where_the_cpu_has_matrix_units(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text("flags : fpu avx512_bf16 amx_bf16 amx_tile\n")

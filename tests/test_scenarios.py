@@ -180,3 +180,4 @@ def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_com
     assert updates_per_rollout(config) == 1
     assert StepFactor.of(config).value == 1
     assert config.collapse == 0 or config.engine == "cluster"
+    assert config.uniform_cost == 0

@@ -7,6 +7,7 @@ every line of arithmetic, and both zero the recurrent state where an episode sta
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import matrix_type
-from doom_a3c.settings.network import Network
+from doom_a3c.settings.network import Network, maps_of
 
 
 class Inputs(NamedTuple):
@@ -64,15 +65,16 @@ class _Torso:
         self._convolutions = []
         features = inputs.variables
         if inputs.pixels is not None:
-            height, width, channels = inputs.pixels
-            for index, (filters, size, stride) in enumerate(spec.convolutions):
+            maps = maps_of(spec, inputs.pixels)
+            for index, ((filters, size, stride), (*_, channels)) in enumerate(
+                zip(spec.convolutions, maps[:-1], strict=True)
+            ):
                 name = f"{prefix}conv{index}"
                 # One channel alone is too thin for matrix units: that convolution keeps full precision.
                 dtype = tf.float32 if channels == 1 else None
                 kernel = make.matrix(f"{name}/kernel", (size, size, channels, filters), size * size * channels, dtype)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
-                height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, filters
-            features += height * width * channels
+            features += math.prod(maps[-1])
         self._hidden = []
         for index, size in enumerate(spec.hidden):
             name = f"{prefix}hidden{index}"

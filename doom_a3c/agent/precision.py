@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import tensorflow as tf
 def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
     """Returns the type that 'float32', 'bfloat16' or 'auto' means: bfloat16 where the CPU that computes has AMX for it.
 
-    AVX512 alone has bfloat16 products too, but gains less by them than rounding and unrounding costs.
+    AVX512 alone has bfloat16 products too, but gains less by them than rounding and unrounding costs. Without oneDNN
+    TensorFlow adds the gradients of biases up in bfloat16, which gets them wrong by half.
     """
     if precision != "auto":
         return tf.as_dtype(precision)
-    if tf.config.get_visible_devices("GPU"):
+    if tf.config.get_visible_devices("GPU") or os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") in ("0", "false"):
         return tf.float32
     try:
         return tf.bfloat16 if "amx_bf16" in cpu_info.read_text() else tf.float32

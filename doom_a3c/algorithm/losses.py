@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-MAX_LOG_RATIO = 20.0  # whose exponential is finite; no ratio as large is learned from
+MAX_LOG_RATIO = 20.0  # whose exponential is finite: what has become so likely and should not be is all of an update
 
 
 class Loss(NamedTuple):
