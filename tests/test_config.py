@@ -112,6 +112,12 @@ def test_an_unknown_key_names_the_nearest_and_the_source():
     assert "did you mean" not in complaint(lambda: settle(zzzzzz=1))
 
 
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_empty_word_is_refused(value):
+    # As the shell passes --models-dir "$UNSET" on; as a path it would be the current folder.
+    assert complaint(lambda: settle(models_dir=value)) == "basic.toml: models_dir: it is empty; it takes a str"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "range_"),
     [

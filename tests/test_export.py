@@ -1,8 +1,11 @@
 """Exported networks decide as the trained one, over an episode with its recurrent state."""
 
 import ast
+import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -17,6 +20,7 @@ from doom_a3c.run.agent import Agent
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.export import export
 from doom_a3c.run.run_record import begun
+from doom_a3c.settings.fields import UserError
 
 
 def agent_of(name):
@@ -79,6 +83,41 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
         observations, _, terminated, truncated, _ = env.step(outputs[0][0].argmax(axis=1))
         reset = (terminated | truncated).astype(np.float32)
     env.close()
+
+
+@pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
+def test_an_older_export_is_replaced_and_what_is_somebody_elses_is_not(kind, tmp_path):
+    for name in ("basic", "cartpole"):
+        target, _ = export(agent_of(name), kind, tmp_path)
+    cartpole = decide_by_onnx(target) if kind == "onnx" else decide_by_saved_model(target)
+    assert cartpole({"variables": np.zeros((1, 4), np.float32), "reset": np.ones(1, np.float32)})[0].shape == (1, 2)
+    mine = tmp_path / "mine" / target.name
+    mine.parent.mkdir()
+    if kind == "onnx":
+        mine.write_bytes(b"precious")
+    else:
+        (mine / "precious").mkdir(parents=True)
+    with pytest.raises(UserError, match=f"{target.name} is not of this program, and would be overwritten: name another"):
+        export(agent_of("basic"), kind, mine.parent)
+    assert mine.read_bytes() == b"precious" if kind == "onnx" else (mine / "precious").is_dir()
+    assert os.listdir(mine.parent) == [target.name]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
+def test_a_full_disk_leaves_the_older_export(kind, tmp_path, monkeypatch):
+    target, _ = export(agent_of("cartpole"), kind, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full(*arguments, **options):
+        if kind == "onnx":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise tf.errors.ResourceExhaustedError(None, None, "SaveV2: No space left on device")
+
+    monkeypatch.setattr(*((Path, "write_bytes") if kind == "onnx" else (tf.saved_model, "save")), full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        export(agent_of("basic"), kind, tmp_path)
+    assert raised.value.filename == str(target)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_example(tmp_path):

@@ -14,7 +14,7 @@ from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.record.files import check_exists, output_file
-from doom_a3c.run.checkpoint import label_of, record_of
+from doom_a3c.run.checkpoint import record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, held_by, launched, new_run
@@ -123,23 +123,11 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     named = Named(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(_recorded(checkpoints, named), settings)
+        with checkpoints.naming_another():
+            saved = record_of(checkpoints.last, named)
+        record = continued_run(saved, settings)
         lock.note(record.name)
         return _run(options, record, checkpoints, named=named)
-
-
-def _recorded(checkpoints: CheckpointFolder, named: Named) -> RunRecord:
-    """Returns the record of the newest checkpoint; its UserError names another one where that one is damaged."""
-    try:
-        return record_of(checkpoints.last, named)
-    except UserError as error:
-        try:
-            label_of(checkpoints.last)
-        except UserError:
-            if other := checkpoints.whole():
-                copy = shlex.join(["cp", str(other), str(checkpoints.last)])
-                raise UserError(f"{error}; the newest whole one is {other}: {copy}") from None
-        raise
 
 
 def _check_resumable(folder: Path) -> None:

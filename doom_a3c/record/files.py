@@ -22,8 +22,12 @@ def write_whole(path: Path, data: bytes) -> None:
         path.write_bytes(data)
         return
     part = path.with_suffix(".part")
-    part.write_bytes(data)
-    part.replace(path)
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:  # of a full disk it has no name
+        part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -141,6 +141,16 @@ def label_of(path: Path) -> Label:
         return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
 
 
+def is_whole(path: Path) -> bool:
+    """Tells whether a checkpoint says which run it is of, and is undamaged to its end."""
+    try:
+        with _opened(path) as archive:
+            label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
+            return archive.testzip() is None
+    except UserError:
+        return False
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """Opens an archive; raises UserError for whatever is damaged in it."""

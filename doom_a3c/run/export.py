@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.record.files import write_whole
 from doom_a3c.run.agent import Agent
 from doom_a3c.settings.fields import UserError
 
+_MARK = b"exported by doom_a3c"  # in a model
 OPSET = 17  # of ONNX: what converters and runtimes have known for years
 _BEGINNINGS = {
     "onnx": """import onnxruntime
@@ -70,7 +75,8 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
-        UserError: if what the kind needs is not installed.
+        UserError: if what the kind needs is not installed, or somebody else's file would be overwritten.
+        OSError: with the name of what could not be written.
     """
     network = _in_full_precision(agent.network)
     decide, signature = _decision(network)
@@ -78,16 +84,18 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
         module, target = tf.Module(), folder / "savedmodel"
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # what is not an attribute is not saved
-        tf.saved_model.save(module, str(target), signatures={"serving_default": module.decide})
+        _replaced(target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide}))
         return [target, _example(agent, kind, folder)]
     try:
         import tf2onnx  # late: an extra that nothing else needs
     except ModuleNotFoundError as error:
         raise UserError(f"--export onnx needs {error.name}: pip install -r requirements-export.txt") from None
     target = folder / "model.onnx"
-    tf2onnx.convert.from_function(
-        tf.function(decide, input_signature=signature), signature, opset=OPSET, output_path=str(target)
-    )
+    made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
+    made.doc_string = _MARK.decode()
+    if target.exists() and _MARK not in target.read_bytes():
+        raise _not_ours(target)
+    write_whole(target, made.SerializeToString())
     return [target, _example(agent, kind, folder)]
 
 
@@ -103,8 +111,27 @@ def _example(agent: Agent, kind: str, folder: Path) -> Path:
     for name, part in parts.items():
         text = text.replace(name, part)
     example = folder / f"example_{kind}.py"
-    example.write_text(text)
+    write_whole(example, text.encode())
     return example
+
+
+def _not_ours(path: Path) -> UserError:
+    return UserError(f"{path} is not of this program, and would be overwritten: name another folder")
+
+
+def _replaced(target: Path, write: Callable[[str], None]) -> None:
+    """Has a folder written, whole or not at all: an old one stays until the new one is complete."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as made:
+        part = Path(made) / target.name
+        try:
+            write(str(part))
+        except tf.errors.ResourceExhaustedError:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
+        if target.exists():
+            if not (target / "saved_model.pb").exists():
+                raise _not_ours(target)
+            target.rename(Path(made) / "older")
+        part.rename(target)
 
 
 def _in_full_precision(trained: ACNetwork) -> ACNetwork:

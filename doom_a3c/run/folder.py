@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from doom_a3c.run.checkpoint import SAVING, label_of, save
+from doom_a3c.run.checkpoint import SAVING, is_whole, label_of, save
 from doom_a3c.run.run_record import Label, RunRecord
 from doom_a3c.settings.fields import UserError
 
@@ -38,9 +39,20 @@ class CheckpointFolder:
                 raise UserError(f"{path} holds another run{name}: {remedy}")
 
     def whole(self) -> Path | None:
-        """Returns the newest checkpoint by frames that can be read, None where there is none."""
+        """Returns the newest checkpoint by frames that is whole, None where there is none."""
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
-        return next((path for path in newest_first if _label(path)), None)
+        return next(filter(is_whole, newest_first), None)
+
+    @contextlib.contextmanager
+    def naming_another(self) -> Iterator[None]:
+        """A context for reading the newest checkpoint: where that is damaged, the UserError names the newest whole one."""
+        try:
+            yield
+        except UserError as error:
+            if is_whole(self.last) or (other := self.whole()) is None:
+                raise
+            copy = shlex.join(["cp", str(other), str(self.last)])
+            raise UserError(f"{error}; the newest whole one is {other}: {copy}") from None
 
     def tidy(self) -> None:
         """Removes what a run that was killed while it saved has left."""

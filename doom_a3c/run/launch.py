@@ -100,7 +100,8 @@ def launched(
         import_tensorflow(cpu_count(), verbose, device)
         variables = None
         if named is not None:
-            checkpoint = load(checkpoints.last, named)
+            with checkpoints.naming_another():
+                checkpoint = load(checkpoints.last, named)
             checkpoint.check_finite(checkpoints.last)
             variables = checkpoint.variables
         checkpoints.tidy()

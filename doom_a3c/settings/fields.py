@@ -148,6 +148,8 @@ class Setting:
             raise ValueError(f"{value!r} is not {with_article(self.kind.__name__)}")
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
             raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
+        if isinstance(value, str) and not (value.strip() or self.choices):
+            raise ValueError("it is empty")
         if not self._in_range(value):
             raise ValueError(f"there is no {value!r}" if self.choices else f"{value!r} is out of range")
         return value
