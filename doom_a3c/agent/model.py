@@ -102,7 +102,9 @@ class GlobalModel(SharedNetwork):
             ValueError: if a name or a shape is not this model's.
         """
         if snapshot.keys() != self._variables.keys():
-            raise ValueError(f"variables differ: {sorted(snapshot.keys() ^ self._variables.keys())}")
+            names = sorted(snapshot.keys() ^ self._variables.keys())
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise ValueError(f"variables differ: {', '.join(names[:3])}{more}")
         for name, value in snapshot.items():
             if tuple(self._variables[name].shape) != value.shape:
                 raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")

@@ -168,7 +168,7 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
         model.restore(variables, record.counters.updates)
     except ValueError as error:
         raise UserError(
-            f"{config.models_dir}/last.ckpt holds another network than scenario {name} with "
+            f"{config.models_dir}/last.ckpt holds another network or optimizer than scenario {name} with "
             f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
         ) from None
     progress.restore(record.counters)
