@@ -87,7 +87,12 @@ def test_the_device_that_the_scenario_file_names_counts(tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "told"),
-    [("", "is a folder"), ("none.ckpt", "there is no checkpoint"), ("a" * 300, "there is no checkpoint or model")],
+    [
+        ("", "--model: it is empty"),
+        (".", "is a folder"),
+        ("none.ckpt", "there is no checkpoint"),
+        ("a" * 300, "there is no checkpoint or model"),
+    ],
 )
 def test_what_is_no_model_is_told_in_a_line(tmp_path, model, told):
     result = call("play", "--model", model, cwd=tmp_path)
