@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import pickle
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from run_fakes import tiny_record
 
-from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.checkpoint import label_of, load, save
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.settings.fields import UserError, plain
 
@@ -83,6 +84,27 @@ def test_saving_again_replaces(saved):
     save(saved, variables(1), tiny_record(updates=2))
     assert_same(load(saved).variables, variables(1))
     assert load(saved).record.counters.updates == 2
+
+
+def test_one_that_is_replaced_while_it_is_read_is_read_as_it_was_or_as_it_is(saved, tmp_path):
+    save(tmp_path / "larger", {**variables(), "more": np.zeros(10_000, np.float32)}, RECORD)
+    kinds, stop = [saved.read_bytes(), (tmp_path / "larger").read_bytes()], threading.Event()
+
+    def replace():
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            (tmp_path / "next").write_bytes(kinds[number % 2])
+            (tmp_path / "next").replace(saved)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(1000):
+            label_of(saved)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_failed_save_keeps_the_old_one(saved):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-MAX_LOG_RATIO = 20.0  # whose exponential is finite: what has become so likely and should not be is all of an update
+MAX_LOG_RATIO = 20.0  # whose exponential is finite; a step as far off that should be less likely takes up a whole update
 
 
 class Loss(NamedTuple):

@@ -15,7 +15,7 @@ import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,14 +138,14 @@ def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
 def label_of(path: Path) -> Label:
     """Reads which run a checkpoint is of; raises UserError if it does not tell."""
     with _opened(path) as archive:
-        return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
+        return _label(archive)
 
 
 def is_whole(path: Path) -> bool:
     """Tells whether a checkpoint says which run it is of, and is undamaged to its end."""
     try:
         with _opened(path) as archive:
-            label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
+            _label(archive)
             return archive.testzip() is None
     except UserError:
         return False
@@ -156,18 +156,18 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """Opens an archive; raises UserError for whatever is damaged in it."""
     check_file(path)
     try:
-        _check_directory(path)
-        with zipfile.ZipFile(path) as archive:
-            yield archive
+        with path.open("rb") as file:  # once: a run may put a newer one in its place at any moment
+            _check_directory(file)
+            with zipfile.ZipFile(file) as archive:
+                yield archive
     except _UNREADABLE as error:
         raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({first_line(error)})") from None
 
 
-def _check_directory(path: Path) -> None:
+def _check_directory(file: BinaryIO) -> None:
     """Raises ValueError unless an archive has a few members: zipfile reads its directory whole, however large that is."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _END.size))
-        end = file.read()
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _END.size))
+    end = file.read()
     if len(end) < _END.size:
         raise ValueError("it is cut off")
     mark, *_, members, size, _, comment = _END.unpack(end)
@@ -175,6 +175,10 @@ def _check_directory(path: Path) -> None:
         raise ValueError("it is cut off, or another kind of file")
     if members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
         raise ValueError("its directory is too large")
+
+
+def _label(archive: zipfile.ZipFile) -> Label:
+    return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
 
 
 def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:
