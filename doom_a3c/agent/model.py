@@ -16,6 +16,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Optimizer
 from doom_a3c.record.progress import Counters, Progress
+from doom_a3c.settings.fields import listed
 
 MAX_HALVINGS = 10  # of the step size
 Snapshot = dict[str, NDArray[Any]]
@@ -102,9 +103,7 @@ class GlobalModel(SharedNetwork):
             ValueError: if a name or a shape is not this model's.
         """
         if snapshot.keys() != self._variables.keys():
-            names = sorted(snapshot.keys() ^ self._variables.keys())
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise ValueError(f"variables differ: {', '.join(names[:3])}{more}")
+            raise ValueError(f"variables differ: {listed(sorted(snapshot.keys() ^ self._variables.keys()), 3)}")
         for name, value in snapshot.items():
             if tuple(self._variables[name].shape) != value.shape:
                 raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")

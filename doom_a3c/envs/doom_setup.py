@@ -12,7 +12,7 @@ import vizdoom
 
 from doom_a3c.settings.checks import check_files
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import UserError, nearest, plain, validated
+from doom_a3c.settings.fields import UserError, listed, nearest, plain, validated
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
 from doom_a3c.settings.shaping import PLACES, weights
 from doom_a3c.settings.wads import maps_in
@@ -215,7 +215,4 @@ def _check_map(game: vizdoom.DoomGame) -> None:
             f"{wad} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
         )
     if game.get_doom_map().lower() not in maps:
-        more = f" and {len(maps) - MAX_SHOWN} more" if len(maps) > MAX_SHOWN else ""
-        raise UserError(
-            f"there is no map {game.get_doom_map()!r} in {wad.name}, which has {', '.join(maps[:MAX_SHOWN])}{more}"
-        )
+        raise UserError(f"there is no map {game.get_doom_map()!r} in {wad.name}, which has {listed(maps, MAX_SHOWN)}")

@@ -30,6 +30,11 @@ def write_whole(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def not_ours(path: Path) -> UserError:
+    """Returns the error of whoever would overwrite what others have made."""
+    return UserError(f"{path} is not of this program, and would be overwritten: name another folder")
+
+
 def write_json(path: Path, data: Any) -> None:
     """Writes data as JSON, whole or not at all; a number that is not finite, for which JSON has no word, is null there."""
     write_whole(path, f"{json.dumps(_in_words_of_json(data), indent=1, allow_nan=False)}\n".encode())

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.record.files import write_whole
+from doom_a3c.record.files import not_ours, write_whole
 from doom_a3c.run.agent import Agent
 from doom_a3c.settings.fields import UserError
 
@@ -64,6 +64,7 @@ while not over:
     score, over = score + reward, terminated or truncated
 print(score)
 '''
+_NAMES = {"onnx": "model.onnx", "savedmodel": "savedmodel"}
 _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
@@ -78,10 +79,13 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
         UserError: if what the kind needs is not installed, or somebody else's file would be overwritten.
         OSError: with the name of what could not be written.
     """
+    target = folder / _NAMES[kind]
+    if target.exists() and not _is_ours(target):
+        raise not_ours(target)
     network = _in_full_precision(agent.network)
     decide, signature = _decision(network)
     if kind == "savedmodel":
-        module, target = tf.Module(), folder / "savedmodel"
+        module = tf.Module()
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # what is not an attribute is not saved
         _replaced(target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide}))
@@ -90,11 +94,8 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
         import tf2onnx  # late: an extra that nothing else needs
     except ModuleNotFoundError as error:
         raise UserError(f"--export onnx needs {error.name}: pip install -r requirements-export.txt") from None
-    target = folder / "model.onnx"
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
     made.doc_string = _MARK.decode()
-    if target.exists() and _MARK not in target.read_bytes():
-        raise _not_ours(target)
     write_whole(target, made.SerializeToString())
     return [target, _example(agent, kind, folder)]
 
@@ -115,8 +116,9 @@ def _example(agent: Agent, kind: str, folder: Path) -> Path:
     return example
 
 
-def _not_ours(path: Path) -> UserError:
-    return UserError(f"{path} is not of this program, and would be overwritten: name another folder")
+def _is_ours(target: Path) -> bool:
+    """Tells whether an export may be replaced by a newer one."""
+    return (target / "saved_model.pb").exists() if target.is_dir() else _MARK in target.read_bytes()
 
 
 def _replaced(target: Path, write: Callable[[str], None]) -> None:
@@ -128,8 +130,6 @@ def _replaced(target: Path, write: Callable[[str], None]) -> None:
         except tf.errors.ResourceExhaustedError:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
         if target.exists():
-            if not (target / "saved_model.pb").exists():
-                raise _not_ours(target)
             target.rename(Path(made) / "older")
         part.rename(target)
 

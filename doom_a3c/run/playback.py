@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.record import figures
-from doom_a3c.record.files import write_json, write_table, write_whole
+from doom_a3c.record.files import not_ours, write_json, write_table, write_whole
 from doom_a3c.record.films import joined
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
@@ -201,7 +201,7 @@ def _check_page(path: Path) -> None:
     """Raises UserError where a page would be overwritten that is none of this program's."""
     with contextlib.suppress(OSError), path.open("rb") as file:  # there is none
         if _GENERATOR not in file.read(4096):  # the films come later
-            raise UserError(f"{path} is not of this program, and would be overwritten: name another folder")
+            raise not_ours(path)
 
 
 def _remove_older(folder: Path, kept: Sequence[str]) -> int:

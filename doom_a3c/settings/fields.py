@@ -12,7 +12,7 @@ import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
@@ -328,6 +328,12 @@ def finite(value: Any, name: str) -> float:
 def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
     """Returns the items of `values` that are settings of `record`."""
     return {key: value for key, value in values.items() if key in settings_of(record)}
+
+
+def listed(words: Sequence[str], most: int) -> str:
+    """Returns 'a, b and 4 more': the first words, and how many there are besides."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
