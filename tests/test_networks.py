@@ -8,7 +8,7 @@ from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.settings.network import Network
+from doom_a3c.settings.network import Network, parameters_of
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_initial_heads_have_their_norms(default_network):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("variables", [0, 2])
+@pytest.mark.parametrize(("variables", "layers"), [(0, ()), (2, ()), (2, (4, 3))])
 @pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
-def test_steps_equal_the_unroll(make_network, core, variables, shared):
-    network = make_network(core=core, variables=variables, shared=shared)
+def test_steps_equal_the_unroll(make_network, core, variables, layers, shared):
+    network = make_network(core=core, variables=variables, variable_hidden=layers, shared=shared)
     observations = observe(variables=variables)
     resets = np.zeros((T, B), np.float32)
     resets[0, 0] = resets[2, 1] = resets[3, 1] = 1
@@ -210,9 +210,9 @@ def test_the_initial_state_is_zero(make_network):
     np.testing.assert_array_equal(hidden, np.zeros((4, 5)))
 
 
-@pytest.mark.parametrize("variables", [0, 2])
-def test_gradients_equal_numerical_differences(make_network, variables):
-    network = make_network(variables=variables)
+@pytest.mark.parametrize(("variables", "layers"), [(0, ()), (2, ()), (2, (4, 3))])
+def test_gradients_equal_numerical_differences(make_network, variables, layers):
+    network = make_network(variables=variables, variable_hidden=layers)
     observations, core_state = observe(variables=variables), state(network)
     resets = np.zeros((T, B), np.float32)
     resets[2, 1] = 1
@@ -247,6 +247,48 @@ def test_variables_matter(make_network):
     changed = {**observations, "variables": observations["variables"] + np.float32([0, 1])}
     difference = np.abs(unroll(network, observations)[1] - unroll(network, changed)[1])
     assert (difference > 1e-5).all()
+
+
+def dense(features, weights, layers):
+    for name in layers:
+        features = ACTIVATIONS["elu"](features @ weights[f"{name}/kernel"] + weights[f"{name}/bias"])
+    return features
+
+
+@pytest.mark.parametrize("layers", [(4,), (4, 3)])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
+def test_variables_with_layers_of_their_own_join_the_picture_at_the_core(make_network, hidden, layers):
+    network = make_network(core="none", variables=2, hidden=hidden, variable_hidden=layers)
+    random = np.random.default_rng(1)
+    for parameter in network.parameters:
+        parameter.assign(random.normal(size=parameter.shape))  # biases too
+    weights = {variable_name(p): p.numpy().astype(np.float64) for p in network.parameters}
+    observations = observe(variables=2, length=1)
+    centred = (tf.cast(observations["pixels"][0], tf.float32) - 64) / 64
+    maps = tf.nn.elu(tf.nn.conv2d(centred, weights["conv0/kernel"].astype(np.float32), 2, "VALID") + weights["conv0/bias"])
+    picture = dense(np.reshape(maps, (B, -1)).astype(np.float64), weights, [f"hidden{i}" for i in range(len(hidden))])
+    numbers = dense(observations["variables"][0], weights, [f"variables{i}" for i in range(len(layers))])
+    values = np.concatenate([picture, numbers], axis=1) @ weights["value/kernel"][:, 0]
+    np.testing.assert_allclose(unroll(network, observations)[1][0], values, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_for_variables_change_nothing_where_pixels_or_numbers_are_seen_alone(make_network):
+    plain, layered = (make_network(variable_hidden=layers) for layers in ((), (4,)))
+    np.testing.assert_array_equal(unroll(plain, observe())[1], unroll(layered, observe())[1])
+    numbers = [
+        ACNetwork(Network(variable_hidden=layers), Inputs(None, 4), Categorical(3), 0, "network") for layers in ((), (4,))
+    ]
+    assert [p.shape for p in numbers[0].parameters] == [p.shape for p in numbers[1].parameters]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("layers", [(), (4, 3)])
+@pytest.mark.parametrize("inputs", [Inputs((8, 8, 1), 0), Inputs((8, 8, 1), 2), Inputs(None, 2)])
+def test_parameters_are_counted_before_they_are_made(inputs, layers, shared):
+    spec = Network(convolutions=((4, 3, 2),), hidden=(8, 6), variable_hidden=layers, core_size=5, shared=shared)
+    network = ACNetwork(spec, inputs, Categorical(3), 0, "network")
+    matrices = [p for p in network.parameters if "kernel" in p.name and not p.name.startswith(("policy", "value"))]
+    assert parameters_of(spec, inputs.pixels, inputs.variables) == sum(int(np.prod(p.shape)) for p in matrices)
 
 
 def test_a_seed_decides_the_weights(make_network):

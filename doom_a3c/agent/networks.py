@@ -19,7 +19,7 @@ from doom_a3c.agent.cores import CoreState, core_called
 from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
-from doom_a3c.agent.precision import matrix_type
+from doom_a3c.agent.precision import Matrix, matrix_type
 from doom_a3c.settings.network import Network, maps_of
 
 
@@ -56,6 +56,21 @@ def observation_inputs(space: Any) -> Inputs:
     return Inputs(tuple(space.shape), 0) if len(space.shape) == 3 else Inputs(None, space.shape[0])
 
 
+_Layers = list[tuple[Matrix, tf.Variable]]  # kernels and biases, in their order
+
+
+def _layers(
+    make: Parameters, name: str, features: int, sizes: Sequence[int], dtype: tf.DType | None = None
+) -> tuple[_Layers, int]:
+    """Returns fully connected layers of those sizes over so many features, and how many there are after them."""
+    layers = []
+    for index, size in enumerate(sizes):
+        kernel = make.matrix(f"{name}{index}/kernel", (features, size), features, dtype)
+        layers.append((kernel, make.zeros(f"{name}{index}/bias", size)))
+        features = size
+    return layers, features
+
+
 class _Torso:
     """From observations to what a head reads: convolutions, fully connected layers, a core. Owns its weights."""
 
@@ -63,7 +78,7 @@ class _Torso:
         self._spec, self._inputs = spec, inputs
         self._activation = getattr(tf.nn, spec.activation)
         self._convolutions = []
-        features = inputs.variables
+        features = 0
         if inputs.pixels is not None:
             maps = maps_of(spec, inputs.pixels)
             for index, ((filters, size, stride), (*_, channels)) in enumerate(
@@ -75,13 +90,14 @@ class _Torso:
                 kernel = make.matrix(f"{name}/kernel", (size, size, channels, filters), size * size * channels, dtype)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
             features += math.prod(maps[-1])
-        self._hidden = []
-        for index, size in enumerate(spec.hidden):
-            name = f"{prefix}hidden{index}"
-            kernel = make.matrix(f"{name}/kernel", (features, size), features)
-            self._hidden.append((kernel, make.zeros(f"{name}/bias", size)))
-            features = size
-        self.core = core_called(spec.core)(features, spec.core_size, make, prefix)
+        apart = inputs.variables if inputs.pixels is not None and spec.variable_hidden else 0
+        features += inputs.variables - apart
+        self._hidden, features = _layers(make, f"{prefix}hidden", features, spec.hidden)
+        # A matrix of so few rows keeps full precision.
+        self._variable_hidden, joining = _layers(
+            make, f"{prefix}variables", apart, spec.variable_hidden if apart else (), tf.float32
+        )
+        self.core = core_called(spec.core)(features + joining, spec.core_size, make, prefix)
 
     def run(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns features [T * B, ...] of observations [T, B, ...], and the state after them."""
@@ -98,10 +114,15 @@ class _Torso:
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
+        if self._variable_hidden:
+            return _joined([self._through(self._hidden, seen[0]), self._through(self._variable_hidden, variables)])
         if variables is not None:
             seen.append(variables)
-        features = tf.concat([tf.cast(part, seen[0].dtype) for part in seen], axis=1) if len(seen) > 1 else seen[0]
-        for kernel, bias in self._hidden:
+        return self._through(self._hidden, _joined(seen))
+
+    def _through(self, layers: _Layers, features: tf.Tensor) -> tf.Tensor:
+        """Returns what fully connected layers make of features [N, ...]."""
+        for kernel, bias in layers:
             matrix = kernel.read()
             features = tf.matmul(tf.cast(features, matrix.dtype), matrix)
             features = self._activation(tf.nn.bias_add(features, tf.cast(bias, features.dtype)))
@@ -261,6 +282,11 @@ def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int)
         strides = [stride, 1]
     maps = tf.nn.conv2d(tf.cast(maps, kernel.dtype), kernel, strides, "VALID")
     return tf.nn.bias_add(maps, tf.cast(bias, maps.dtype))
+
+
+def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns features [N, ...] side by side, in the type of the first."""
+    return tf.concat([tf.cast(part, parts[0].dtype) for part in parts], axis=1) if len(parts) > 1 else parts[0]
 
 
 def _fold_time(array: tf.Tensor) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ class Network:
     pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
+    variable_hidden: tuple[int, ...] = ()  # of those of variables beside a picture, which then join it at the core
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
     core: str = "lstm"  # 'skip_lstm', heads see its inputs too, or 'none'; agent/cores.py knows all
     core_size: int = 256
@@ -32,8 +34,11 @@ def check_network(network: Network, observation: Observation) -> None:
     require(1e-6 <= network.pixel_scale <= 1e6, "[network] pixel_scale must be 1e-6 to 1e6")
     require(abs(network.pixel_mean) <= 1e6, "[network] pixel_mean must be within 1e6 of 0")
     require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
-    sizes = (*network.hidden, network.core_size)
-    require(all(type(size) is int and size >= 1 for size in sizes), "[network] hidden and core_size must be 1 or more")
+    sizes = (*network.hidden, *network.variable_hidden, network.core_size)
+    require(
+        all(type(size) is int and size >= 1 for size in sizes),
+        "[network] hidden, variable_hidden and core_size must be 1 or more",
+    )
     for layer in network.convolutions:
         require(
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
@@ -72,15 +77,23 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
 
 def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
     """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
-    count, features = 0, numbers
+    apart = numbers if pixels is not None and network.variable_hidden else 0
+    count, features = 0, numbers - apart
     if pixels is not None:
         maps = maps_of(network, pixels)
         for (filters, size, _), (*_, channels) in zip(network.convolutions, maps, strict=False):
             count += size * size * channels * filters
         features += math.prod(maps[-1])
-    for size in network.hidden:
-        count += features * size
-        features = size
+    count += _weights(features, network.hidden)
+    features = (features, *network.hidden)[-1]
+    if apart:
+        count += _weights(apart, network.variable_hidden)
+        features += network.variable_hidden[-1]
     gates = {"none": 0, "lstm": 4, "skip_lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
     count += gates * network.core_size * (features + network.core_size)
     return count if network.shared else 2 * count
+
+
+def _weights(features: int, sizes: tuple[int, ...]) -> int:
+    """Returns how many weights fully connected layers of those sizes have over so many features."""
+    return sum(before * size for before, size in itertools.pairwise((features, *sizes)))
