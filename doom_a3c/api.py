@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.record.files import check_exists, output_folder
-from doom_a3c.run.checkpoint import record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, launched, new_run
@@ -107,8 +106,7 @@ def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None,
     named = Named(settings.get("scenario"), settings.pop("wad", None))
     with FolderLock(folder, "models_dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        old = record_of(checkpoints.last, named)
-        record = continued_run(old, {**settings, "models_dir": str(models_dir)})
+        record = continued_run(checkpoints.record(named), {**settings, "models_dir": str(models_dir)})
         lock.note(record.name)
         return _trained(record, checkpoints, callback, named=named)
 

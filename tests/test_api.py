@@ -112,6 +112,14 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, call, me
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_whose_record_is_damaged_names_the_newest_whole_checkpoint(agent, tmp_path):
+    whole = agent.folder / "last.ckpt"
+    (tmp_path / "frames-000000000001.ckpt").write_bytes(whole.read_bytes())
+    (tmp_path / "last.ckpt").write_bytes(whole.read_bytes()[:5_000])
+    with pytest.raises(dc.UserError, match=r"the newest whole one is .*frames-000000000001.ckpt: cp "):
+        dc.resume(tmp_path)
+
+
 def test_a_wrong_setting_of_playing_is_one_line(agent):
     with pytest.raises(dc.UserError, match="unknown setting 'episode'"):
         agent.play(episode=3)

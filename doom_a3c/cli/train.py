@@ -14,7 +14,6 @@ from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.record.files import check_exists, output_file
-from doom_a3c.run.checkpoint import record_of
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, held_by, launched, new_run
@@ -123,9 +122,7 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     named = Named(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        with checkpoints.naming_another():
-            saved = record_of(checkpoints.last, named)
-        record = continued_run(saved, settings)
+        record = continued_run(checkpoints.record(named), settings)
         lock.note(record.name)
         return _run(options, record, checkpoints, named=named)
 

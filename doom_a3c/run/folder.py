@@ -13,9 +13,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from doom_a3c.run.checkpoint import SAVING, is_whole, label_of, save
+from doom_a3c.run.checkpoint import SAVING, is_whole, label_of, record_of, save
 from doom_a3c.run.run_record import Label, RunRecord
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.trust import NOTHING, Named
 
 KEPT = 5
 
@@ -42,6 +43,11 @@ class CheckpointFolder:
         """Returns the newest checkpoint by frames that is whole, None where there is none."""
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
         return next(filter(is_whole, newest_first), None)
+
+    def record(self, named: Named = NOTHING) -> RunRecord:
+        """Reads what the newest checkpoint says of its run; raises UserError as `record_of` does, `naming_another`."""
+        with self.naming_another():
+            return record_of(self.last, named)
 
     @contextlib.contextmanager
     def naming_another(self) -> Iterator[None]:
