@@ -93,7 +93,7 @@ def test_a_delta_says_how_far():
     ("change", "message"),
     [
         ({"settings": {"render_hd": True}}, "did you mean render_hud"),
-        ({"settings": {"render_hud": "yes"}}, "'yes' is not a bool"),
+        ({"settings": {"render_hud": "yes"}}, '"yes" is not true or false'),
         ({"variables": ("HELTH",), "variable_scales": (1.0,)}, "did you mean HEALTH"),
         ({"variables": ("PLACES",), "variable_scales": (1.0,)}, r"it is for \[shaping\] alone"),
     ],

@@ -17,7 +17,7 @@ from doom_a3c.record.files import check_exists
     [
         (("--scenario", "bsic"), "did you mean basic"),
         (("--learning-rat", "1"), "did you mean --learning-rate"),
-        (("--discount", "1.5"), "--discount: 1.5 is out of range; it takes a float, 0 to 1"),
+        (("--discount", "1.5"), "--discount: 1.5 is out of range; it takes a number, 0 to 1"),
         (("--games", "many"), "games"),
         (("--scenario", "mine.toml"), "mine.toml"),
         (("--scenario", "broken.toml"), "broken.toml"),

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
 MAX_TEXT = 1000  # characters of any text
 _WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # that a default is told by
 Record = TypeVar("Record", bound="DataclassInstance")
@@ -145,7 +147,7 @@ class Setting:
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
-            raise ValueError(f"{value!r} is not {with_article(self.kind.__name__)}")
+            raise ValueError(f"{written(value)} is not {KINDS[self.kind]}")
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
             raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
         if isinstance(value, str) and not (value.strip() or self.choices):
@@ -174,9 +176,9 @@ def _flag(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
 
 
-def with_article(word: str) -> str:
-    """Returns 'an int', or 'a float'."""
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+def written(value: Any) -> str:
+    """Returns a value as a scenario file has it, such as 'true' or '[256]'."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def setting(
@@ -287,7 +289,7 @@ def validated(record: type[Record], values: Mapping[str, Any], source: str) -> R
         try:
             checked[key] = known[key].checked(value)
         except ValueError as error:
-            kind = "" if known[key].choices else with_article(known[key].kind.__name__)
+            kind = "" if known[key].choices else KINDS[known[key].kind]
             takes = ", ".join(filter(None, (kind, known[key].allowed)))
             what = known[key].flag if source == "flags" else f"{source}: {key}"
             raise UserError(f"{what}: {error}; it takes {takes}") from None

@@ -70,8 +70,8 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     parameters = parameters_of(network, pixels, numbers)
     require(
         parameters <= MAX_PARAMETERS,
-        f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, variable_hidden, "
-        "core_size or convolutions smaller",
+        f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
+        "variable_hidden, core_size or convolutions smaller",
     )
 
 

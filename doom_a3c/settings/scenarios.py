@@ -13,7 +13,7 @@ from typing import Any
 
 from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, about, nearest, require, select, validated, with_article
+from doom_a3c.settings.fields import KINDS, UserError, about, nearest, require, select, validated, written
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
 from doom_a3c.settings.shaping import shaping_table, weights
@@ -128,8 +128,8 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
         if isinstance(default, float) and type(value) is int:
             value = float(value)
         if key != "buttons" and type(value) is not type(default):
-            wanted = with_article(type(default).__name__)
-            raise UserError(f"{source}: {key} must be {wanted}, such as {default!r}, not {value!r}")
+            example = f", such as {written(default)}" if default else ""
+            raise UserError(f"{source}: {key} must be {KINDS[type(default)]}{example}, not {written(given)}")
         checked_values[key] = value
     return kind(**checked_values)
 
