@@ -100,6 +100,7 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
         (lambda: dc.train("basik"), "unknown scenario 'basik' (did you mean basic?)"),
         (lambda: dc.train("basic", rollout_lenght=3), "unknown setting 'rollout_lenght' (did you mean rollout_length?)"),
         (lambda: dc.train("basic", games=0), "games: 0 is out of range"),
+        (lambda: dc.train("basic", games={(1, 2): 3}), "games: {(1, 2): 3} is not a whole number"),
         (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
         (lambda: dc.resume("nothing"), "there is no checkpoint"),
     ],

@@ -178,7 +178,10 @@ def _flag(name: str) -> str:
 
 def written(value: Any) -> str:
     """Returns a value as a scenario file has it, such as 'true' or '[256]'."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):  # what no file can hold, such as a table whose keys are no texts
+        return repr(value)
 
 
 def setting(
