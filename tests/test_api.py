@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +102,8 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
         (lambda: dc.train("basic", rollout_lenght=3), "unknown setting 'rollout_lenght' (did you mean rollout_length?)"),
         (lambda: dc.train("basic", games=0), "games: 0 is out of range"),
         (lambda: dc.train("basic", games={(1, 2): 3}), "games: {(1, 2): 3} is not a whole number"),
+        (lambda: dc.train("basic", games="\x9b31m"), r"games: '\x9b31m' is not a whole number"),
+        (lambda: dc.train("basic", models_dir=Path("x")), "models_dir: PosixPath('x') is not a text"),
         (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
         (lambda: dc.resume("nothing"), "there is no checkpoint"),
     ],

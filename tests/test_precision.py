@@ -33,11 +33,12 @@ def played(network):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("variables", [0, 2])
+@pytest.mark.parametrize(("variables", "layers"), [(0, ()), (2, ()), (2, (4, 3))])
 @pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 @pytest.mark.parametrize("channels", [1, 4])
-def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, shared):
-    kind = {**SIZES, "channels": channels, "core": core, "variables": variables, "shared": shared}
+def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, layers, shared):
+    kind = {**SIZES, "channels": channels, "core": core, "shared": shared}
+    kind |= {"variables": variables, "variable_hidden": layers}
     exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")
     assert [p.dtype for p in rounded.parameters] == [tf.float32] * len(exact.parameters)
     assert [variable_name(p) for p in rounded.parameters] == [variable_name(p) for p in exact.parameters]

@@ -20,6 +20,7 @@ from doom_a3c.run.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import shipped_folder
+from doom_a3c.settings.scenarios import most_parameters
 from doom_a3c.settings.trust import Named
 
 
@@ -115,6 +116,8 @@ def test_a_name_is_no_path(name):
         ("network", {"hidden": [10**9]}),
         ("network", {"hidden": [], "core_size": 3_000}),
         ("network", {"hidden": [30_000, 30_000]}),
+        ("network", {"variable_hidden": [30_000, 30_000]}),
+        ("network", {"variable_hidden": [2**31 - 1]}),
         ("network", {"core_size": 10**6}),
         ("network", {"convolutions": [[10**6, 8, 4]]}),
         ("network", {"convolutions": [[16, 0, 4]]}),
@@ -135,6 +138,15 @@ def test_sizes_beyond_reason_are_refused_before_anything_of_that_size_is_made(ta
     data = plain_record()
     data["scenario"][table].update(changes)
     assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
+
+
+def test_layers_for_variables_are_counted_with_the_variables_that_are_shown():
+    data = plain_record()
+    data["scenario"]["network"]["variable_hidden"] = [40_000]  # 40,000 weights of its own, and 41 million of the core's
+    assert most_parameters(record_from_plain(data, "x.ckpt").scenario) < 5_000_000
+    data["scenario"]["game"].update(variables=["HEALTH"], variable_scales=[0.01])
+    data["scenario"]["network"]["core_size"] = 512
+    assert "parameters or more" in complaint(record_from_plain, data, "x.ckpt")
 
 
 @pytest.mark.parametrize("network", [{"hidden": [64, 2**31 - 1]}, {"hidden": [], "core": "lstm", "core_size": 10_000}])

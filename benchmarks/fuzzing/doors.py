@@ -74,6 +74,10 @@ def weights(network: Network, scenario: Scenario) -> int:
     count, width = (0, 1) if isinstance(scenario.game, GymnasiumSpec) else (count, rows * columns * channels)
     for size in network.hidden:
         count, width = count + width * size, size
+    variables = len(scenario.game.variables) if isinstance(scenario.game, DoomSpec) else 0
+    for size in network.variable_hidden if variables else ():
+        count, variables = count + variables * size, size
+    width += variables
     return count + (0 if network.core == "none" else 4 * network.core_size * (width + network.core_size))
 
 

@@ -20,7 +20,7 @@ from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import Matrix, matrix_type
-from doom_a3c.settings.network import Network, maps_of
+from doom_a3c.settings.network import Network, maps_of, numbers_apart
 
 
 class Inputs(NamedTuple):
@@ -78,7 +78,8 @@ class _Torso:
         self._spec, self._inputs = spec, inputs
         self._activation = getattr(tf.nn, spec.activation)
         self._convolutions = []
-        features = 0
+        apart = numbers_apart(spec, inputs.pixels, inputs.variables)
+        features = inputs.variables - apart
         if inputs.pixels is not None:
             maps = maps_of(spec, inputs.pixels)
             for index, ((filters, size, stride), (*_, channels)) in enumerate(
@@ -90,10 +91,8 @@ class _Torso:
                 kernel = make.matrix(f"{name}/kernel", (size, size, channels, filters), size * size * channels, dtype)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
             features += math.prod(maps[-1])
-        apart = inputs.variables if inputs.pixels is not None and spec.variable_hidden else 0
-        features += inputs.variables - apart
         self._hidden, features = _layers(make, f"{prefix}hidden", features, spec.hidden)
-        # A matrix of so few rows keeps full precision.
+        # These are small beside the picture's: rounding would cost more than it gains.
         self._variable_hidden, joining = _layers(
             make, f"{prefix}variables", apart, spec.variable_hidden if apart else (), tf.float32
         )

@@ -128,7 +128,7 @@ def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not isinstance(game, Mapping) or "id" in game or not (name := game.get("config")):
         return dict(table)
     if not isinstance(name, str):
-        raise UserError(f"{source}: [game] config must be a str, the name of a cfg file")
+        raise UserError(f"{source}: [game] config must be a text, the name of a cfg file")
     with about(source):
         check_there(name)
     own = {key: value for key, value in game.items() if key != "config" and value not in ("", [])}

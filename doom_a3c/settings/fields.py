@@ -177,11 +177,12 @@ def _flag(name: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Returns a value as a scenario file has it, such as 'true' or '[256]'."""
+    """Returns a value as a scenario file has it, such as `true` or `[256]`, or as Python has what no file can hold."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):  # what no file can hold, such as a table whose keys are no texts
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
         return repr(value)
+    return text if text.isprintable() else repr(value)
 
 
 def setting(

@@ -39,6 +39,8 @@ def check_network(network: Network, observation: Observation) -> None:
         all(type(size) is int and size >= 1 for size in sizes),
         "[network] hidden, variable_hidden and core_size must be 1 or more",
     )
+    apart = _weights(1, network.variable_hidden)  # by themselves: which numbers a game shows may not be known yet
+    require(apart <= MAX_PARAMETERS, f"[network] variable_hidden has {apart:,} parameters, {MAX_PARAMETERS:,} at most")
     for layer in network.convolutions:
         require(
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
@@ -75,9 +77,14 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     )
 
 
+def numbers_apart(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
+    """Returns how many of the numbers have layers of their own: all or none, and none without a picture beside them."""
+    return numbers if pixels is not None and network.variable_hidden else 0
+
+
 def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
     """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
-    apart = numbers if pixels is not None and network.variable_hidden else 0
+    apart = numbers_apart(network, pixels, numbers)
     count, features = 0, numbers - apart
     if pixels is not None:
         maps = maps_of(network, pixels)

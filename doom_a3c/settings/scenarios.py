@@ -128,7 +128,7 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
         if isinstance(default, float) and type(value) is int:
             value = float(value)
         if key != "buttons" and type(value) is not type(default):
-            example = f", such as {written(default)}" if default else ""
+            example = f", such as {written(default)}" if default and not isinstance(default, bool) else ""
             raise UserError(f"{source}: {key} must be {KINDS[type(default)]}{example}, not {written(given)}")
         checked_values[key] = value
     return kind(**checked_values)
@@ -158,9 +158,10 @@ def checked(scenario: Scenario) -> Scenario:
 
 
 def most_parameters(scenario: Scenario) -> int:
-    """Returns how many parameters the network has at most, its heads a million, where a game shows 10,000 numbers."""
+    """Returns how many parameters the network has at most, its heads a million, a game of Gymnasium's 10,000 numbers."""
     pixels = (*scenario.observation.size, scenario.observation.channels)
-    return max(parameters_of(scenario.network, seen, 10_000) for seen in (pixels, None)) + 1_000_000
+    seen = [(pixels, 10_000), (None, 10_000)] if isinstance(scenario.game, GymnasiumSpec) else [_least_seen(scenario)]
+    return max(parameters_of(scenario.network, *each) for each in seen) + 1_000_000
 
 
 def least_parameters(scenario: Scenario) -> int:
@@ -172,4 +173,5 @@ def _least_seen(scenario: Scenario) -> tuple[tuple[int, ...] | None, int]:
     """Returns the pixels and numbers that a network sees at least: a game of Gymnasium's shows either."""
     if isinstance(scenario.game, GymnasiumSpec):
         return None, 1
-    return (*scenario.observation.size, scenario.observation.channels), 0
+    numbers = len(scenario.game.variables) if isinstance(scenario.game, DoomSpec) else 0
+    return (*scenario.observation.size, scenario.observation.channels), numbers
