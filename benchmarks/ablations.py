@@ -38,10 +38,11 @@ class Game(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """How a game is learned: flags of train.py, and how many times the step size of its file."""
+    """How a game is learned: flags of train.py, how many times the step size of its file, and what a file says instead."""
 
     flags: Sequence[object] = ()
     times: int = 1
+    instead: str = ""  # TOML, of a scenario file built on the game's own
 
 
 GAMES = {
@@ -56,6 +57,7 @@ VARIANTS = {
     "two passes": Variant(("--passes", 2)),
     "no KL target": Variant(("--target-kl", 0)),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
+    "variables beside the picture, no layers of theirs": Variant(instead="[network]\nvariable_hidden = []\n"),
     "from the model of basic": Variant(("--from", "basic")),
     "ten times the step size": Variant(times=10),
     "the same, no KL target": Variant(("--target-kl", 0), 10),
@@ -64,6 +66,7 @@ VARIANTS = {
 
 ONLY = {
     "no shaping": "defend_the_center",
+    "variables beside the picture, no layers of theirs": "defend_the_center",
     "from the model of basic": "defend_the_center",
     "one minibatch": "defend_the_center",
 }
@@ -85,12 +88,16 @@ class Measured(NamedTuple):
 def measure(game: str, variant: str, seed: int) -> Measured:
     """Trains a variant."""
     frames, threshold = GAMES[game]
-    flags, times = VARIANTS[variant]
+    flags, times, instead = VARIANTS[variant]
     step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        scenario = game
+        if instead:
+            scenario = "variant.toml"
+            (folder / scenario).write_text(f'base = "{game}"\n{instead}')
         quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
-        run(folder, "train.py", "--scenario", game, "--seed", seed, "--frames", frames, *quiet, *flags, *step_size)
+        run(folder, "train.py", "--scenario", scenario, "--seed", seed, "--frames", frames, *quiet, *flags, *step_size)
         progress = counters(folder)
     curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
     return Measured(
