@@ -145,3 +145,23 @@ def test_the_example_plays_from_any_folder(tmp_path, kind):
     )
     assert result.returncode == 0, result.stderr
     assert -500 < float(result.stdout) < 100
+
+
+def test_the_example_names_a_users_own_file_for_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text('base = "basic"\n')
+    monkeypatch.chdir(tmp_path)
+    agent = agent_of("basic")
+    agent.plays = "mine.toml"
+    _, example = export(agent, "savedmodel", tmp_path)
+    assert f"make({str(tmp_path / 'mine.toml')!r})" in example.read_text()
+
+
+def test_an_example_that_somebody_has_changed_is_not_overwritten(tmp_path):
+    for name in ("cartpole", "basic"):  # as it was exported it is replaced
+        model, example = export(agent_of(name), "onnx", tmp_path)
+    assert "make('basic')" in example.read_text()
+    example.write_text(example.read_text().replace("seed=1", "seed=2"))
+    before = model.read_bytes(), example.read_bytes()
+    with pytest.raises(UserError, match="has been changed since, and would be overwritten: move it, or"):
+        export(agent_of("cartpole"), "onnx", tmp_path)
+    assert (model.read_bytes(), example.read_bytes()) == before

@@ -1,8 +1,10 @@
 """Recordings: which episodes are recorded, from where to where, and what becomes of them."""
 
+import errno
 import io
 import operator
 import threading
+from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
@@ -303,3 +305,14 @@ def test_films_are_joined_one_after_the_other(tmp_path):
     assert len(list(tmp_path.iterdir())) == 5
     with pytest.raises(OSError, match=r"all\.mp4"):
         films.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")
+
+
+def test_a_full_disk_leaves_no_list_of_films_behind(tmp_path, monkeypatch):
+    def full(path, text):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*all\.mp4'"):
+        films.joined([tmp_path / "one.mp4"], tmp_path / "all.mp4")
+    assert list(tmp_path.iterdir()) == []

@@ -8,15 +8,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import not_ours, write_whole
 from doom_a3c.run.agent import Agent
+from doom_a3c.settings.catalog import users_file
 from doom_a3c.settings.fields import UserError
 
 _MARK = b"exported by doom_a3c"  # in a model
+_CHECK = "# as exported: "  # the last line of an example, which no longer agrees with the others once they are changed
 OPSET = 17  # of ONNX: what converters and runtimes have known for years
 _BEGINNINGS = {
     "onnx": """import onnxruntime
@@ -76,12 +79,16 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
-        UserError: if what the kind needs is not installed, or somebody else's file would be overwritten.
+        UserError: if what the kind needs is not installed, or somebody else's file, or a changed example, would be
+            overwritten.
         OSError: with the name of what could not be written.
     """
     target = folder / _NAMES[kind]
     if target.exists() and not _is_ours(target):
         raise not_ours(target)
+    example = folder / f"example_{kind}.py"
+    if example.exists() and not _is_as_exported(example):
+        raise UserError(f"{example} has been changed since, and would be overwritten: move it, or name another folder")
     network = _in_full_precision(agent.network)
     decide, signature = _decision(network)
     if kind == "savedmodel":
@@ -89,7 +96,8 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # what is not an attribute is not saved
         _replaced(target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide}))
-        return [target, _example(agent, kind, folder)]
+        write_whole(example, _example(agent, kind))
+        return [target, example]
     try:
         import tf2onnx  # late: an extra that nothing else needs
     except ModuleNotFoundError as error:
@@ -97,23 +105,29 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
     made.doc_string = _MARK.decode()
     write_whole(target, made.SerializeToString())
-    return [target, _example(agent, kind, folder)]
+    write_whole(example, _example(agent, kind))
+    return [target, example]
 
 
-def _example(agent: Agent, kind: str, folder: Path) -> Path:
-    """Writes a program that plays an episode with the exported network."""
+def _example(agent: Agent, kind: str) -> bytes:
+    """Returns a program that plays an episode with the exported network."""
+    own = users_file(agent.plays)
     parts = {
         "NEEDED": _NEEDED[kind],
         "BEGINNING": _BEGINNINGS[kind],
         "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
-        "SCENARIO": repr(agent.plays),  # the last one: a stranger may have named it
+        "SCENARIO": repr(str(own.resolve()) if own else agent.plays),  # the last one: a stranger may have named it
     }
     text = _EXAMPLE
     for name, part in parts.items():
         text = text.replace(name, part)
-    example = folder / f"example_{kind}.py"
-    write_whole(example, text.encode())
-    return example
+    return f"{text}{_CHECK}{crc32(text.encode()):08x}\n".encode()
+
+
+def _is_as_exported(example: Path) -> bool:
+    """Tells whether an example is as this program has written it."""
+    text, _, check = example.read_bytes().rpartition(_CHECK.encode())
+    return check.strip() == f"{crc32(text):08x}".encode()
 
 
 def _is_ours(target: Path) -> bool:

@@ -30,6 +30,7 @@ SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
 # without a host), and those that need a wad which cannot be shipped.
 _UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2")
 
+_KINDS = (".toml", ".cfg", *GAME_FILES)  # of files that are scenarios
 _SHIPPED = (".wad", ".cfg", ".toml")  # a name may end so: basic.wad is ViZDoom's where the user has none
 _GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+")
 
@@ -53,6 +54,12 @@ def available() -> dict[str, Path]:
     return {**shipped, **tuned}
 
 
+def users_file(name: str) -> Path | None:
+    """Returns the user's file that a name given to --scenario means, None where it is none."""
+    path = Path(os.path.expanduser(name))  # Path's own raises where there is no such user
+    return path if path.suffix.lower() in _KINDS and exists(path) else None
+
+
 def find(name: str) -> Scenario:
     """Loads what --scenario names: the user's own file, then scenarios/, then ViZDoom's files, then a Gymnasium id.
 
@@ -61,15 +68,13 @@ def find(name: str) -> Scenario:
     Raises:
         UserError: if there is no such scenario, or its files are missing or broken.
     """
-    path = Path(os.path.expanduser(name))  # Path's own raises where there is no such user
-    is_file = path.suffix.lower() in (".toml", ".cfg", *GAME_FILES)
-    if is_file and exists(path):
+    if path := users_file(name):
         return _load(path)
-    known = available()
+    path, known = Path(os.path.expanduser(name)), available()
     bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
     if bare in known:
         return _load(known[bare])
-    if is_file and path.parent != Path("."):
+    if path.suffix.lower() in _KINDS and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")
     if _GYMNASIUM_ID.fullmatch(name):
         return _gymnasium(name)

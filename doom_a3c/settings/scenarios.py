@@ -72,23 +72,38 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     with about(source):
         check_values({key: value for key, value in data.items() if key != "training"})
     tables = with_frame_skip_in_game(data, source)
+    for key in ("game", "observation", "network", "training"):
+        if not isinstance(tables.setdefault(key, {}), Mapping):
+            raise UserError(f"{source}: [{key}] must be a table")
+    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network, "training": Config}
+    _check_places(tables, kinds, source)
     for key in tables:
         known = [field.name for field in dataclasses.fields(Scenario)]
         if key not in known:
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
     for key in ("name", "description", "expected_score"):
         require(isinstance(tables.get(key, ""), str), f"{source}: {key} must be a text")
-    for key in ("game", "observation", "network", "training"):
-        if not isinstance(tables.setdefault(key, {}), Mapping):
-            raise UserError(f"{source}: [{key}] must be a table")
     if "shaping" in tables["game"] and game_kind(tables["game"]) is not DoomSpec:
         raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
-    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
-    for key, kind in kinds.items():
-        tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
+    for key in ("game", "observation", "network"):
+        tables[key] = _table(kinds[key], tables[key], f"{source}: [{key}]")
     tables["training"] = _renamed(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
+
+
+def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: str) -> None:
+    """Raises UserError for a setting that stands in another table than its own, naming that."""
+    above = "above the first table"
+    known = {f"in [{key}]": {field.name for field in dataclasses.fields(kind)} for key, kind in kinds.items()}
+    known[above] = {"base", "description", "expected_score"}
+    given = {f"in [{key}]": tables[key] for key in kinds}
+    given[above] = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
+    for place, values in given.items():
+        for key in values:
+            own = next((other for other, names in known.items() if key in names), place)
+            if own != place and key not in known[place]:
+                raise UserError(f"{source}: {key} stands {place}, and belongs {own}")
 
 
 def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
