@@ -181,8 +181,8 @@ def test_a_curve_fits_in_a_line(values, curve):
 def terminal(tmp_path):
     made = []
 
-    def make(columns, *arguments, **environment):
-        made.append(Terminal(tmp_path, columns, str(ROOT / "train.py"), *SMALL, *arguments, **environment))
+    def make(columns, *arguments, program="train", settings=SMALL, **environment):
+        made.append(Terminal(tmp_path, columns, str(ROOT / f"{program}.py"), *settings, *arguments, **environment))
         return made[-1]
 
     yield make
@@ -215,6 +215,19 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
     assert status == 0
     assert "\x1b" not in "".join(lines)
     assert any(line.startswith("ended by frames") for line in lines)
+
+
+def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(terminal):
+    run = terminal(80, "--episodes", "2", "--record", "2", program="play", settings=("--model", "cartpole"))
+    run.wait_for(f"{0:7d} {'':7} ")  # no score yet
+    status, lines = run.end()
+    assert status == 0
+    header = lines.index("episode   score      steps")
+    assert [line.split()[:2] for line in lines[header + 1 : header + 4]] == [
+        ["0", "500.0"],
+        ["1", "500.0"],
+        ["mean", "500.0"],
+    ]
 
 
 def test_a_pipe_gets_lines_without_marks(tmp_path):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from doom_a3c.cli.status import rows, time_left
+from doom_a3c.cli.streams import draws
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
@@ -75,7 +74,7 @@ class Panel:
 
 
 def _output() -> Output:
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+    if draws():
         from doom_a3c.cli.screen import Screen  # late: it loads a library, which files and pipes do without
 
         return Screen()

@@ -7,13 +7,15 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.streams import draws
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run import pretrained
@@ -94,10 +96,7 @@ def _play(arguments: list[str] | None) -> int:
     agents = [Agent.load(model, Named(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
 
-    def log(line: str) -> None:
-        if not options.quiet:
-            print(line, flush=True)
-
+    log = _Log(options.quiet)
     if options.compare:
         from doom_a3c.cli.compare import compare
 
@@ -123,9 +122,29 @@ def _without_effect(options: Options) -> tuple[set[str], str]:
     return ({"speed"}, "without --window") if not options.window else (set(), "")
 
 
-def _show(
-    agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, log: Callable[[str], None]
-) -> None:
+class _Log:
+    """Prints lines; on a terminal the last one may be of an episode under way, until the next takes its place."""
+
+    seconds = 0.2  # between two of those
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._shows = quiet, not quiet and draws()
+        self._shown, self._clear = time.monotonic(), ""
+
+    def __call__(self, line: str) -> None:
+        """Prints a line."""
+        if not self._quiet:
+            print(f"{self._clear}{line}", flush=True)
+        self._clear = ""
+
+    def under_way(self, index: int, steps: int) -> None:
+        """Shows how many steps of an episode have been played."""
+        if self._shows and time.monotonic() > self._shown + self.seconds:
+            print(f"\r{index:7d} {'':7} {steps:10d}", end="", flush=True)
+            self._shown, self._clear = time.monotonic(), "\r\x1b[K"
+
+
+def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, log: _Log) -> None:
     """Plays an agent, shows it and writes what there is to show."""
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
@@ -141,7 +160,7 @@ def _show(
         log(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()
         try:
-            random = playback.run(called, tell).random
+            random = playback.run(called, tell, log.under_way).random
         finally:
             if playback.statistics:
                 mean, std, least, most, _ = playback.statistics

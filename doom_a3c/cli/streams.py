@@ -25,6 +25,11 @@ def make_patient() -> None:
         sys.stderr = _patient(sys.stderr, 2)
 
 
+def draws() -> bool:
+    """Tells whether standard output is a terminal on which a line can be drawn over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _patient(stream: io.TextIOWrapper | Any | None, descriptor: int) -> io.TextIOWrapper:
     with contextlib.suppress(OSError, AttributeError):
         stream.flush()  # type: ignore[union-attr]  # None has no flush, either

@@ -90,6 +90,7 @@ class EpisodePlayer:
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # set it, and the episode under way ends with its next step
         self.waiting = False  # for the game
+        self.stepped: Callable[[int], None] = lambda steps: None  # called after each step of an episode, with their number
         self._env = builder.evaluation_env(1)
         self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
@@ -174,6 +175,7 @@ class EpisodePlayer:
             rewards.append(float(step.rewards[0]))
             bonuses.append(float(step.bonuses[0]))
             values.append(float(step.decision.values[0]))
+            self.stepped(len(actions))
             (episode,) = step.episodes or (None,)
             if recorder:  # an episode's first picture goes with its first decision
                 pictures += recorder.step(step.actions[0], episode is not None)

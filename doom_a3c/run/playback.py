@@ -77,11 +77,16 @@ class Playback:
             self._played.append(self._player.episode(self.settings.seed + index, self._stem(index)))
             yield self._played[-1]
 
-    def run(self, command: str, told: Callable[[int, Played], None] = lambda index, played: None) -> Results:
+    def run(
+        self,
+        command: str,
+        told: Callable[[int, Played], None] = lambda index, played: None,
+        stepped: Callable[[int, int], None] = lambda index, steps: None,
+    ) -> Results:
         """Plays the episodes, and at random; writes what there is of them to the folder, if there is one.
 
         However that ends, what has been played by then is written. `command` is what has asked for it; `told` is called
-        after each episode.
+        after each episode, `stepped` after each step of one.
 
         Raises:
             KeyboardInterrupt: where it has been interrupted.
@@ -90,6 +95,7 @@ class Playback:
         """
         random: list[float] = []
         try:
+            self._player.stepped = lambda steps: stepped(len(self._played), steps)
             for index, played in enumerate(self):
                 told(index, played)
             random = self._random() if self._folder else []
