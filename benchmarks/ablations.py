@@ -4,9 +4,9 @@
     python benchmarks/ablations.py cartpole --seeds 1     # some of it
     python benchmarks/ablations.py --page                 # nothing but the page, of what has been measured
 
-Every variant is `train.py` with the game's own file and some flags. Measured are the mean of the last 100 training episodes
-at the end, and the frames after which that mean first reached a threshold. A finished training is a line of
-docs/results/ablations.jsonl and not done again; the page is docs/results/ablations.md.
+Every variant is `train.py` with the game's own file, or with one built on it, and some flags. Measured are the mean of
+the last 100 training episodes at the end, and the frames after which that mean first reached a threshold. A finished
+training is a line of docs/results/ablations.jsonl and not done again; the page is docs/results/ablations.md.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Game(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """How a game is learned: flags of train.py, how many times the step size of its file, and what a file says instead."""
+    """How a game is learned: flags of train.py, how many times the step size of its file, and what overrides it."""
 
     flags: Sequence[object] = ()
     times: int = 1
-    instead: str = ""  # TOML, of a scenario file built on the game's own
+    overrides: str = ""  # TOML, of a scenario file built on the game's own
 
 
 GAMES = {
@@ -57,7 +57,7 @@ VARIANTS = {
     "two passes": Variant(("--passes", 2)),
     "no KL target": Variant(("--target-kl", 0)),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
-    "variables beside the picture, no layers of theirs": Variant(instead="[network]\nvariable_hidden = []\n"),
+    "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
     "from the model of basic": Variant(("--from", "basic")),
     "ten times the step size": Variant(times=10),
     "the same, no KL target": Variant(("--target-kl", 0), 10),
@@ -88,14 +88,14 @@ class Measured(NamedTuple):
 def measure(game: str, variant: str, seed: int) -> Measured:
     """Trains a variant."""
     frames, threshold = GAMES[game]
-    flags, times, instead = VARIANTS[variant]
+    flags, times, overrides = VARIANTS[variant]
     step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         scenario = game
-        if instead:
+        if overrides:
             scenario = "variant.toml"
-            (folder / scenario).write_text(f'base = "{game}"\n{instead}')
+            (folder / scenario).write_text(f'base = "{game}"\n{overrides}')
         quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
         run(folder, "train.py", "--scenario", scenario, "--seed", seed, "--frames", frames, *quiet, *flags, *step_size)
         progress = counters(folder)

@@ -21,6 +21,9 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.export import export
 from doom_a3c.run.run_record import begun
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.trust import NOTHING, Named
+
+PRETRAINED = ROOT / "models" / "pretrained"
 
 
 def agent_of(name):
@@ -147,21 +150,32 @@ def test_the_example_plays_from_any_folder(tmp_path, kind):
     assert -500 < float(result.stdout) < 100
 
 
-def test_the_example_names_a_users_own_file_for_any_folder(tmp_path, monkeypatch):
-    (tmp_path / "mine.toml").write_text('base = "basic"\n')
+def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "linked").write_text('base = "basic"\n')
+    (tmp_path / "mine.toml").symlink_to("linked")  # which has a name of no scenario file
     monkeypatch.chdir(tmp_path)
-    agent = agent_of("basic")
-    agent.plays = "mine.toml"
-    _, example = export(agent, "savedmodel", tmp_path)
-    assert f"make({str(tmp_path / 'mine.toml')!r})" in example.read_text()
+    for named, plays in ((NOTHING, "basic"), (Named("mine.toml"), str(tmp_path / "mine.toml")), (Named("basic"), "basic")):
+        agent = Agent.load(PRETRAINED / "basic.ckpt", named)
+        _, example = export(agent, "savedmodel", tmp_path)
+        assert f"make({plays!r})" in example.read_text()
 
 
 def test_an_example_that_somebody_has_changed_is_not_overwritten(tmp_path):
     for name in ("cartpole", "basic"):  # as it was exported it is replaced
         model, example = export(agent_of(name), "onnx", tmp_path)
     assert "make('basic')" in example.read_text()
+    example.write_bytes(example.read_bytes().replace(b"\n", b"\r\n"))  # as versioning systems may have it
+    export(agent_of("basic"), "onnx", tmp_path)
     example.write_text(example.read_text().replace("seed=1", "seed=2"))
     before = model.read_bytes(), example.read_bytes()
-    with pytest.raises(UserError, match="has been changed since, and would be overwritten: move it, or"):
+    with pytest.raises(UserError, match="is not as this version exports it, and would be overwritten: move it, or name"):
         export(agent_of("cartpole"), "onnx", tmp_path)
     assert (model.read_bytes(), example.read_bytes()) == before
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, Path.touch])
+def test_what_else_has_the_name_of_the_example_stays(make, tmp_path):
+    make(tmp_path / "example_onnx.py")
+    with pytest.raises(UserError, match=r"example_onnx\.py is not as this version exports it"):
+        export(agent_of("cartpole"), "onnx", tmp_path)
+    assert os.listdir(tmp_path) == ["example_onnx.py"]

@@ -16,6 +16,7 @@ import pytest
 from commands import call
 from rich.console import Console
 
+from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.screen import panel
 from doom_a3c.cli.status import rows, sparkline, time_left
 from doom_a3c.run.reporter import Status
@@ -217,17 +218,38 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
     assert any(line.startswith("ended by frames") for line in lines)
 
 
-def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(terminal):
-    run = terminal(80, "--episodes", "2", "--record", "2", program="play", settings=("--model", "cartpole"))
-    run.wait_for(f"{0:7d} {'':7} ")  # no score yet
+@pytest.mark.parametrize(("columns", "drawn"), [(80, f"{0:7d} {'':7} "), (20, "\n      0\n")])
+def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, drawn, terminal):
+    run = terminal(columns, "--episodes", "2", "--record", "2", program="play", settings=("--model", "cartpole"))
+    run.wait_for(drawn)  # no score yet
     status, lines = run.end()
     assert status == 0
-    header = lines.index("episode   score      steps")
-    assert [line.split()[:2] for line in lines[header + 1 : header + 4]] == [
-        ["0", "500.0"],
-        ["1", "500.0"],
-        ["mean", "500.0"],
-    ]
+    shown = " ".join(lines).split()
+    assert shown[shown.index("steps") + 1 :][:7] == ["0", "500.0", "500", "1", "500.0", "500", "mean"]
+
+
+@pytest.mark.parametrize(("quiet", "term"), [(True, "xterm"), (False, "dumb")])
+def test_nothing_is_drawn_where_nothing_can_be(quiet, term, monkeypatch):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    lines = Lines(quiet)
+    lines.under_way("under way")
+    lines("done")
+    assert sys.stdout.getvalue() == ("" if quiet else "done\n")
+
+
+def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    lines = Lines(False)
+    lines.under_way("under way")
+    lines.under_way("too soon")
+    lines("done")
+    lines.under_way("again")
+    lines.clear()
+    assert sys.stdout.getvalue() == "\x1b[Kunder way\r\x1b[Kdone\n\x1b[Kagain\r\x1b[K"
 
 
 def test_a_pipe_gets_lines_without_marks(tmp_path):

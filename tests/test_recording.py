@@ -305,14 +305,15 @@ def test_films_are_joined_one_after_the_other(tmp_path):
     assert len(list(tmp_path.iterdir())) == 5
     with pytest.raises(OSError, match=r"all\.mp4"):
         films.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")
+    assert not (tmp_path / "all.mp4").exists()
 
 
 def test_a_full_disk_leaves_no_list_of_films_behind(tmp_path, monkeypatch):
-    def full(path, text):
+    def full(path, data):
         path.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*all\.mp4'"):
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*all\."):
         films.joined([tmp_path / "one.mp4"], tmp_path / "all.mp4")
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from doom_a3c.cli.lines import Lines
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import shown
@@ -24,7 +25,7 @@ def compare(
     agents: Sequence[Agent],
     settings: PlaySettings,
     folder: Path,
-    log: Callable[[str], None],
+    lines: Lines,
     interruptible: Callable[[Playback], AbstractContextManager[None]],
 ) -> None:
     """Plays all agents on the same seeds, tells how the first differs from the others, and writes it to `folder`.
@@ -38,17 +39,22 @@ def compare(
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
     names = _names([agent.source for agent in agents])
-    log(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
+    lines(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}
+
+    def stepped(index: int, steps: int) -> None:
+        lines.under_way(f"episode {index + 1} of {settings.episodes}: {steps} steps")
+
     try:
         for name, agent in zip(names, agents, strict=True):
-            with Playback(agent, settings, None) as playback, interruptible(playback):
-                log(f"playing {name}, {playback.settings.policy} policy")
+            with Playback(agent, settings, None, stepped=stepped) as playback, interruptible(playback):
+                lines(f"playing {name}, {playback.settings.policy} policy")
                 for each in playback:
                     scores[name].append(each.episode.score)
                 if playback.interrupted:
                     raise KeyboardInterrupt
     finally:  # also where Ctrl-C ends it, or a game fails
+        lines.clear()
         if scores[names[0]]:
             for kind in ("png", "json"):  # of an earlier call, which would pass for this one's
                 (folder / f"comparison.{kind}").unlink(missing_ok=True)
@@ -57,15 +63,15 @@ def compare(
     width = max(map(len, names))
     for name, played in scores.items():
         low, high = mean_interval(played)
-        log(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  95% interval {shown(low)} to {shown(high)}")
+        lines(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  95% interval {shown(low)} to {shown(high)}")
     first, *others = names
     differences = {other: difference(scores[first], scores[other]) for other in others}
     for other, found in differences.items():
-        log(_verdict(first, other, found))
+        lines(_verdict(first, other, found))
     if settings.episodes < LEAST_EPISODES:
-        log(f"{settings.episodes} episodes are few: --episodes 100 says more")
+        lines(f"{settings.episodes} episodes are few: --episodes 100 says more")
     _write(folder, settings, scores, differences)
-    log(f"comparison.png, comparison.csv and comparison.json are in {folder}")
+    lines(f"comparison.png, comparison.csv and comparison.json are in {folder}")
 
 
 def _names(paths: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.cli.streams import draws
+from doom_a3c.cli.lines import Lines
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run import pretrained
@@ -96,20 +95,20 @@ def _play(arguments: list[str] | None) -> int:
     agents = [Agent.load(model, Named(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
 
-    log = _Log(options.quiet)
+    lines = Lines(options.quiet)
     if options.compare:
         from doom_a3c.cli.compare import compare
 
-        compare(agents, settings, folder, log, _interruptible)
+        compare(agents, settings, folder, lines, _interruptible)
         return 0
     if options.export:
         from doom_a3c.run.export import export  # late, as above
 
         for path in export(agents[0], options.export, folder):
-            log(str(path))
+            lines(str(path))
         return 0
     called = f"{command.program('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
-    _show(agents[0], options, settings, folder, called, log)
+    _show(agents[0], options, settings, folder, called, lines)
     return 0
 
 
@@ -122,29 +121,7 @@ def _without_effect(options: Options) -> tuple[set[str], str]:
     return ({"speed"}, "without --window") if not options.window else (set(), "")
 
 
-class _Log:
-    """Prints lines; on a terminal the last one may be of an episode under way, until the next takes its place."""
-
-    seconds = 0.2  # between two of those
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet, self._shows = quiet, not quiet and draws()
-        self._shown, self._clear = time.monotonic(), ""
-
-    def __call__(self, line: str) -> None:
-        """Prints a line."""
-        if not self._quiet:
-            print(f"{self._clear}{line}", flush=True)
-        self._clear = ""
-
-    def under_way(self, index: int, steps: int) -> None:
-        """Shows how many steps of an episode have been played."""
-        if self._shows and time.monotonic() > self._shown + self.seconds:
-            print(f"\r{index:7d} {'':7} {steps:10d}", end="", flush=True)
-            self._shown, self._clear = time.monotonic(), "\r\x1b[K"
-
-
-def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, log: _Log) -> None:
+def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, lines: Lines) -> None:
     """Plays an agent, shows it and writes what there is to show."""
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
@@ -152,23 +129,31 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
     if not agent.builder.draws and (settings.record or options.window):
         print(f"warning: {record.scenario.game.title} draws no pictures of itself: there are none to show", file=sys.stderr)
 
+    def row(index: int, score: str, steps: int) -> str:
+        return f"{index:7d} {score:>7} {steps:10d}"
+
     def tell(index: int, played: Played) -> None:
-        log(f"{index:7d} {shown(played.episode.score):>7} {played.episode.length:10d}")
+        lines(row(index, shown(played.episode.score), played.episode.length))
 
     screen = _window(record.scenario.name, options.speed) if options.window else None
-    with Playback(agent, settings, folder, screen) as playback, _interruptible(playback):
-        log(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
+
+    def stepped(index: int, steps: int) -> None:
+        lines.under_way(row(index, "", steps))
+
+    with Playback(agent, settings, folder, screen, stepped) as playback, _interruptible(playback):
+        lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()
         try:
-            random = playback.run(called, tell, log.under_way).random
+            random = playback.run(called, tell).random
         finally:
+            lines.clear()
             if playback.statistics:
                 mean, std, least, most, _ = playback.statistics
                 beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
-                log(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
+                lines(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
                 if playback.removed:
-                    log(f"{playback.removed} recordings of an earlier call are removed")
-                log(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
+                    lines(f"{playback.removed} recordings of an earlier call are removed")
+                lines(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
 
 
 def _window(title: str, speed: float) -> Screen:

@@ -71,18 +71,17 @@ def joined(films: Sequence[Path], target: Path) -> None:
     """
     import imageio_ffmpeg  # late: a trainer does without
 
-    listed = target.with_suffix(".part")
+    listed = target.with_suffix(".list")
     names = [film.name.replace("'", r"'\''") for film in films]
     ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", "-f", "concat", "-safe", "0", "-i", listed.name]
     try:
-        listed.write_text("".join(f"file '{name}'\n" for name in names))
+        write_whole(listed, "".join(f"file '{name}'\n" for name in names).encode())
         command = [*ffmpeg, "-c", "copy", target.name]
         status = subprocess.run(
             command, cwd=target.parent, stdin=subprocess.DEVNULL, check=False, start_new_session=True
         ).returncode
-    except OSError as error:  # of a full disk it has no name
-        raise OSError(error.errno, error.strerror, str(target)) from None
     finally:
         listed.unlink(missing_ok=True)
     if status != 0:
+        target.unlink(missing_ok=True)  # part of a film
         raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(target))

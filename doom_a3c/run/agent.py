@@ -17,7 +17,7 @@ from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.run_record import PolicyName, RunRecord
-from doom_a3c.settings.catalog import find
+from doom_a3c.settings.catalog import find, users_file
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.trust import NOTHING, Named
 
@@ -30,7 +30,9 @@ class Agent:
 
     def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
         """`source` is the path of its checkpoint; `load` is how agents are made."""
-        self.plays = record.config.scenario  # as `--scenario` takes it
+        self.plays = (
+            record.config.scenario
+        )  # as `--scenario` takes it, from any folder where it is a file that was named here
         self.builder, self.network, self.record, self.source = builder, network, record, source
         self._policy, self._random = Policy(network), np.random.default_rng()
 
@@ -53,7 +55,9 @@ class Agent:
         except (KeyError, ValueError) as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         agent = cls(builder, network, record, str(path))
-        agent.plays = named.wad or named.scenario or agent.plays
+        if name := named.wad or named.scenario:
+            file = users_file(name)
+            agent.plays = str(file.absolute()) if file else name
         return agent
 
     @property

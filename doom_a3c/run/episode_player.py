@@ -90,7 +90,6 @@ class EpisodePlayer:
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # set it, and the episode under way ends with its next step
         self.waiting = False  # for the game
-        self.stepped: Callable[[int], None] = lambda steps: None  # called after each step of an episode, with their number
         self._env = builder.evaluation_env(1)
         self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
@@ -105,25 +104,27 @@ class EpisodePlayer:
             if view:
                 view.close()
 
-    def episode(self, seed: int, stem: Path | None = None) -> Played:
+    def episode(self, seed: int, stem: Path | None = None, stepped: Callable[[int], None] = lambda steps: None) -> Played:
         """Plays one episode from its first observation to its end; records it as `stem`.mp4 and .gif where there is one.
+
+        `stepped` is called after each step with the number of those played.
 
         Raises:
             KeyboardInterrupt: after an interrupt, whatever else that has broken.
             UserError: if the game fails.
         """
         try:
-            return self._recorded(seed, stem)
+            return self._recorded(seed, stem, stepped)
         except Exception:
             if self.interrupted:
                 raise KeyboardInterrupt from None
             raise
 
-    def _recorded(self, seed: int, stem: Path | None) -> Played:
+    def _recorded(self, seed: int, stem: Path | None, stepped: Callable[[int], None]) -> Played:
         recorder = self._recorder if stem or self._screen else None
         if recorder is None:
             with self.game_awaited():
-                return self._played(seed, None, lambda picture: None)
+                return self._played(seed, None, lambda picture: None, stepped)
         video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
 
         def show(picture: Picture) -> None:
@@ -135,7 +136,7 @@ class EpisodePlayer:
         with video or contextlib.nullcontext():
             try:
                 with self.game_awaited():
-                    return self._played(seed, recorder, show)
+                    return self._played(seed, recorder, show, stepped)
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
 
@@ -148,7 +149,13 @@ class EpisodePlayer:
         finally:
             self.waiting = False
 
-    def _played(self, seed: int, recorder: VideoRecorder | None, show: Callable[[Picture], None]) -> Played:
+    def _played(
+        self,
+        seed: int,
+        recorder: VideoRecorder | None,
+        show: Callable[[Picture], None],
+        stepped: Callable[[int], None],
+    ) -> Played:
         random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
         player = Player(self._env, self._policy, random, seeds)
@@ -175,7 +182,7 @@ class EpisodePlayer:
             rewards.append(float(step.rewards[0]))
             bonuses.append(float(step.bonuses[0]))
             values.append(float(step.decision.values[0]))
-            self.stepped(len(actions))
+            stepped(len(actions))
             (episode,) = step.episodes or (None,)
             if recorder:  # an episode's first picture goes with its first decision
                 pictures += recorder.step(step.actions[0], episode is not None)

@@ -15,8 +15,8 @@ import tensorflow as tf
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import not_ours, write_whole
 from doom_a3c.run.agent import Agent
-from doom_a3c.settings.catalog import users_file
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.inputs import check_file, exists
 
 _MARK = b"exported by doom_a3c"  # in a model
 _CHECK = "# as exported: "  # the last line of an example, which no longer agrees with the others once they are changed
@@ -47,7 +47,8 @@ def decide(inputs):
 }
 _EXAMPLE = '''"""Plays an episode with the exported network.
 
-It needs NEEDED, and doom_a3c for the game: pip install . in its checkout, or PYTHONPATH=CHECKOUT.
+It needs NEEDED, and doom_a3c for the game: pip install . in its checkout, or PYTHONPATH=CHECKOUT. A scenario file of
+your own is looked for where this runs, unless --scenario named it for the export.
 """
 
 from pathlib import Path
@@ -87,8 +88,10 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     if target.exists() and not _is_ours(target):
         raise not_ours(target)
     example = folder / f"example_{kind}.py"
-    if example.exists() and not _is_as_exported(example):
-        raise UserError(f"{example} has been changed since, and would be overwritten: move it, or name another folder")
+    if exists(example) and not _is_as_exported(example):
+        raise UserError(
+            f"{example} is not as this version exports it, and would be overwritten: move it, or name another folder"
+        )
     network = _in_full_precision(agent.network)
     decide, signature = _decision(network)
     if kind == "savedmodel":
@@ -111,12 +114,11 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
 
 def _example(agent: Agent, kind: str) -> bytes:
     """Returns a program that plays an episode with the exported network."""
-    own = users_file(agent.plays)
     parts = {
         "NEEDED": _NEEDED[kind],
         "BEGINNING": _BEGINNINGS[kind],
         "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
-        "SCENARIO": repr(str(own.resolve()) if own else agent.plays),  # the last one: a stranger may have named it
+        "SCENARIO": repr(agent.plays),  # the last one: a stranger may have named it
     }
     text = _EXAMPLE
     for name, part in parts.items():
@@ -126,7 +128,11 @@ def _example(agent: Agent, kind: str) -> bytes:
 
 def _is_as_exported(example: Path) -> bool:
     """Tells whether an example is as this program has written it."""
-    text, _, check = example.read_bytes().rpartition(_CHECK.encode())
+    try:
+        check_file(example)
+        text, _, check = example.read_bytes().replace(b"\r", b"").rpartition(_CHECK.encode())
+    except (OSError, UserError):  # a folder, say
+        return False
     return check.strip() == f"{crc32(text):08x}".encode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import warnings
@@ -33,8 +34,17 @@ class Playback:
     `run` does all of it; iterate over it to have nothing but the episodes played.
     """
 
-    def __init__(self, agent: Agent, settings: PlaySettings, folder: Path | None, screen: Screen | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        settings: PlaySettings,
+        folder: Path | None,
+        screen: Screen | None = None,
+        stepped: Callable[[int, int], None] = lambda index, steps: None,
+    ) -> None:
         """Recordings and scores go to `folder`, where there is one, and pictures to `screen`.
+
+        `stepped` is called after each step, with the index of its episode and the number of steps that this has had.
 
         Raises:
             UserError: if the folder has a page of somebody else's.
@@ -44,7 +54,7 @@ class Playback:
         config = agent.record.config
         policy = settings.policy or agent.better_policy
         usual = config.evaluation_epsilon if policy == "greedy" else 0.0
-        self._agent, self._folder = agent, folder
+        self._agent, self._folder, self._stepped = agent, folder, stepped
         self.settings = replace(
             settings,
             policy=policy,
@@ -74,19 +84,15 @@ class Playback:
         """Plays the episodes, one after the other; raises as `EpisodePlayer.episode` does."""
         for index in range(self.settings.episodes):
             self._remove_films(index)
-            self._played.append(self._player.episode(self.settings.seed + index, self._stem(index)))
+            stepped = functools.partial(self._stepped, index)
+            self._played.append(self._player.episode(self.settings.seed + index, self._stem(index), stepped))
             yield self._played[-1]
 
-    def run(
-        self,
-        command: str,
-        told: Callable[[int, Played], None] = lambda index, played: None,
-        stepped: Callable[[int, int], None] = lambda index, steps: None,
-    ) -> Results:
+    def run(self, command: str, told: Callable[[int, Played], None] = lambda index, played: None) -> Results:
         """Plays the episodes, and at random; writes what there is of them to the folder, if there is one.
 
         However that ends, what has been played by then is written. `command` is what has asked for it; `told` is called
-        after each episode, `stepped` after each step of one.
+        after each episode.
 
         Raises:
             KeyboardInterrupt: where it has been interrupted.
@@ -95,7 +101,6 @@ class Playback:
         """
         random: list[float] = []
         try:
-            self._player.stepped = lambda steps: stepped(len(self._played), steps)
             for index, played in enumerate(self):
                 told(index, played)
             random = self._random() if self._folder else []

@@ -13,7 +13,8 @@ from typing import Any
 
 from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import KINDS, UserError, about, nearest, require, select, validated, written
+from doom_a3c.settings.engine import EngineSettings
+from doom_a3c.settings.fields import KINDS, UserError, about, nearest, require, select, settings_of, validated, written
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
 from doom_a3c.settings.shaping import shaping_table, weights
@@ -75,7 +76,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     for key in ("game", "observation", "network", "training"):
         if not isinstance(tables.setdefault(key, {}), Mapping):
             raise UserError(f"{source}: [{key}] must be a table")
-    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network, "training": Config}
+    kinds = {"game": game_kind(tables["game"]), "observation": Observation, "network": Network}
     _check_places(tables, kinds, source)
     for key in tables:
         known = [field.name for field in dataclasses.fields(Scenario)]
@@ -85,8 +86,8 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
         require(isinstance(tables.get(key, ""), str), f"{source}: {key} must be a text")
     if "shaping" in tables["game"] and game_kind(tables["game"]) is not DoomSpec:
         raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
-    for key in ("game", "observation", "network"):
-        tables[key] = _table(kinds[key], tables[key], f"{source}: [{key}]")
+    for key, kind in kinds.items():
+        tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
     tables["training"] = _renamed(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
@@ -94,16 +95,21 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
 
 def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: str) -> None:
     """Raises UserError for a setting that stands in another table than its own, naming that."""
-    above = "above the first table"
-    known = {f"in [{key}]": {field.name for field in dataclasses.fields(kind)} for key, kind in kinds.items()}
-    known[above] = {"base", "description", "expected_score"}
-    given = {f"in [{key}]": tables[key] for key in kinds}
-    given[above] = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
-    for place, values in given.items():
-        for key in values:
-            own = next((other for other, names in known.items() if key in names), place)
-            if own != place and key not in known[place]:
-                raise UserError(f"{source}: {key} stands {place}, and belongs {own}")
+    own = dict.fromkeys(settings_of(EngineSettings), "game.settings")
+    own |= dict.fromkeys((*settings_of(Config), *RENAMED), "training")
+    own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
+    own |= dict.fromkeys(("id", "config"), "game")  # which of them there is says whose game it is
+    own |= dict.fromkeys(("base", "description", "expected_score"), "")
+    del own["scenario"]  # which a file does not say
+    given = {key: tables[key] for key in (*kinds, "training")} | {"": tables}
+    for table, values in given.items():
+        for key, value in values.items():
+            if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
+                raise UserError(f"{source}: {key} stands {_place(table)}, and belongs {_place(own[key])}")
+
+
+def _place(table: str) -> str:
+    return f"in [{table}]" if table else "above the first table"
 
 
 def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
