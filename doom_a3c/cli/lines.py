@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import sys
 import time
 
 from doom_a3c.cli.streams import draws
@@ -28,8 +29,7 @@ class Lines:
         """Draws a line, unless one has been drawn just now; what others print goes over it."""
         now = time.monotonic()
         if self._draws and (self._drawn is None or now > self._drawn + _SECONDS):
-            # One that fills the last column would make a second line.
-            print(f"\x1b[K{line[: shutil.get_terminal_size().columns - 1]}\r", end="", flush=True)
+            print(f"\x1b[K{line[: _columns() - 1]}\r", end="", flush=True)  # a full line would make a second one
             self._drawn = now
 
     def clear(self) -> None:
@@ -37,3 +37,11 @@ class Lines:
         if self._drawn is not None:
             print("\x1b[K", end="", flush=True)
             self._drawn = None
+
+
+def _columns() -> int:
+    """Returns the width of the terminal, whatever the environment says, which knows no change of it."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except OSError:  # it has none
+        return 80
