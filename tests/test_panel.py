@@ -230,28 +230,34 @@ def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, dr
     assert shown[shown.index("steps") + 1 :][:7] == ["0", "500.0", "500", "1", "500.0", "500", "mean"]
 
 
+def drawn_on(monkeypatch):
+    """Has what passes for a terminal as standard output, and returns it; a fixture would come too early for pytest."""
+    output = io.StringIO()
+    output.isatty = lambda: True
+    monkeypatch.setattr("sys.stdout", output)
+    return output
+
+
 @pytest.mark.parametrize(("quiet", "term"), [(True, "xterm"), (False, "dumb")])
 def test_nothing_is_drawn_where_nothing_can_be(quiet, term, monkeypatch):
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    output = drawn_on(monkeypatch)
     lines = Lines(quiet)
     lines.under_way("under way")
     lines("done")
-    assert sys.stdout.getvalue() == ("" if quiet else "done\n")
+    assert output.getvalue() == ("" if quiet else "done\n")
 
 
 def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    output = drawn_on(monkeypatch)
     lines = Lines(False)
     lines.under_way("under way")
     lines.under_way("too soon")
     lines("done")
     lines.under_way("again")
     lines.clear()
-    assert sys.stdout.getvalue() == "\x1b[Kunder way\r\x1b[Kdone\n\x1b[Kagain\r\x1b[K"
+    assert output.getvalue() == "\x1b[Kunder way\r\x1b[Kdone\n\x1b[Kagain\r\x1b[K"
 
 
 def test_a_pipe_gets_lines_without_marks(tmp_path):

@@ -135,11 +135,10 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
     def tell(index: int, played: Played) -> None:
         lines(row(index, shown(played.episode.score), played.episode.length))
 
-    screen = _window(record.scenario.name, options.speed) if options.window else None
-
     def stepped(index: int, steps: int) -> None:
         lines.under_way(row(index, "", steps))
 
+    screen = _window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, stepped) as playback, _interruptible(playback):
         lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()

@@ -30,9 +30,7 @@ class Agent:
 
     def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
         """`source` is the path of its checkpoint; `load` is how agents are made."""
-        self.plays = (
-            record.config.scenario
-        )  # as `--scenario` takes it, from any folder where it is a file that was named here
+        self.plays = record.config.scenario  # as `--scenario` takes it
         self.builder, self.network, self.record, self.source = builder, network, record, source
         self._policy, self._random = Policy(network), np.random.default_rng()
 
@@ -57,7 +55,7 @@ class Agent:
         agent = cls(builder, network, record, str(path))
         if name := named.wad or named.scenario:
             file = users_file(name)
-            agent.plays = str(file.absolute()) if file else name
+            agent.plays = str(file.absolute()) if file else name  # it is found from any folder
         return agent
 
     @property

@@ -84,7 +84,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
             raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
     for key in ("name", "description", "expected_score"):
         require(isinstance(tables.get(key, ""), str), f"{source}: {key} must be a text")
-    if "shaping" in tables["game"] and game_kind(tables["game"]) is not DoomSpec:
+    if "shaping" in tables["game"] and kinds["game"] is not DoomSpec:
         raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
     for key, kind in kinds.items():
         tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
