@@ -56,8 +56,12 @@ def available() -> dict[str, Path]:
 
 def users_file(name: str) -> Path | None:
     """Returns the user's file that a name given to --scenario means, None where it is none."""
-    path = Path(os.path.expanduser(name))  # Path's own raises where there is no such user
+    path = _path(name)
     return path if path.suffix.lower() in _KINDS and exists(path) else None
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.expanduser(name))  # Path's own raises where there is no such user
 
 
 def find(name: str) -> Scenario:
@@ -70,7 +74,7 @@ def find(name: str) -> Scenario:
     """
     if path := users_file(name):
         return _load(path)
-    path, known = Path(os.path.expanduser(name)), available()
+    path, known = _path(name), available()
     bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
     if bare in known:
         return _load(known[bare])
