@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
-from doom_a3c.envs.doom_setup import action_names, check, configure, title
-from doom_a3c.envs.pixels import History, Pixels, rgb
+from doom_a3c.envs.doom_setup import action_names, check, configure, mirrored, title
+from doom_a3c.envs.pixels import History, Pixels, flipped, rgb
 from doom_a3c.envs.shaping import Shaping
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
@@ -32,20 +32,25 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     frame before it, at most `frame_skip` frames old.
 
     An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
+    In a mirror what the network sees has its left side on the right, and its actions go the other way. What people see, the
+    score and the variables are the game's own.
+
     `info[FAULTS]` lists the kinds of such faults since the info before, `info[SHAPING]` is what a step is paid for learning
     besides its reward (`settings/infos.py`).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface
 
-    def __init__(self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array") -> None:
+    def __init__(
+        self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array", *, in_mirror: bool = False
+    ) -> None:
         """Checks the game; no engine is started yet.
 
         Raises:
             UserError: for a mistake in the scenario or its files.
         """
-        EzPickle.__init__(self, game, observation, render_mode)
-        self._spec, self._view = game, observation
+        EzPickle.__init__(self, game, observation, render_mode, in_mirror=in_mirror)
+        self._spec, self._view, self._in_mirror = game, observation, in_mirror
         self.render_mode = render_mode
         self._process: DoomProcess | None = None
         self._screen: Pixels = np.zeros((1, 1), np.uint8)
@@ -53,6 +58,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._variables = np.zeros(len(game.variables), np.float32)
         self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
         self._actions = check(game, observation)
+        if in_mirror:
+            self._spec, self._actions = mirrored(game, self._actions)
         self._shaping = Shaping(weights(game.shaping))
         names = action_names(game, observation)
         self.metadata = {**self.metadata, "title": title(game, observation), "action_names": names}
@@ -134,7 +141,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
             self._variables = state.game_variables.astype(np.float32) * self._scales
-        self._history.add(self._screen)
+        self._history.add(flipped(self._screen) if self._in_mirror else self._screen)
 
     def _observe(self) -> Any:
         pixels = self._history.pixels()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, l
 from doom_a3c.settings.shaping import PLACES, weights
 from doom_a3c.settings.wads import maps_in
 
+SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # how buttons end
 MAX_SHOWN = 8  # maps in a list of those that there are
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
 MAX_DELTA = 180  # degrees of a turn a frame; the engine reads looks and moves in ways of its own
@@ -201,6 +203,24 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
     check_files(spec)
     _check_map(game)
     return button_actions(spec, game.get_available_buttons())
+
+
+def mirrored(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec, list[list[float]]]:
+    """Returns a game and its actions for somebody who sees it in a mirror: what goes left there goes right here.
+
+    The game has the buttons of the other side in the places of its own, and turns and moves its deltas the other way.
+    """
+    buttons = tuple(_other_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine has each but once
+    signs = [-1.0 if name.endswith("_LEFT_RIGHT_DELTA") else 1.0 for name in buttons]
+    return replace(spec, available_buttons=buttons), [
+        [sign * value for sign, value in zip(signs, action, strict=True)] for action in actions
+    ]
+
+
+def _other_side(button: str) -> str:
+    """Returns MOVE_LEFT for MOVE_RIGHT, and so on, and any other button as it is."""
+    action, _, side = button.rpartition("_")
+    return f"{action}_{SIDES[side]}" if side in SIDES else button
 
 
 def _check_map(game: vizdoom.DoomGame) -> None:

@@ -117,12 +117,17 @@ def games_of(game: GameSpec, observation: Observation, processes: int | None = N
 
 
 def make_doom(
-    game: DoomSpec, observation: Observation, limited: bool, render_mode: str | None = "rgb_array"
+    game: DoomSpec,
+    observation: Observation,
+    limited: bool,
+    render_mode: str | None = "rgb_array",
+    *,
+    in_mirror: bool = False,
 ) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom."""
     from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
 
-    env = DoomEnv(game, observation, render_mode)
+    env = DoomEnv(game, observation, render_mode, in_mirror=in_mirror)
     return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
 
 
@@ -175,8 +180,13 @@ class _DoomGames(_Kind):
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         if self._ahead and not limited and self._ahead_size == (games, rows):
             return self._ahead.pop(0).result()
+        return _vector(self._makers(games, limited), self._processes, rows)
+
+    def _makers(self, games: int, limited: bool) -> list[MakeEnv]:
+        """Returns what makes each of some games; in training some may be mirrored, never the first, which is recorded."""
         make = partial(make_doom, self._game, self._observation, limited)
-        return _vector(make, games, self._processes, rows)
+        mirrors = self._game.mirror and not limited
+        return [partial(make, in_mirror=mirrors and index % 2 == 1) for index in range(games)]
 
     def facts(self) -> Facts:
         return _facts(self._ahead[0].result()) if self._ahead else super().facts()
@@ -184,13 +194,13 @@ class _DoomGames(_Kind):
     def start_ahead(self, vectors: int, games: int, rows: int) -> None:
         if self._processes == 0:
             return
-        make = partial(make_doom, self._game, self._observation, False)
+        makers = self._makers(games, limited=False)
         self._ahead, self._ahead_size = [Future() for _ in range(vectors)], (games, rows)
 
         def start(futures: list[Future[ProcessVectorEnv]]) -> None:
             for future in futures:
                 try:
-                    future.set_result(_in_processes(make, games, self._processes, rows, prepare=True))
+                    future.set_result(_in_processes(makers, self._processes, rows, prepare=True))
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -231,12 +241,12 @@ def _close(future: Future[ProcessVectorEnv]) -> None:
         future.result().close()
 
 
-def _vector(make: MakeEnv, games: int, processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
-    return _in_processes(make, games, processes, rows) if processes else LocalVectorEnv([make] * games)
+def _vector(makers: Sequence[MakeEnv], processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
+    return _in_processes(makers, processes, rows) if processes else LocalVectorEnv(makers)
 
 
-def _in_processes(make: MakeEnv, games: int, processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
-    return ProcessVectorEnv([make] * games, processes, rows=rows, copy=rows == 1, prepare=prepare)
+def _in_processes(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
+    return ProcessVectorEnv(makers, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
 class _AtariGames(_Kind):
@@ -286,7 +296,7 @@ class _RegisteredGames(_Kind):
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns
 
-        return _vector(partial(make, self._game, self._observation), games, self._processes, rows)
+        return _vector([partial(make, self._game, self._observation)] * games, self._processes, rows)
 
     def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         from doom_a3c.envs.registered import make  # as above

@@ -58,6 +58,7 @@ class DoomSpec(_Spec):
     settings: Mapping[str, Any] = field(default_factory=dict)  # `EngineSettings` that differ from ViZDoom's own
     shaping: Mapping[str, Any] = field(default_factory=dict)  # of rewards for learning alone, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
+    mirror: bool = False  # a worker plays every second of its games, from the second on, as if seen in a mirror
 
     @property
     def title(self) -> str:

@@ -1,0 +1,66 @@
+"""Games in a mirror, on real ViZDoom."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.games import games_of
+from doom_a3c.settings.catalog import find
+
+SEED = 5
+# By action of each scenario: the one that goes the other way.
+PAIRS = {
+    "basic": {0: 1, 1: 0, 2: 2},  # MOVE_LEFT, MOVE_RIGHT, ATTACK
+    "health_gathering_supreme": {0: 0, 1: 1, 2: 3, 3: 2, 4: 5, 5: 4, 6: 7, 7: 6},  # deltas
+}
+
+
+def frames(observation):
+    """Returns the pixels of an observation."""
+    return observation["pixels"] if isinstance(observation, dict) else observation
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_mirrored_game_shows_what_the_game_shows_whose_agent_goes_the_other_way(name, closing):
+    scenario = find(name)
+    game, mirror = (
+        closing(DoomEnv(scenario.game, scenario.observation, in_mirror=in_mirror)) for in_mirror in (False, True)
+    )
+    seen, reflected = game.reset(seed=SEED)[0], mirror.reset(seed=SEED)[0]
+    unlike_itself = False
+    for action in [*PAIRS[name], *PAIRS[name]] * 2:
+        np.testing.assert_array_equal(frames(reflected), frames(seen)[:, ::-1])
+        unlike_itself |= not np.array_equal(frames(reflected), frames(seen))
+        np.testing.assert_array_equal(mirror.render(), game.render())  # for people it is the game
+        seen, reward, *ends, _ = game.step(PAIRS[name][action])
+        reflected, reflected_reward, *reflected_ends, _ = mirror.step(action)
+        assert (reflected_reward, reflected_ends) == (reward, ends)
+        if any(ends):
+            break
+    assert unlike_itself
+
+
+def test_a_button_without_the_one_of_the_other_side_is_mirrored_too(closing):
+    scenario = find("basic")
+    left = replace(scenario.game, available_buttons=("TURN_LEFT", "TURN_LEFT", "ATTACK"), buttons="single")
+    right = replace(left, available_buttons=("TURN_RIGHT", "ATTACK"))
+    mirror = closing(DoomEnv(left, scenario.observation, in_mirror=True))
+    game = closing(DoomEnv(right, scenario.observation))
+    mirror.reset(seed=SEED), game.reset(seed=SEED)
+    for _ in range(3):
+        np.testing.assert_array_equal(mirror.step(0)[0], game.step(0)[0][:, ::-1])
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_every_second_game_of_training_is_mirrored_and_none_elsewhere(processes, closing):
+    scenario = find("basic")
+    for mirror, limited, alike in ((True, False, False), (True, True, True), (False, False, True)):
+        games = games_of(replace(scenario.game, mirror=mirror), scenario.observation, processes)
+        vector = closing(games.vector(4, limited=limited))
+        pixels, _ = vector.reset(seed=[SEED] * 4)
+        reflected = pixels[0] if alike else pixels[0][:, ::-1]
+        for index, expected in enumerate([pixels[0], reflected] * 2):
+            np.testing.assert_array_equal(pixels[index], expected)
+        assert not np.array_equal(pixels[0], pixels[0][:, ::-1])
