@@ -57,6 +57,7 @@ VARIANTS = {
     "two passes": Variant(("--passes", 2)),
     "no KL target": Variant(("--target-kl", 0)),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
+    "no mirror": Variant(overrides="[game]\nmirror = false\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
     "from the model of basic": Variant(("--from", "basic")),
     "ten times the step size": Variant(times=10),
@@ -64,11 +65,12 @@ VARIANTS = {
     "the same, no guard either": Variant(("--target-kl", 0, "--collapse", 0), 10),
 }
 
-ONLY = {
-    "no shaping": "defend_the_center",
-    "variables beside the picture, no layers of theirs": "defend_the_center",
-    "from the model of basic": "defend_the_center",
-    "one minibatch": "defend_the_center",
+ONLY = {  # games of a variant that is nothing to the others
+    "no shaping": ["defend_the_center"],
+    "no mirror": ["basic", "defend_the_center"],
+    "variables beside the picture, no layers of theirs": ["defend_the_center"],
+    "from the model of basic": ["defend_the_center"],
+    "one minibatch": ["defend_the_center"],
 }
 
 
@@ -154,7 +156,7 @@ def main() -> int:
         for seed in options.seeds:
             for variant in options.variants:
                 done = {(one.game, one.variant, one.seed) for one in measured()}
-                if (game, variant, seed) in done or ONLY.get(variant, game) != game:
+                if (game, variant, seed) in done or game not in ONLY.get(variant, GAMES):
                     continue
                 one = measure(game, variant, seed)
                 print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)
