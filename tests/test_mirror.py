@@ -1,5 +1,6 @@
 """Games in a mirror, on real ViZDoom."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.games import games_of
-from doom_a3c.settings.catalog import find
+from doom_a3c.settings.catalog import available, find
+from doom_a3c.settings.games import DoomSpec
 
 SEED = 5
 # By action of each scenario: the one that goes the other way.
@@ -56,11 +58,30 @@ def test_a_button_without_the_one_of_the_other_side_is_mirrored_too(closing):
 @pytest.mark.parametrize("processes", [0, 1])
 def test_every_second_game_of_training_is_mirrored_and_none_elsewhere(processes, closing):
     scenario = find("basic")
-    for mirror, limited, alike in ((True, False, False), (True, True, True), (False, False, True)):
-        games = games_of(replace(scenario.game, mirror=mirror), scenario.observation, processes)
-        vector = closing(games.vector(4, limited=limited))
-        pixels, _ = vector.reset(seed=[SEED] * 4)
-        reflected = pixels[0] if alike else pixels[0][:, ::-1]
-        for index, expected in enumerate([pixels[0], reflected] * 2):
+    plain, _ = closing(DoomEnv(scenario.game, scenario.observation)).reset(seed=SEED)
+    assert not np.array_equal(plain, plain[:, ::-1])
+    for mirror, limited in ((True, False), (True, True), (False, False)):
+        games = closing(games_of(replace(scenario.game, mirror=mirror), scenario.observation, processes))
+        if not limited:
+            games.start_ahead(1, 4, 1)
+        pixels, _ = closing(games.vector(4, limited=limited)).reset(seed=[SEED] * 4)
+        reflected = plain[:, ::-1] if mirror and not limited else plain
+        for index, expected in enumerate([plain, reflected] * 2):
             np.testing.assert_array_equal(pixels[index], expected)
-        assert not np.array_equal(pixels[0], pixels[0][:, ::-1])
+        np.testing.assert_array_equal(closing(games.one(None)).reset(seed=SEED)[0], plain)
+
+
+def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):
+    scenario = find("basic")
+    steps = ("MOVE_LEFT_RIGHT_DELTA=-7", "MOVE_LEFT_RIGHT_DELTA=7")
+    beside = replace(scenario.game, available_buttons=("MOVE_LEFT_RIGHT_DELTA",), buttons=steps)
+    game = closing(DoomEnv(beside, scenario.observation))
+    mirror = closing(pickle.loads(pickle.dumps(DoomEnv(beside, scenario.observation, in_mirror=True))))
+    game.reset(seed=SEED), mirror.reset(seed=SEED)
+    for _ in range(3):
+        np.testing.assert_array_equal(mirror.step(0)[0], game.step(1)[0][:, ::-1])
+
+
+def test_the_games_of_doom_are_mirrored_but_for_one_that_learns_worse_so():
+    doom = [find(name) for name in available() if isinstance(find(name).game, DoomSpec)]
+    assert {scenario.name for scenario in doom if not scenario.game.mirror} == {"predict_position"}

@@ -31,10 +31,10 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` frames old.
 
-    An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
     In a mirror what the network sees has its left side on the right, and its actions go the other way. What people see, the
     score and the variables are the game's own.
 
+    An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
     `info[FAULTS]` lists the kinds of such faults since the info before, `info[SHAPING]` is what a step is paid for learning
     besides its reward (`settings/infos.py`).
     """
