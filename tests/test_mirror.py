@@ -83,5 +83,5 @@ def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):
 
 
 def test_the_games_of_doom_are_mirrored_but_for_one_that_learns_worse_so():
-    doom = [find(name) for name in available() if isinstance(find(name).game, DoomSpec)]
+    doom = [scenario for scenario in map(find, available()) if isinstance(scenario.game, DoomSpec)]
     assert {scenario.name for scenario in doom if not scenario.game.mirror} == {"predict_position"}
