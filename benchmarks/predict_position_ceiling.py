@@ -1,4 +1,4 @@
-"""Estimates the best that ViZDoom's predict_position allows: what a player scores that sees all there is to see at once.
+"""Estimates the best that ViZDoom's predict_position allows: what a player scores that sees all, and turns by given angles.
 
     python benchmarks/predict_position_ceiling.py --episodes 2000
 
@@ -6,12 +6,15 @@ The monster walks where it likes, so the way that it will have gone when the roc
 ways in many episodes are recorded, nobody shooting. For each, those that were most alike up to a frame say which angle
 would have hit most of them, and the rocket that leaves at that angle a few frames later hits or misses. Some rooms stay
 empty: there the rocket's frames are lost. More episodes make the guesses better; a hit by the blast alone is not counted.
+
+The first table is of a player that can turn to any angle at once. The second is of one that plays in steps and turns by one
+of a few angles in each: it fires so that the rocket leaves in a given frame, and turns towards its best guess until then.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -28,6 +31,10 @@ ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))
 MISSED = 50  # frames that a rocket flies to the wall
 FRAME_COST = 0.001
 AFTER = 4  # frames from the last look to the rocket's leaving: the step that presses or turns last
+STEP = 4  # frames of a decision
+PRESSED = 2  # steps before the one in which the rocket leaves
+TURNS = ((4, 16), (4, 16, 44), (2, 8, 24), (2, 6, 16, 40))  # degrees in a step, to either side
+LEAVES = (8, 12, 16, 20, 24)  # frames in which the rocket of the second table leaves
 PAST = (4, 8, 16, 24)  # frames ago, of which the way since counts as what was seen
 NEIGHBOURS = 25
 SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames at which the player looks last
@@ -72,35 +79,81 @@ def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
     return hit, when
 
 
-def guesses(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Returns which of ANGLES would have hit most of those ways that are most like each, up to a frame."""
+def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
+    """Returns how many of those ways that are most like each, up to a frame, each of ANGLES hits: [episodes, angles]."""
     parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
     features = np.concatenate(parts, axis=1)
     squares = (features**2).sum(axis=1)
     distances = squares[:, None] + squares - 2.0 * features @ features.T
     np.fill_diagonal(distances, np.inf)
     alike = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-    best: npt.NDArray[np.intp] = hit[alike].mean(axis=1).argmax(axis=1)
-    return best
+    share: Floats = hit[alike].mean(axis=1)
+    return share
 
 
-def rows(ways: Floats, empty: float) -> Iterator[str]:
-    """Yields the lines of the table, for that share of rooms without a monster."""
+def turned(
+    ways: Floats, leaves: int, hit: npt.NDArray[np.bool_], turns: Sequence[int], together: bool
+) -> npt.NDArray[np.intp]:
+    """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too."""
+    steps = leaves // STEP
+    each = np.arange(len(ways))
+    at = np.full(len(ways), len(ANGLES) // 2)
+    by = np.array([0, *turns, *(-turn for turn in turns)])
+    for step in range(steps):
+        if step == steps - PRESSED and not together:
+            continue
+        chance = chances(ways, step * STEP, hit)
+        reached = np.clip(at[:, None] + by, 0, len(ANGLES) - 1)
+        if step == steps - 1:
+            at = reached[each, chance[each[:, None], reached].argmax(axis=1)]
+        else:
+            at = reached[each, np.abs(reached - chance.argmax(axis=1)[:, None]).argmin(axis=1)]
+    return at
+
+
+def scored(
+    hit: npt.NDArray[np.bool_], when: Floats, at: npt.NDArray[np.intp], leaves: int, empty: float
+) -> tuple[float, float, float]:
+    """Returns the share of hits and the mean score where there is a monster, and the score of all rooms."""
+    each = np.arange(len(hit))
+    missed = -FRAME_COST * (leaves + MISSED)
+    mean = float(np.where(hit[each, at], 1.0 - FRAME_COST * when[each, at], missed).mean())
+    return float(hit[each, at].mean()), mean, (1 - empty) * mean + empty * missed
+
+
+def seen_rows(ways: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the first table, for that share of rooms without a monster."""
     yield "| looks last in frame | hits | score where there is a monster | score |"
     yield "|---|---|---|---|"
-    each = np.arange(len(ways))
     for seen in SEEN:
         leaves = seen + AFTER
         hit, when = hits(ways, leaves)
-        chosen = guesses(ways, seen, hit)
-        missed = -FRAME_COST * (leaves + MISSED)
-        scores = np.where(hit[each, chosen], 1.0 - FRAME_COST * when[each, chosen], missed)
-        mean = scores.mean()
-        yield f"| {seen} | {hit[each, chosen].mean():.2f} | {mean:.2f} | {(1 - empty) * mean + empty * missed:.2f} |"
+        hitting, mean, score = scored(hit, when, chances(ways, seen, hit).argmax(axis=1), leaves, empty)
+        yield f"| {seen} | {hitting:.2f} | {mean:.2f} | {score:.2f} |"
+
+
+def turned_rows(ways: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the second table: the score of all rooms, for each choice of turns."""
+    yield (
+        "| degrees in a step | turns while it fires | "
+        + " | ".join(f"leaves in frame {leaves}" for leaves in LEAVES)
+        + " |"
+    )
+    yield "|---" * (2 + len(LEAVES)) + "|"
+    found = {leaves: hits(ways, leaves) for leaves in LEAVES}
+    for turns in TURNS:
+        for together in (False, True):
+            at = {leaves: turned(ways, leaves, found[leaves][0], turns, together) for leaves in LEAVES}
+            scores = (scored(*found[leaves], at[leaves], leaves, empty)[2] for leaves in LEAVES)
+            yield (
+                f"| {', '.join(map(str, turns))} | {'yes' if together else 'no'} | "
+                + " | ".join(f"{one:.2f}" for one in scores)
+                + " |"
+            )
 
 
 def main() -> None:
-    """Prints a table."""
+    """Prints the two tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
     options = parser.parse_args()
@@ -109,7 +162,9 @@ def main() -> None:
     there = np.array([one for one in found if one is not None])
     empty = 1.0 - len(there) / len(found)
     print(f"{empty:.1%} of {len(found)} rooms are empty.\n")
-    print("\n".join(rows(there, empty)))
+    print("\n".join(seen_rows(there, empty)))
+    print()
+    print("\n".join(turned_rows(there, empty)))
 
 
 if __name__ == "__main__":
