@@ -42,6 +42,17 @@ def test_frames_per_second_are_those_of_two_seconds_or_more(reported, clock):
     assert rates == [None, None, 200.0, 200.0, 2000.0]
 
 
+def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(reported, clock):
+    rates = []
+    reported.engine.update()
+    steps = ((1000.0, 0), (1004.0, 0), (1008.0, 800), (1011.0, 0), (1016.0, 1600), (1045.0, 0), (1046.0, 0), (1050.0, 400))
+    for clock.now, frames in steps:
+        reported.progress.add_steps(0, frames, [], [])
+        reported.reporter.report(clock.now - 1000, None)
+        rates.append(reported.audience.statuses[-1].frames_per_second)
+    assert rates == [None, None, 100.0, 100.0, 200.0, 200.0, 0.0, 100.0]  # nought where none came for half a minute
+
+
 def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):
     for clock.now in (1000.0, 1010.0, 1020.0):
         reported.progress.add_steps(0, 1, [], [])

@@ -19,6 +19,9 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
 _RATE_SECONDS = 2.0  # that frames per second are the mean of, at least
+_STILL_SECONDS = (
+    30.0  # without a frame, after which there are said to be none a second: they come a rollout of all games at once
+)
 _RATES = 15  # of them that the time left is estimated by
 _MEANS = 24  # of the curve, that people are shown
 
@@ -127,7 +130,7 @@ class Reporter:
             return
         if self._marks:
             since, before = self._marks[-1]
-            if now - since < _RATE_SECONDS:
+            if now - since < (_STILL_SECONDS if frames == before else _RATE_SECONDS):
                 return
             self._rate = (frames - before) / (now - since)
         self._marks.append((now, frames))
