@@ -1,5 +1,6 @@
 """Games in a mirror, on real ViZDoom."""
 
+import itertools
 import pickle
 from dataclasses import replace
 
@@ -85,3 +86,27 @@ def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):
 def test_the_games_of_doom_are_mirrored_but_for_one_that_learns_worse_so():
     doom = [scenario for scenario in map(find, available()) if isinstance(scenario.game, DoomSpec)]
     assert {scenario.name for scenario in doom if not scenario.game.mirror} == {"predict_position"}
+
+
+def test_variables_of_a_side_are_mirrored_and_angles_are_to_either_side_of_nought(closing):
+    scenario = find("health_gathering")
+    game = replace(
+        scenario.game,
+        available_buttons=("TURN_LEFT_RIGHT_DELTA", "MOVE_FORWARD"),
+        buttons=(("TURN_LEFT_RIGHT_DELTA=-5", "MOVE_FORWARD"), ("TURN_LEFT_RIGHT_DELTA=5", "MOVE_FORWARD")),
+        variables=("ANGLE", "POSITION_X", "POSITION_Y", "VELOCITY_Y", "HEALTH"),
+        variable_scales=(2.0, 1.0, 1.0, 1.0, 1.0),
+    )
+    plain = closing(DoomEnv(game, scenario.observation))
+    mirror = closing(DoomEnv(game, scenario.observation, in_mirror=True))
+    plain.reset(seed=SEED), mirror.reset(seed=SEED)
+    moved, angles = set(), []
+    for _ in range(20):
+        seen, reflected = plain.step(1)[0]["variables"], mirror.step(0)[0]["variables"]
+        np.testing.assert_array_equal(reflected, seen * np.float32([-1, 1, -1, -1, 1]))
+        angles.append(seen[0])
+        moved.add(seen[3] > 0)
+    # To the right it is 20 degrees a step, here times 2, through the half turn.
+    assert -360 <= min(angles) < 0 < max(angles) < 360
+    assert {round(float(before - now)) % 720 for before, now in itertools.pairwise(angles)} == {40}
+    assert moved == {True, False}

@@ -12,6 +12,7 @@ from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
 from doom_a3c.envs.doom_setup import action_names, check, configure, mirrored, title
+from doom_a3c.envs.game_variables import GameVariables
 from doom_a3c.envs.pixels import History, Pixels, flipped, rgb
 from doom_a3c.envs.shaping import Shaping
 from doom_a3c.settings.fields import UserError
@@ -31,8 +32,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` frames old.
 
-    In a mirror what the network sees has its left side on the right, and its actions go the other way. What people see, the
-    score and the variables are the game's own.
+    In a mirror what the network sees has its left side on the right, and its actions go the other way. What people see and
+    the score are the game's own.
 
     An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
     `info[FAULTS]` lists the kinds of such faults since the info before, `info[SHAPING]` is what a step is paid for learning
@@ -56,7 +57,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._screen: Pixels = np.zeros((1, 1), np.uint8)
         self._history = History(observation)
         self._variables = np.zeros(len(game.variables), np.float32)
-        self._scales = np.asarray(game.variable_scales or np.ones(len(self._variables)), np.float32)
+        self._numbers = GameVariables(game.variables, game.variable_scales, in_mirror)
         self._actions = check(game, observation)
         if in_mirror:
             self._spec, self._actions = mirrored(game, self._actions)
@@ -140,7 +141,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         state = self._process.game.get_state()
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
-            self._variables = state.game_variables.astype(np.float32) * self._scales
+            self._variables = self._numbers.shown(state.game_variables)
         self._history.add(flipped(self._screen) if self._in_mirror else self._screen)
 
     def _observe(self) -> Any:
