@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.game_variables import GameVariables
 from doom_a3c.envs.games import games_of
 from doom_a3c.settings.catalog import available, find
 from doom_a3c.settings.games import DoomSpec
@@ -110,3 +111,11 @@ def test_variables_of_a_side_are_mirrored_and_angles_are_to_either_side_of_nough
     assert -360 <= min(angles) < 0 < max(angles) < 360
     assert {round(float(before - now)) % 720 for before, now in itertools.pairwise(angles)} == {40}
     assert moved == {True, False}
+
+
+def test_a_mirror_turns_all_that_belongs_to_a_side():
+    names = ("ROLL", "CAMERA_ROLL", "CAMERA_ANGLE", "ANGLE", "CAMERA_POSITION_Y", "POSITION_Z", "VELOCITY_X")
+    told = (350.0, 10.0, 180.0, 0.0, 5.0, 7.0, -3.0)
+    assert GameVariables(names, (), in_mirror=False).shown(told).tolist() == [-10, 10, -180, 0, 5, 7, -3]
+    assert GameVariables(names, (), in_mirror=True).shown(told).tolist() == [10, -10, 180, 0, -5, 7, -3]
+    assert GameVariables((), (), in_mirror=True).shown(()).shape == (0,)
