@@ -7,6 +7,9 @@ ways in many episodes are recorded, nobody shooting. For each, those that were m
 would have hit most of them, and the rocket that leaves at that angle a few frames later hits or misses. Some rooms stay
 empty: there the rocket's frames are lost. More episodes make the guesses better; a hit by the blast alone is not counted.
 
+The engine ignores ATTACK in the first frame of an episode, also where it is held from there on: in steps of four frames
+no rocket leaves before frame 12, though both tables say what it would hit.
+
 The first table is of a player that can turn to any angle at once. The second is of one that plays in steps and turns by one
 of a few angles in each: it fires so that the rocket leaves in a given frame, and turns towards its best guess until then.
 """
@@ -27,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 PLAYER_X = -544.0  # and y is 0
 SPEED = 20.0  # of a rocket, in map units a frame
 REACH = 42.0  # radius of the monster and of the rocket, along either axis
-ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))
+ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))  # a degree apart: so many places on are so many degrees
 MISSED = 50  # frames that a rocket flies to the wall
 FRAME_COST = 0.001
 AFTER = 4  # frames from the last look to the rocket's leaving: the step that presses or turns last
@@ -80,7 +83,7 @@ def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
 
 
 def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
-    """Returns how many of those ways that are most like each, up to a frame, each of ANGLES hits: [episodes, angles]."""
+    """Returns the share of those ways, most like each up to a frame, that each of ANGLES hits: [episodes, angles]."""
     parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
     features = np.concatenate(parts, axis=1)
     squares = (features**2).sum(axis=1)

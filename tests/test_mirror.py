@@ -114,8 +114,13 @@ def test_variables_of_a_side_are_mirrored_and_angles_are_to_either_side_of_nough
 
 
 def test_a_mirror_turns_all_that_belongs_to_a_side():
-    names = ("ROLL", "CAMERA_ROLL", "CAMERA_ANGLE", "ANGLE", "CAMERA_POSITION_Y", "POSITION_Z", "VELOCITY_X")
-    told = (350.0, 10.0, 180.0, 0.0, 5.0, 7.0, -3.0)
-    assert GameVariables(names, (), in_mirror=False).shown(told).tolist() == [-10, 10, -180, 0, 5, 7, -3]
-    assert GameVariables(names, (), in_mirror=True).shown(told).tolist() == [10, -10, 180, 0, -5, 7, -3]
+    sides = {"ROLL": (350.0, -10), "CAMERA_ROLL": (10.0, 10), "CAMERA_ANGLE": (180.0, -180), "CAMERA_POSITION_Y": (5.0, 5)}
+    others = {"PITCH": 200.0, "POSITION_Z": 7.0, "VELOCITY_X": -3.0, "VELOCITY_Z": 2.0, "AMMO2": 4095.5}
+    names, told = (*sides, *others), [number for number, _ in sides.values()] + list(others.values())
+    shown = [number for _, number in sides.values()]
+    assert GameVariables(names, (), in_mirror=False).shown(told).tolist() == [*shown, *others.values()]
+    assert GameVariables(names, (), in_mirror=True).shown(told).tolist() == [
+        *(-number for number in shown),
+        *others.values(),
+    ]
     assert GameVariables((), (), in_mirror=True).shown(()).shape == (0,)

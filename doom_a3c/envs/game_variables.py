@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 ANGLES = ("ANGLE", "CAMERA_ANGLE", "ROLL", "CAMERA_ROLL")  # degrees; the engine's go from 0 to 360
-# A mirror along the map's x axis: what it turns to its opposite.
+# What is turned to its opposite where the map is reflected in the line y = 0.
 ACROSS = (*ANGLES, "POSITION_Y", "VELOCITY_Y", "CAMERA_POSITION_Y")
 
 

@@ -19,9 +19,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
 _RATE_SECONDS = 2.0  # that frames per second are the mean of, at least
-_STILL_SECONDS = (
-    30.0  # without a frame, after which there are said to be none a second: they come a rollout of all games at once
-)
+# Without a frame, after which there are said to be none a second: frames come in batches, a rollout of all games at once.
+_STILL_SECONDS = 60.0
 _RATES = 15  # of them that the time left is estimated by
 _MEANS = 24  # of the curve, that people are shown
 
@@ -130,7 +129,11 @@ class Reporter:
             return
         if self._marks:
             since, before = self._marks[-1]
-            if now - since < (_STILL_SECONDS if frames == before else _RATE_SECONDS):
+            if frames == before:
+                if now - since >= _STILL_SECONDS:
+                    self._rate = 0.0
+                return
+            if now - since < _RATE_SECONDS:
                 return
             self._rate = (frames - before) / (now - since)
         self._marks.append((now, frames))
@@ -165,9 +168,7 @@ class Reporter:
         """Returns when the run will have so many frames; None before it has trained for some seconds."""
         if len(self._marks) < 3:
             return None
-        (since, before), (now, known) = self._marks[0], self._marks[-1]
-        if known == before:
-            return None
+        (since, before), (now, known) = self._marks[0], self._marks[-1]  # each has more frames than the one before
         return max(0.0, (frames - self._progress.frames) * (now - since) / (known - before))
 
     def _write_point(self) -> None:
