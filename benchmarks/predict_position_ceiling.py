@@ -94,18 +94,21 @@ def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
     return share
 
 
-def turned(
-    ways: Floats, leaves: int, hit: npt.NDArray[np.bool_], turns: Sequence[int], together: bool
-) -> npt.NDArray[np.intp]:
-    """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too."""
-    steps = leaves // STEP
-    each = np.arange(len(ways))
-    at = np.full(len(ways), len(ANGLES) // 2)
+def turned(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt.NDArray[np.intp]:
+    """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too.
+
+    Args:
+        known: `chances` as they are in each step until the rocket leaves.
+        turns: degrees in a step, to either side.
+        together: whether it turns while it fires.
+    """
+    steps, episodes = len(known), len(known[0])
+    each = np.arange(episodes)
+    at = np.full(episodes, len(ANGLES) // 2)
     by = np.array([0, *turns, *(-turn for turn in turns)])
-    for step in range(steps):
+    for step, chance in enumerate(known):
         if step == steps - PRESSED and not together:
             continue
-        chance = chances(ways, step * STEP, hit)
         reached = np.clip(at[:, None] + by, 0, len(ANGLES) - 1)
         if step == steps - 1:
             at = reached[each, chance[each[:, None], reached].argmax(axis=1)]
@@ -144,9 +147,12 @@ def turned_rows(ways: Floats, empty: float) -> Iterator[str]:
     )
     yield "|---" * (2 + len(LEAVES)) + "|"
     found = {leaves: hits(ways, leaves) for leaves in LEAVES}
+    known = {
+        leaves: [chances(ways, step * STEP, hit) for step in range(leaves // STEP)] for leaves, (hit, _) in found.items()
+    }
     for turns in TURNS:
         for together in (False, True):
-            at = {leaves: turned(ways, leaves, found[leaves][0], turns, together) for leaves in LEAVES}
+            at = {leaves: turned(known[leaves], turns, together) for leaves in LEAVES}
             scores = (scored(*found[leaves], at[leaves], leaves, empty)[2] for leaves in LEAVES)
             yield (
                 f"| {', '.join(map(str, turns))} | {'yes' if together else 'no'} | "
