@@ -32,14 +32,38 @@ def reported(clock):
     )
 
 
-def test_frames_per_second_are_those_of_two_seconds_or_more(reported, clock):
+def test_frames_per_second_are_those_of_two_seconds_at_first(reported, clock):
     rates = []
     reported.engine.update()
     for clock.now, frames in ((1000.0, 0), (1001.0, 300), (1002.0, 100), (1003.0, 5000), (1006.0, 3000)):
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates == [None, None, 200.0, 200.0, 2000.0]
+    assert rates == [None, None, 200.0, 200.0, 1400.0]
+
+
+def test_frames_per_second_are_soon_those_of_half_a_minute(reported, clock):
+    rates = []
+    reported.engine.update()
+    for second in range(0, 90, 3):
+        clock.now = 1000.0 + second
+        reported.progress.add_steps(0, 300 if second <= 45 else 600, [], [])
+        reported.reporter.report(second, None)
+        rates.append(reported.audience.statuses[-1].frames_per_second)
+    assert rates[1:16] == [100.0] * 15
+    assert rates[20] == 150.0  # five of the ten batches in half a minute
+    assert rates[25:] == [200.0] * 5
+
+
+def test_frames_per_second_do_not_waver_where_batches_come_as_fast_as_they_are_measured(reported, clock):
+    rates = []
+    reported.engine.update()
+    for tick in range(1, 900):
+        clock.now = 1000.0 + tick / 10
+        reported.progress.add_steps(0, 2048 if tick % 14 == 0 else 0, [], [])  # one in two seconds, or two
+        reported.reporter.report(tick / 10, None)
+        rates.append(reported.audience.statuses[-1].frames_per_second)
+    assert rates[300:] == pytest.approx([2048 / 1.4] * 599, rel=0.05)
 
 
 def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(reported, clock):
@@ -50,8 +74,8 @@ def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(report
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
-    # Nought after a minute without any; what comes then has taken the 80 seconds since those before it.
-    assert rates == [None, None, 100.0, 100.0, 200.0, 200.0, 0.0, 10.0, 10.0]
+    # Nought after a minute without any; the 80 seconds until the next ones count.
+    assert rates == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 2400 / 88, 2400 / 88]
 
 
 def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):

@@ -18,10 +18,11 @@ from doom_a3c.run.evaluation import Evaluation, Scores
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
-_RATE_SECONDS = 2.0  # that frames per second are the mean of, at least
-# Without a frame, after which there are said to be none a second: frames come in batches, a rollout of all games at once.
-_STILL_SECONDS = 60.0
-_RATES = 15  # of them that the time left is estimated by
+# Frames come in batches, a rollout of all games at once, and are counted from batch to batch: over half a minute, as in a
+# few seconds there are now one of them and now two; and where there is none for a minute, none a second.
+_RATE_SECONDS, _STILL_SECONDS = 30.0, 60.0
+_MARK_SECONDS = 2.0  # from one batch that is marked to the next, at least
+_MARKS = 3  # that are kept, however old: what is slow and wavers is not told by one batch
 _MEANS = 24  # of the curve, that people are shown
 
 
@@ -108,8 +109,8 @@ class Reporter:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._updates_before = newest_gif, progress.updates
-        self._marks: deque[tuple[float, int]] = deque(maxlen=_RATES + 1)  # times and frames
-        self._rate: float | None = None  # since the last mark but one
+        self._marks: deque[tuple[float, int]] = deque()  # times and frames, each of more than the one before
+        self._rate: float | None = None  # since the first mark
         self._evaluation: float | None = None
 
     def phase(self, what: Callable[[], str]) -> None:
@@ -133,10 +134,14 @@ class Reporter:
                 if now - since >= _STILL_SECONDS:
                     self._rate = 0.0
                 return
-            if now - since < _RATE_SECONDS:
+            if now - since < _MARK_SECONDS:
                 return
-            self._rate = (frames - before) / (now - since)
         self._marks.append((now, frames))
+        while len(self._marks) > _MARKS and now - self._marks[1][0] >= _RATE_SECONDS:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        if now > since:
+            self._rate = (frames - before) / (now - since)
 
     def _status(self, seconds: float, best_evaluation: float | None) -> Status:
         progress, config, evaluation = self._progress, self._config, self._evaluation
@@ -166,10 +171,9 @@ class Reporter:
 
     def _seconds_until(self, frames: int) -> float | None:
         """Returns when the run will have so many frames; None before it has trained for some seconds."""
-        if len(self._marks) < 3:
+        if not self._rate or len(self._marks) < _MARKS:
             return None
-        (since, before), (now, known) = self._marks[0], self._marks[-1]  # each has more frames than the one before
-        return max(0.0, (frames - self._progress.frames) * (now - since) / (known - before))
+        return max(0.0, (frames - self._progress.frames) / self._rate)
 
     def _write_point(self) -> None:
         progress, config = self._progress, self._config
