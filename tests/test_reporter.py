@@ -22,8 +22,17 @@ def clock(monkeypatch):
 @pytest.fixture
 def reported(clock):
     """A reporter, what it reports about, and to whom; the run's budget is 10,000 frames."""
+    return _reported(changed(Config(), frames=10_000, minutes=1.0, learning_rate=0.2, final_learning_rate=0.1))
+
+
+@pytest.fixture
+def long(clock):
+    """The same of a run of a million frames, however many minutes it takes."""
+    return _reported(changed(Config(), frames=1_000_000))
+
+
+def _reported(config):
     engine, audience = ScriptedEngine(), Audience()
-    config = changed(Config(), frames=10_000, minutes=1.0, learning_rate=0.2, final_learning_rate=0.1)
     return SimpleNamespace(
         reporter=Reporter(config, engine.progress, engine, audience, audience),
         engine=engine,
@@ -40,6 +49,8 @@ def test_frames_per_second_are_those_of_two_seconds_at_first(reported, clock):
         reported.reporter.report(clock.now - 1000, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
     assert rates == [None, None, 200.0, 200.0, 1400.0]
+    logged = [metrics.frames_per_second for metrics, _ in reported.audience.points if isinstance(metrics, RunMetrics)]
+    assert logged == rates
 
 
 def test_frames_per_second_are_soon_those_of_half_a_minute(reported, clock):
@@ -55,15 +66,62 @@ def test_frames_per_second_are_soon_those_of_half_a_minute(reported, clock):
     assert rates[25:] == [200.0] * 5
 
 
-def test_frames_per_second_do_not_waver_where_batches_come_as_fast_as_they_are_measured(reported, clock):
+@pytest.mark.parametrize("ticks", [1, 11, 14, 27, 450])
+def test_frames_per_second_do_not_waver_however_fast_batches_come(reported, clock, ticks):
     rates = []
     reported.engine.update()
-    for tick in range(1, 900):
+    for tick in range(20 * ticks + 60):
         clock.now = 1000.0 + tick / 10
-        reported.progress.add_steps(0, 2048 if tick % 14 == 0 else 0, [], [])  # one in two seconds, or two
+        reported.progress.add_steps(0, 0 if tick % ticks else 2048, [], [])
         reported.reporter.report(tick / 10, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates[300:] == pytest.approx([2048 / 1.4] * 599, rel=0.05)
+    known = [rate for rate in rates if rate is not None]
+    assert len(known) >= 40
+    assert known == pytest.approx([20480 / ticks] * len(known))
+
+
+def test_after_a_stall_the_rate_is_soon_what_it_was_and_the_time_left_nearly(long, clock):
+    told = []
+    long.engine.update()
+    for second in [*range(0, 300, 3), *range(380, 410, 3)]:
+        clock.now = 1000.0 + second
+        long.progress.add_steps(0, 300, [], [])
+        long.reporter.report(second, None)
+        told.append(long.audience.statuses[-1])
+    stalled = next(i for i, status in enumerate(told) if status.frames_per_second != told[1].frames_per_second and i > 1)
+    assert told[stalled].frames_per_second == pytest.approx(300 / 83)
+    assert [status.frames_per_second for status in told[stalled + 1 :]] == [100.0] * 9
+    assert told[stalled].seconds_left == pytest.approx(told[stalled - 1].seconds_left * 299 / 219, rel=0.01)
+
+
+def test_the_time_left_is_not_known_at_first_and_stays_in_a_stall(long, clock):
+    left = []
+    long.engine.update()
+    for clock.now, frames in ((1000.0, 0), (1010.0, 100), (1020.0, 100), (1100.0, 0)):
+        long.progress.add_steps(0, frames, [], [])
+        long.reporter.report(0.0, None)
+        left.append(long.audience.statuses[-1].seconds_left)
+    assert left == [None, None, pytest.approx(999_800 / 10), pytest.approx(999_800 / 10)]
+    assert long.audience.statuses[-1].frames_per_second == 0.0
+
+
+def test_frames_that_go_back_begin_anew(reported, clock):
+    rates = []
+    reported.engine.update()
+    for clock.now, frames in ((1000.0, 5000), (1010.0, 1000), (1020.0, -4000), (1023.0, 600), (1026.0, 600)):
+        reported.progress.add_steps(0, frames, [], [])
+        reported.reporter.report(clock.now - 1000, None)
+        rates.append(reported.audience.statuses[-1].frames_per_second)
+    assert rates == [None, 100.0, 100.0, 200.0, 200.0]
+
+
+def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
+    reported.engine.update()
+    resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
+    for clock.now in (1000.0, 1010.0, 1020.0):
+        reported.progress.add_steps(0, 1000, [], [])
+        resumed.report(0.0, None)
+    assert reported.audience.statuses[-1].frames_per_second is None
 
 
 def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(reported, clock):
@@ -74,8 +132,8 @@ def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(report
         reported.progress.add_steps(0, frames, [], [])
         reported.reporter.report(clock.now - 1000, None)
         rates.append(reported.audience.statuses[-1].frames_per_second)
-    # Nought after a minute without any; the 80 seconds until the next ones count.
-    assert rates == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 2400 / 88, 2400 / 88]
+    # Nought after a minute without any; what comes then has taken the 80 seconds since those before it.
+    assert rates == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 10.0, 10.0]
 
 
 def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):

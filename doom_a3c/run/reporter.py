@@ -18,11 +18,11 @@ from doom_a3c.run.evaluation import Evaluation, Scores
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
-# Frames come in batches, a rollout of all games at once, and are counted from batch to batch: over half a minute, as in a
-# few seconds there are now one of them and now two; and where there is none for a minute, none a second.
-_RATE_SECONDS, _STILL_SECONDS = 30.0, 60.0
+# Frames come in batches, a rollout of all games at once, and are counted from batch to batch.
+_RATE_SECONDS = 30.0  # that frames per second are the mean of, at most, unless a batch takes longer
+_LEFT_SECONDS = 300.0  # the same for the time left, which is to waver less
+_STILL_SECONDS = 60.0  # without a batch, after which there are said to be none a second
 _MARK_SECONDS = 2.0  # from one batch that is marked to the next, at least
-_MARKS = 3  # that are kept, however old: what is slow and wavers is not told by one batch
 _MEANS = 24  # of the curve, that people are shown
 
 
@@ -109,8 +109,10 @@ class Reporter:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._updates_before = newest_gif, progress.updates
-        self._marks: deque[tuple[float, int]] = deque()  # times and frames, each of more than the one before
-        self._rate: float | None = None  # since the first mark
+        # Times and frames, each of more than the one before.
+        self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
+        self._seen = -1  # frames at the last look
+        self._rate: float | None = None
         self._evaluation: float | None = None
 
     def phase(self, what: Callable[[], str]) -> None:
@@ -128,20 +130,24 @@ class Reporter:
         now, frames = time.monotonic(), self._progress.frames
         if self._progress.updates == self._updates_before:  # what is compiled for the first ones takes seconds
             return
+        come, self._seen = frames - self._seen, frames
+        if come < 0:  # a cluster's server that was restarted goes on from an older moment
+            self._marks.clear()
         if self._marks:
-            since, before = self._marks[-1]
-            if frames == before:
-                if now - since >= _STILL_SECONDS:
-                    self._rate = 0.0
-                return
-            if now - since < _MARK_SECONDS:
+            since = now - self._marks[-1][0]
+            if since >= _STILL_SECONDS:
+                self._rate = 0.0
+            if not come or since < _MARK_SECONDS:
                 return
         self._marks.append((now, frames))
-        while len(self._marks) > _MARKS and now - self._marks[1][0] >= _RATE_SECONDS:
-            self._marks.popleft()
-        since, before = self._marks[0]
-        if now > since:
-            self._rate = (frames - before) / (now - since)
+        if len(self._marks) > 1:
+            self._rate = self._rate_over(_RATE_SECONDS)
+
+    def _rate_over(self, seconds: float) -> float:
+        """Returns the mean up to the newest of two marks or more, since the first that is no older than so many seconds."""
+        *older, (now, frames) = self._marks
+        since, before = next((mark for mark in older if now - mark[0] <= seconds), older[-1])
+        return (frames - before) / (now - since)
 
     def _status(self, seconds: float, best_evaluation: float | None) -> Status:
         progress, config, evaluation = self._progress, self._config, self._evaluation
@@ -171,9 +177,9 @@ class Reporter:
 
     def _seconds_until(self, frames: int) -> float | None:
         """Returns when the run will have so many frames; None before it has trained for some seconds."""
-        if not self._rate or len(self._marks) < _MARKS:
+        if len(self._marks) < 3:
             return None
-        return max(0.0, (frames - self._progress.frames) / self._rate)
+        return max(0.0, (frames - self._progress.frames) / self._rate_over(_LEFT_SECONDS))
 
     def _write_point(self) -> None:
         progress, config = self._progress, self._config
