@@ -41,78 +41,59 @@ def _reported(config):
     )
 
 
-def test_frames_per_second_are_those_of_two_seconds_at_first(reported, clock):
-    rates = []
+def statuses(reported, clock, steps):
+    """Has the run begin to learn, and returns the status at each of the times at which so many frames have come."""
     reported.engine.update()
-    for clock.now, frames in ((1000.0, 0), (1001.0, 300), (1002.0, 100), (1003.0, 5000), (1006.0, 3000)):
+    for second, frames in steps:
+        clock.now = 1000.0 + second
         reported.progress.add_steps(0, frames, [], [])
-        reported.reporter.report(clock.now - 1000, None)
-        rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates == [None, None, 200.0, 200.0, 1400.0]
+        reported.reporter.report(second, None)
+    return reported.audience.statuses
+
+
+def rates(reported, clock, steps):
+    return [status.frames_per_second for status in statuses(reported, clock, steps)]
+
+
+def test_frames_per_second_are_those_of_two_seconds_at_first(reported, clock):
+    told = rates(reported, clock, ((0, 0), (1, 300), (2, 100), (3, 5000), (6, 3000)))
+    assert told == [None, None, 200.0, 200.0, 1400.0]
     logged = [metrics.frames_per_second for metrics, _ in reported.audience.points if isinstance(metrics, RunMetrics)]
-    assert logged == rates
+    assert logged == told
 
 
 def test_frames_per_second_are_soon_those_of_half_a_minute(reported, clock):
-    rates = []
-    reported.engine.update()
-    for second in range(0, 90, 3):
-        clock.now = 1000.0 + second
-        reported.progress.add_steps(0, 300 if second <= 45 else 600, [], [])
-        reported.reporter.report(second, None)
-        rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates[1:16] == [100.0] * 15
-    assert rates[20] == 150.0  # five of the ten batches in half a minute
-    assert rates[25:] == [200.0] * 5
+    told = rates(reported, clock, ((second, 300 if second <= 45 else 600) for second in range(0, 90, 3)))
+    assert told[1:16] == [100.0] * 15
+    assert told[20] == 150.0  # five of the ten batches in half a minute
+    assert told[25:] == [200.0] * 5
 
 
 @pytest.mark.parametrize("ticks", [1, 11, 14, 27, 450])
 def test_frames_per_second_do_not_waver_however_fast_batches_come(reported, clock, ticks):
-    rates = []
-    reported.engine.update()
-    for tick in range(20 * ticks + 60):
-        clock.now = 1000.0 + tick / 10
-        reported.progress.add_steps(0, 0 if tick % ticks else 2048, [], [])
-        reported.reporter.report(tick / 10, None)
-        rates.append(reported.audience.statuses[-1].frames_per_second)
-    known = [rate for rate in rates if rate is not None]
+    told = rates(reported, clock, ((tick / 10, 0 if tick % ticks else 2048) for tick in range(20 * ticks + 60)))
+    known = [rate for rate in told if rate is not None]
     assert len(known) >= 40
     assert known == pytest.approx([20480 / ticks] * len(known))
 
 
 def test_after_a_stall_the_rate_is_soon_what_it_was_and_the_time_left_nearly(long, clock):
-    told = []
-    long.engine.update()
-    for second in [*range(0, 300, 3), *range(380, 410, 3)]:
-        clock.now = 1000.0 + second
-        long.progress.add_steps(0, 300, [], [])
-        long.reporter.report(second, None)
-        told.append(long.audience.statuses[-1])
-    stalled = next(i for i, status in enumerate(told) if status.frames_per_second != told[1].frames_per_second and i > 1)
-    assert told[stalled].frames_per_second == pytest.approx(300 / 83)
-    assert [status.frames_per_second for status in told[stalled + 1 :]] == [100.0] * 9
-    assert told[stalled].seconds_left == pytest.approx(told[stalled - 1].seconds_left * 299 / 219, rel=0.01)
+    told = statuses(long, clock, ((second, 300) for second in [*range(0, 300, 3), *range(380, 410, 3)]))
+    last, first, *after = told[99:]
+    assert first.frames_per_second == pytest.approx(300 / 83)
+    assert [status.frames_per_second for status in after] == [100.0] * 9
+    assert first.seconds_left == pytest.approx(last.seconds_left * 299 / 219, rel=0.01)
 
 
 def test_the_time_left_is_not_known_at_first_and_stays_in_a_stall(long, clock):
-    left = []
-    long.engine.update()
-    for clock.now, frames in ((1000.0, 0), (1010.0, 100), (1020.0, 100), (1100.0, 0)):
-        long.progress.add_steps(0, frames, [], [])
-        long.reporter.report(0.0, None)
-        left.append(long.audience.statuses[-1].seconds_left)
-    assert left == [None, None, pytest.approx(999_800 / 10), pytest.approx(999_800 / 10)]
-    assert long.audience.statuses[-1].frames_per_second == 0.0
+    told = statuses(long, clock, ((0, 0), (10, 100), (20, 100), (100, 0)))
+    assert [status.seconds_left for status in told] == [None, None, *[pytest.approx(999_800 / 10)] * 2]
+    assert told[-1].frames_per_second == 0.0
 
 
 def test_frames_that_go_back_begin_anew(reported, clock):
-    rates = []
-    reported.engine.update()
-    for clock.now, frames in ((1000.0, 5000), (1010.0, 1000), (1020.0, -4000), (1023.0, 600), (1026.0, 600)):
-        reported.progress.add_steps(0, frames, [], [])
-        reported.reporter.report(clock.now - 1000, None)
-        rates.append(reported.audience.statuses[-1].frames_per_second)
-    assert rates == [None, 100.0, 100.0, 200.0, 200.0]
+    told = rates(reported, clock, ((0, 5000), (10, 1000), (20, -4000), (23, 600), (26, 600)))
+    assert told == [None, 100.0, 100.0, 200.0, 200.0]
 
 
 def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
@@ -125,15 +106,9 @@ def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
 
 
 def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(reported, clock):
-    rates = []
-    reported.engine.update()
-    steps = ((1000, 0), (1004, 0), (1008, 800), (1011, 0), (1016, 1600), (1075, 0), (1076, 0), (1096, 800), (1099, 0))
-    for clock.now, frames in steps:
-        reported.progress.add_steps(0, frames, [], [])
-        reported.reporter.report(clock.now - 1000, None)
-        rates.append(reported.audience.statuses[-1].frames_per_second)
+    steps = ((0, 0), (4, 0), (8, 800), (11, 0), (16, 1600), (75, 0), (76, 0), (96, 800), (99, 0))
     # Nought after a minute without any; what comes then has taken the 80 seconds since those before it.
-    assert rates == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 10.0, 10.0]
+    assert rates(reported, clock, steps) == [None, None, 100.0, 100.0, 150.0, 150.0, 0.0, 10.0, 10.0]
 
 
 def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):
