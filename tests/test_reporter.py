@@ -1,5 +1,6 @@
 """Reports: the figures that people are shown, the points of the whole run, and what is said of evaluations."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -145,6 +146,30 @@ def test_the_status_has_all_that_is_known(reported):
     assert (status.mean_score, status.evaluation, status.best_evaluation, status.entropy) == (2.0, None, 3.5, 1.0)
     assert (status.means, status.gif) == ([2.0] * 20, None)
     assert (status.engine, status.faults) == ("3 hosts", {"engine_died": 1})
+
+
+def test_the_status_says_nothing_that_is_not_known_yet(reported):
+    reported.reporter.report(0.0, None)
+    (status,) = reported.audience.statuses
+    unknown = (status.frames_per_second, status.mean_score, status.evaluation, status.best_evaluation, status.entropy)
+    assert unknown == (None,) * 5
+    assert (status.share, status.frames, list(status.means)) == (0.0, 0, [])
+
+
+def test_a_run_past_its_budget_is_done_and_has_no_time_left(long, clock):
+    *_, last = statuses(long, clock, ((0, 0), (10, 100), (20, 1_000_000)))
+    assert (last.share, last.seconds_left, last.frames) == (1.0, 0.0, 1_000_100)
+
+
+def test_the_status_has_the_newest_evaluation_and_gif(reported):
+    gifs = iter([Path("first.gif"), Path("second.gif")])
+    audience = reported.audience
+    reporter = Reporter(Config(), reported.progress, reported.engine, audience, audience, newest_gif=lambda: next(gifs))
+    for better, worse in ((3.0, 1.0), (-2.0, -4.0)):
+        reporter.evaluated(Evaluation(scores([worse]), scores([better])), reported.engine.capture(), False)
+        reporter.report(0.0, 3.0)
+    shown = [(status.evaluation, status.best_evaluation, status.gif) for status in audience.statuses]
+    assert shown == [(3.0, 3.0, Path("first.gif")), (-2.0, 3.0, Path("second.gif"))]
 
 
 def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(reported):
