@@ -252,29 +252,55 @@ def test_a_share_of_0_never_goes_back(run):
     assert run.progress.faults == {}
 
 
-def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, monkeypatch):
+def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, faults=None, **limits):
+    """Returns a session of cartpole that evaluates nothing on its way, and writes no logs."""
     scenario, config = settings("cartpole")
+    folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
+    config = changed(config, **limits, evaluate_every=0.0, evaluation_episodes=1, **folders)
+    record = run_record()._replace(scenario=scenario, config=config)
+    record = record._replace(counters=record.counters._replace(faults=faults or {}))
+    view = SimpleNamespace(show=lambda status: None, log=log, phase=lambda what: None)
+    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    return session_of(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
+
+
+def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, monkeypatch):
     looks = []
 
     def look(watch):
         looks.append(watch)
 
     monkeypatch.setattr(Guard, "look", look)
-    folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
-    limits = {"frames": 2000, "evaluate_every": 0.0, "evaluation_episodes": 1}
-    config = changed(config, workers=1, games=2, **limits, **folders)
-    record = run_record()._replace(scenario=scenario, config=config)
-    counters = record.counters._replace(faults={COLLAPSED: 3})
-    view = SimpleNamespace(show=lambda status: None, log=lambda line: None, phase=lambda what: None)
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
-    with session_of(record, games, CheckpointFolder(tmp_path), None, view, lambda *_: Silent()) as session:
+    limits = {"workers": 1, "games": 2, "frames": 2000}
+    with cartpole_session(tmp_path, **limits) as session:
         variables = session.training._engine.capture().variables
         session.training.run()
     assert looks
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
-    resumed = record._replace(counters=counters)
-    with session_of(resumed, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent()) as session:
+    with cartpole_session(tmp_path, variables=variables, faults={COLLAPSED: 3}, **limits) as session:
         assert session.training._engine._model.halvings == 3
+
+
+def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path, monkeypatch):
+    look, spoilt, told = Guard.look, [], []
+
+    def look_and_spoil(watch):
+        look(watch)
+        if watch._progress.faults[COLLAPSED] and watch._progress.mean_score > 195.0:
+            session.stopping.end("learned")
+        elif not spoilt and watch._best is not None and watch._best.window.mean > 60.0:
+            spoilt.append(watch)
+            state = watch._engine.capture()
+            # Features are 0 or more, so it always goes left, and no gradient says otherwise.
+            kernel = np.full_like(state.variables["policy/kernel"], [200.0, 0.0])
+            watch._engine._model.restore({**state.variables, "policy/kernel": kernel}, state.counters.updates)
+
+    monkeypatch.setattr(guard, "SECONDS", 0.0)
+    monkeypatch.setattr(Guard, "look", look_and_spoil)
+    with cartpole_session(tmp_path, log=told.append, workers=2, frames=500_000) as session:
+        result = session.training.run()
+    assert spoilt
+    assert result.stopped_by == "learned"
+    assert any("back to the weights of" in line for line in told)
 
 
 # The step size
