@@ -1,6 +1,7 @@
 """Reward shaping: what it pays is learned from, and is no part of the score."""
 
 import itertools
+import json
 import os
 import signal
 from dataclasses import replace
@@ -13,6 +14,8 @@ from commands import call, train
 from doom_games import BASIC
 from fakes import complaint
 from registered_toys import Plain
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.policy import Decision
@@ -213,6 +216,26 @@ def test_the_command_line_shapes(tmp_path):
     resumed = call("train", "--resume", "--frames", "600", "--shaping", "KILLCOUNT=1", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping == {"KILLCOUNT": {"gain": 1.0}}
+
+
+def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
+    # Every shot costs 1000 for learning; the worst game of basic scores some -400.
+    flags = ("--frames", "10000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
+    result = train(tmp_path, *flags)
+    assert result.returncode == 0, result.stderr
+    counters = load(tmp_path / "models" / "last.ckpt").record.counters
+    told = json.loads((tmp_path / "summary.json").read_text())
+    logged = {"Perf/Reward": [], "Perf/Shaped Reward": []}
+    for run in (tmp_path / "logs").glob("*/train_*"):
+        accumulator = EventAccumulator(str(run))
+        accumulator.Reload()
+        for tag, numbers in logged.items():
+            numbers.extend(float(tensor_util.make_ndarray(event.tensor_proto)) for event in accumulator.Tensors(tag))
+    gifs = [float(path.stem.split("score_")[1].rsplit("-", 2)[0]) for path in (tmp_path / "frames").glob("*/*.gif")]
+    scored = [*counters.scores, told["best_evaluation"], *logged["Perf/Reward"], *gifs]
+    assert all([counters.scores, logged["Perf/Reward"], gifs])
+    assert all(-600.0 < score < 200.0 for score in scored)
+    assert min(logged["Perf/Shaped Reward"]) < -1000.0
 
 
 @pytest.mark.parametrize(
