@@ -236,17 +236,17 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield "`python benchmarks/learning.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     yield ""
-    yield "Minutes are those of the clock, whatever else ran: frames are what compares."
+    yield "Minutes are those of the clock, whatever else ran: frames are what compares. Games are those of each policy."
     yield ""
-    yield "| game | seed | frames, of the plan | minutes | greedy | sampled | random play | target | commit |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| game | seed | frames, of the plan | minutes | games | greedy | sampled | random play | target | commit |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for one in sorted(found, key=lambda one: (list(PLANS).index(one.game), one.seed)):
         plan = PLANS[one.game]
         frames = f"{one.frames / 1e6:.1f}M of {plan.minutes * plan.rate / 1e6:.1f}M"
         verdict = "-"
         if plan.target is not None:
             verdict = f"{plan.target:g}: {'met' if statistics.mean(one.best) >= plan.target else 'not met'}"
-        scores = f"{told(one.greedy)} | {told(one.sample)} | {shown(one.random)}"
+        scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {shown(one.random)}"
         yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {one.commit} |"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import statistics
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, best_of, folder_of, newest, play
+from learning import PLANS, POLICIES, Learned, best_of, folder_of, newest, play
 from peers import terminate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +34,8 @@ from doom_a3c.run import pretrained  # noqa: E402
 from doom_a3c.run.agent import Agent  # noqa: E402
 from doom_a3c.run.checkpoint import save  # noqa: E402
 from doom_a3c.run.pretrained import CARDS, Card  # noqa: E402
+from doom_a3c.run.random_play import random_scores  # noqa: E402
+from doom_a3c.settings.playing import PlaySettings  # noqa: E402
 
 FOLDER = ROOT / "models" / "pretrained"
 MOST = 3_000_000  # bytes of a model
@@ -50,12 +53,11 @@ def slim(source: Path, target: Path) -> None:
 
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes")
+    flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes", 0)
     with tempfile.TemporaryDirectory() as folder:
-        both = {"greedy": ("--policy", "greedy", *flags, EPISODES), "sample": ("--policy", "sample", *flags, 0)}
-        played = play(model, Path(folder), both)
+        played = play(model, Path(folder), {policy: ("--policy", policy, *flags) for policy in POLICIES})
     scores = {policy: summary["scores"] for policy, summary in played.items()}
-    scores["random"] = played["greedy"]["random_scores"]
+    scores["random"] = random_scores(Agent.load(model).builder, EPISODES, PlaySettings().seed, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,
@@ -80,7 +82,7 @@ def page() -> Iterator[str]:
     yield ""
     yield (
         f"A mean is of {EPISODES} episodes that training has not seen, with its 95 per cent interval; random play is of "
-        "the same seeds. `python benchmarks/pretrained.py` makes models, cards and this page."
+        "as many. `python benchmarks/pretrained.py` makes models, cards and this page."
     )
     yield ""
     yield "| model | greedy | sampled | random play | frames | minutes | trained by | commit |"

@@ -36,9 +36,9 @@ class RandomPolicy:
         return Decision(np.zeros((batch, self.distribution.size), np.float32), np.zeros(batch, np.float32), (), 0)
 
 
-def random_scores(builder: Builder, episodes: int, seed: int) -> list[float]:
-    """Returns the scores of so many episodes of random play, of fewer where those take longer than half a minute."""
-    games, end = min(GAMES, episodes), time.monotonic() + MAX_SECONDS
+def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
+    """Returns the scores of so many episodes of random play, of fewer where those take longer than so many seconds."""
+    games, end = min(GAMES, episodes), time.monotonic() + seconds
     sequence, epsilons = np.random.SeedSequence(seed), np.zeros(games, np.float32)
     with closing(builder.evaluation_env(games)) as env:
         random = np.random.default_rng(sequence)
