@@ -16,6 +16,7 @@ game in the folder beside it, and films in docs/scenarios, which docs/scenarios.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import signal
 import statistics
@@ -236,18 +237,29 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield "`python benchmarks/learning.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     yield ""
-    yield "Minutes are those of the clock, whatever else ran: frames are what compares. Games are those of each policy."
+    yield (
+        "Minutes are those of the clock, whatever else ran: frames are what compares. Games are those of each policy. "
+        "Held is the lowest mean of 100 training games after one that is the target's, as a share of the best before it."
+    )
     yield ""
-    yield "| game | seed | frames, of the plan | minutes | games | greedy | sampled | random play | target | commit |"
+    yield "| game | seed | frames, of plan | minutes | games | greedy | sampled | random play | target | held | commit |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for one in sorted(found, key=lambda one: (list(PLANS).index(one.game), one.seed)):
         plan = PLANS[one.game]
         frames = f"{one.frames / 1e6:.1f}M of {plan.minutes * plan.rate / 1e6:.1f}M"
-        verdict = "-"
+        verdict = held = "-"
         if plan.target is not None:
             verdict = f"{plan.target:g}: {'met' if statistics.mean(one.best) >= plan.target else 'not met'}"
+            held = lowest_share([mean for _, mean in one.curve], plan.target)
         scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {shown(one.random)}"
-        yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {one.commit} |"
+        yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {held} | {one.commit} |"
+
+
+def lowest_share(means: Sequence[float], target: float) -> str:
+    """Returns by how much means have held on to their best since the first that was the target's, '-' where none was."""
+    since = list(itertools.dropwhile(lambda mean: mean < target, means))
+    shares = [mean / best for mean, best in zip(since, itertools.accumulate(since, max), strict=True)]
+    return f"{min(shares):.0%}" if shares else "-"
 
 
 def told(scores: Sequence[float]) -> str:
