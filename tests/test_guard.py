@@ -290,7 +290,7 @@ def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path,
         elif not spoilt and watch._best is not None and watch._best.window.mean > 60.0:
             spoilt.append(watch)
             state = watch._engine.capture()
-            # Features are 0 or more, so it always goes left, and no gradient says otherwise.
+            # It is sure of what it does wherever the cart is, and no gradient says otherwise.
             kernel = np.full_like(state.variables["policy/kernel"], [200.0, 0.0])
             watch._engine._model.restore({**state.variables, "policy/kernel": kernel}, state.counters.updates)
 
