@@ -138,9 +138,8 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     finally:
         with before.open("a") as file:
             file.write(f"{time.monotonic() - start:.1f}\n")
-    best, length = folder / "models" / "best.ckpt", ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
-    played = play(best, folder, {policy: ("--policy", policy, *length) for policy in POLICIES})
-    scores: dict[str, list[float]] = {policy: summary["scores"] for policy, summary in played.items()}
+    best = folder / "models" / "best.ckpt"
+    scores = scores_of(best, folder, episodes)
     better = max(POLICIES, key=lambda policy: statistics.mean(scores[policy]))
     filmed = play(best, folder, {"filmed": ("--policy", better, "--episodes", 3, "--random-episodes", 20)})["filmed"]
     progress = counters(folder)
@@ -170,6 +169,13 @@ def counters(folder: Path) -> dict[str, Any]:
     with zipfile.ZipFile(folder / "models" / "last.ckpt") as archive:
         progress: dict[str, Any] = json.loads(archive.read("checkpoint.json"))["progress"]
     return progress
+
+
+def scores_of(model: Path, folder: Path, episodes: int) -> dict[str, list[float]]:
+    """Returns what so many episodes of each policy of a model score; raises as `play` does."""
+    flags = ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
+    played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
+    return {policy: summary["scores"] for policy, summary in played.items()}
 
 
 def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:

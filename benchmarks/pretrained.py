@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, POLICIES, Learned, best_of, folder_of, newest, play
+from learning import PLANS, Learned, best_of, folder_of, newest, scores_of
 from peers import terminate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,10 +53,8 @@ def slim(source: Path, target: Path) -> None:
 
 def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
-    flags = ("--episodes", EPISODES, "--record", 0, "--random-episodes", 0)
     with tempfile.TemporaryDirectory() as folder:
-        played = play(model, Path(folder), {policy: ("--policy", policy, *flags) for policy in POLICIES})
-    scores = {policy: summary["scores"] for policy, summary in played.items()}
+        scores = scores_of(model, Path(folder), EPISODES)
     scores["random"] = random_scores(Agent.load(model).builder, EPISODES, PlaySettings().seed, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
