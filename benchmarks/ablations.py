@@ -55,6 +55,8 @@ VARIANTS = {
     "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
     "one minibatch": Variant(("--minibatches", 1)),
     "two passes": Variant(("--passes", 2)),
+    "an older rollout with each": Variant(("--replay", 1)),
+    "an older rollout with each, by advantage": Variant(("--replay", 1, "--replay-by-advantage")),
     "no KL target": Variant(("--target-kl", 0)),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
     "no mirror": Variant(overrides="[game]\nmirror = false\n"),

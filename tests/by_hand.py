@@ -63,9 +63,12 @@ def advantages_by_hand(rollout, normalize=False):
     return advantages, returns
 
 
-def ppo_by_hand(network, rollout, clip):
-    """Returns the gradients of PPO's clipped objective, and how many steps it has clipped."""
-    advantages, returns = advantages_by_hand(rollout)
+def ppo_by_hand(network, rollout, clip, targets=None):
+    """Returns the gradients of PPO's clipped objective, and how many steps it has clipped.
+
+    `targets` are advantages and returns, those of GAE if there are none.
+    """
+    advantages, returns = targets or advantages_by_hand(rollout)
     clipped = 0
 
     def objective(t, b, probability):
@@ -113,7 +116,12 @@ def played_by(network, rollout):
 
 
 def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
-    """Returns the terms of the loss and its gradients with the targets of V-trace, a sum for every step."""
+    """Returns the terms of the loss and its gradients with the targets of V-trace."""
+    return loss_by_hand(network, rollout, *corrected_by_hand(network, rollout, rho_clip, c_clip, normalize))
+
+
+def corrected_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
+    """Returns advantages and returns of V-trace, a sum for every step."""
     log_probs, values = played_by(network, rollout)
     ratios = np.exp(log_probs - rollout.log_probs)
     next_values = np.where(rollout.ends, rollout.next_values, values[1:])
@@ -133,7 +141,7 @@ def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
     advantages = np.minimum(rho_clip, ratios) * (targets - values[:T])
     if normalize:
         advantages = (advantages - advantages.mean()) / advantages.std()
-    return loss_by_hand(network, rollout, advantages, values[:T] + corrections[:T])
+    return advantages, values[:T] + corrections[:T]
 
 
 def decided(network, size=100):

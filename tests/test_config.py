@@ -240,6 +240,8 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
         ({"epsilon": 0.1, "advantage": "n_step"}, "--advantage gae"),
         ({"epsilon": 0.1, "vtrace": False}, "--vtrace"),
         ({"final_epsilon": 0.1, "vtrace": False}, "--vtrace"),
+        ({"replay": 1, "vtrace": False}, "--vtrace"),
+        ({"replay": 1, "advantage": "n_step"}, "leave --replay out"),
         ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
         ({"engine": "queue", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
         ({"engine": "cluster", "transport": "rollouts", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
@@ -251,7 +253,7 @@ def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
 
 
 def test_settings_that_fit_each_other_pass():
-    for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
+    for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}, {"replay": 2}):
         assert consistent(settle(**settings)) == settle(**settings)
 
 

@@ -133,6 +133,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
     "settings",
     [
         {"accumulate": 2},
+        {"replay": 1},
         {"engine": "queue"},
         {"engine": "cluster", "transport": "rollouts"},
         {"engine": "cluster", "accumulate": 2},
@@ -142,7 +143,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
 def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
     """Games keep their newest observations and hand them out, where nothing waits."""
     scenario = catalog.find("cartpole")
-    config = Config(scenario="cartpole", workers=1, games=2, rollout_length=4, **settings)
+    config = Config(scenario="cartpole", workers=1, games=2, game_processes=1, rollout_length=4, **settings)
     builder = Builder(scenario, config)
     player = ActorFactory(config, builder, RunCounts(), lambda recording: None, restarts=0)(
         0, Policy(builder.network("own", 0))

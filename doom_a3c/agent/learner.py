@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     resets: Array  # [T, B], or [T+1, B]
     core_state: CoreState  # before the first step
     actions: Any  # [T, B, ...]
-    log_probs: Array  # [T, B], of the actions, when they were drawn
+    log_probs: Array  # [T, B], of the actions, when they were drawn, or before the first update where that is later
     basis: Basis  # of the targets
 
     def of(self, games: NDArray[np.intp]) -> Batch:
@@ -81,7 +81,7 @@ class Learner:
 
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
         """`index` tells the learners of a run apart: each deals games or steps out in its own way."""
-        self._network, self._config, self._estimator = network, config, estimator_of(config)
+        self._network, self._config, self._estimator = network, config, estimator_of(network, config)
         self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(1,)))  # no game's
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._combined = network.compiled(("combined", config), self._combine)
@@ -89,13 +89,14 @@ class Learner:
     def prepare(self, rollout: Rollout) -> Batch:
         """Returns a rollout with what its targets are made from."""
         rows = len(rollout.actions) + self._estimator.needs_last
+        log_probs, basis = self._estimator.prepare(rollout)
         batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
             rollout.resets[:rows],
             rollout.core_state,
             rollout.actions,
-            rollout.log_probs,
-            self._estimator.prepare(rollout),
+            log_probs,
+            basis,
         )
         needs_order = bool(batch.core_state) or self._estimator.needs_last
         return batch if needs_order else batch.single_steps()

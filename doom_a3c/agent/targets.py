@@ -1,21 +1,31 @@
 """What a rollout is learned towards: returns and advantages, apart from the gradients that are computed from them.
 
-An estimator works in two halves. `prepare` is called once for a rollout, on the host; `targets` once for every gradient of
-it, inside the graph, with what the network being trained says now.
+An estimator works in two halves. `prepare` is called once for a rollout, before the first update from it; `targets` once
+for every gradient of it, inside the graph, with what the network being trained says now.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import vtrace
-from doom_a3c.settings.config import Config, corrects
+from doom_a3c.settings.config import Config, corrects, replay_count
 
 Basis = tuple[Any, ...]  # arrays [T, B]
+
+
+class Prepared(NamedTuple):
+    """What is known of a rollout before the first update from it."""
+
+    log_probs: Array  # [T, B], of the actions by the policy that the updates start from
+    basis: Basis  # of the targets
 
 
 class Estimator(Protocol):
@@ -24,15 +34,15 @@ class Estimator(Protocol):
     needs_last: bool  # whether the network is to run over the observation after the last step, too
     corrects: bool  # whether the advantages hold the ratios of the policies already
 
-    def prepare(self, rollout: Rollout) -> Basis:
+    def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what targets are made from."""
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns the targets, [T, B] each; no gradient flows through them.
 
         Args:
-            basis: what `prepare` returned.
-            log_ratios: log(pi / mu) of the actions taken, pi the network being trained and mu what played, [T, B].
+            basis: that which `prepare` returned.
+            log_ratios: log(pi / mu) of the actions taken, pi the network being trained, log mu that of `prepare`, [T, B].
             values: its values, [T, B], or [T+1, B] where the last observation is needed.
         """
 
@@ -45,13 +55,13 @@ class PlayedTargets:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def prepare(self, rollout: Rollout) -> Basis:
+    def prepare(self, rollout: Rollout) -> Prepared:
         """Returns the targets themselves."""
         config = self._config
         played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
         if config.advantage == "n_step":
-            return n_step_returns(*played, config.n_step, config.n_step_tail)
-        return generalized_advantages(*played, config.gae_lambda, config.discount)
+            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail))
+        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount))
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns them."""
@@ -66,9 +76,9 @@ class VTraceTargets:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def prepare(self, rollout: Rollout) -> Basis:
+    def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what was played."""
-        return (rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
+        return Prepared(rollout.log_probs, (rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values))
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns the targets of V-trace."""
@@ -86,6 +96,49 @@ class VTraceTargets:
         )
 
 
-def estimator_of(config: Config) -> Estimator:
-    """Returns the estimator that the settings want."""
+class ReconsideredTargets:
+    """Targets by V-trace from what the network says before the first update; they, and the policy of then, stay.
+
+    That network is the target network of IMPACT (Luo et al. 2020, arXiv:1912.00167), which holds the updates near a policy
+    that is new however old the one is that played. Here it is as old as the rollout's first update.
+    """
+
+    needs_last = corrects = False
+
+    def __init__(self, network: ACNetwork, config: Config) -> None:
+        self._network, self._traced = network, VTraceTargets(config)
+        self._compiled = network.compiled(("reconsidered", config), self._reconsidered)
+
+    def prepare(self, rollout: Rollout) -> Prepared:
+        """Returns the targets themselves."""
+        played, basis = self._traced.prepare(rollout)
+        found = self._compiled(rollout.observations, rollout.resets, rollout.core_state, rollout.actions, played, basis)
+        log_probs, *targets = found.numpy()
+        return Prepared(log_probs, Targets(*targets))
+
+    def _reconsidered(
+        self,
+        observations: Any,
+        resets: tf.Tensor,
+        core_state: CoreState,
+        actions: tf.Tensor,
+        played_log_probs: tf.Tensor,
+        basis: Basis,
+    ) -> tf.Tensor:
+        network, length, rows = self._network, actions.shape[0], resets.shape[0]
+        output, _ = network.unroll(observations, resets, core_state)
+        flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
+        log_probs = network.distribution.log_prob(output.logits[: tf.shape(flat_actions)[0]], flat_actions)
+        log_probs, values = tf.reshape(log_probs, (length, -1)), tf.reshape(output.values, (rows, -1))
+        return tf.stack([log_probs, *self._traced.targets(basis, log_probs - played_log_probs, values)])
+
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+        """Returns them."""
+        return Targets(*basis)
+
+
+def estimator_of(network: ACNetwork, config: Config) -> Estimator:
+    """Returns the estimator that the settings want for what `network` learns from."""
+    if replay_count(config):
+        return ReconsideredTargets(network, config)
     return VTraceTargets(config) if corrects(config) else PlayedTargets(config)

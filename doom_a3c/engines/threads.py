@@ -12,6 +12,7 @@ from doom_a3c.agent.learner import Batch, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Policy
+from doom_a3c.agent.replay import Replay
 from doom_a3c.agent.rollouts import Actor, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
@@ -50,10 +51,11 @@ class Worker:
         policy, learner = Policy(self._network), Learner(self._network, self._config, self._index)
         if self._example is not None:
             self._compile(policy, learner, self._example)
+        replay = Replay(learner, self._config, self._index)
         actor = self._make_actor(self._index, policy)
         try:
             while not self._stop_event.is_set() and not spent(self._config, self._counts):
-                self._update(actor, learner)
+                self._update(actor, learner, replay)
         finally:
             actor.close()
 
@@ -67,7 +69,7 @@ class Worker:
         for size in {len(games) for games in dealt}:
             learner.gradients([batch.of(np.arange(size))], 0)
 
-    def _update(self, actor: Actor, learner: Learner) -> None:
+    def _update(self, actor: Actor, learner: Learner, replay: Replay) -> None:
         """Pull, play, learn, apply: an update of A3C, or as many as are made from a rollout."""
         self._model.pull(self._network)
         batches: list[Batch] = []
@@ -77,8 +79,9 @@ class Worker:
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
             self._updates.count(played.stats, played.rollout.actions)
-            batches.append(learner.prepare(played.rollout))
-            versions.append(played.version)
+            prepared, version = replay.batches([played], self._model.since)
+            batches += prepared
+            versions.append(version)
         for _ in learn(batches, min(versions), learner, self._network, self._model, self._updates, self._counts):
             if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
                 return

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.rollouts import Played, concatenated
+from doom_a3c.agent.replay import Replay
+from doom_a3c.agent.rollouts import Played
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater, learn
 from doom_a3c.record.progress import Progress
@@ -32,17 +35,19 @@ class Trainer:
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
         config, learner = self._config, Learner(self._network, self._config, self._index)
+        replay = Replay(learner, config, self._index)
         low, high = batch_limits(config)
         while not spent(config, self._progress):
-            batches, versions = [], []
-            for _ in range(config.accumulate):
-                taken = self._rollouts.take(low, high)
-                for played in taken:
-                    self._updater.count(played.stats, played.rollout.actions)
-                batches.append(learner.prepare(concatenated([played.rollout for played in taken])))
-                versions += [played.version for played in taken]
-            self.batch = sum(batch.steps for batch in batches)
+            taken = [self._rollouts.take(low, high) for _ in range(config.accumulate)]
+            for played in itertools.chain(*taken):
+                self._updater.count(played.stats, played.rollout.actions)
             self._model.pull(self._network)
+            batches, versions = [], []
+            for rollouts in taken:
+                prepared, version = replay.batches(rollouts, self._model.since)
+                batches += prepared
+                versions.append(version)
+            self.batch = sum(batch.steps for batch in batches)
             for _ in learn(batches, min(versions), learner, self._network, self._model, self._updater, self._progress):
                 if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
                     return

@@ -24,7 +24,7 @@ def off_policy(config: Config) -> bool:
 
 def corrects(config: Config) -> bool:
     """Tells whether V-trace makes the targets."""
-    return config.vtrace and off_policy(config)
+    return config.vtrace and (off_policy(config) or replay_count(config) > 0)
 
 
 def updates_per_rollout(config: Config) -> int:
@@ -39,6 +39,11 @@ def updates_per_rollout(config: Config) -> int:
 def minibatch_count(config: Config) -> int:
     """Returns into how many parts the games of a rollout, or its steps, are dealt out: no more than there are games."""
     return min(config.minibatches, config.games) if _repeats(config) else 1
+
+
+def replay_count(config: Config) -> int:
+    """Returns how many older rollouts are learned from again with each new one: none where a rollout makes one update."""
+    return config.replay if _repeats(config) else 0
 
 
 def reward_limit(config: Config) -> float | None:
@@ -65,7 +70,7 @@ def _explores(config: Config) -> bool:
 
 GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
 N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
-CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --epsilon use", corrects)
+CORRECTION = Group("V-trace, which --engine queue, --transport rollouts, --replay and --epsilon use", corrects)
 EXPLORATION = Group("--epsilon", _explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
@@ -75,6 +80,7 @@ REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
+REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
@@ -172,6 +178,29 @@ class Config:
         low=0,
         goes_with=REPEATED,
     )
+    replay: int = setting(
+        0,
+        "older rollouts that are learned from again with each new one; all get their targets by V-trace, and updates are "
+        "held near the policy before the first of them (IMPACT)",
+        unit="rollouts",
+        low=0,
+        high=64,
+        goes_with=REPEATABLE,
+    )
+    replay_size: int = setting(
+        8,
+        "newest rollouts that each worker, or trainer, keeps to learn from again",
+        unit="rollouts",
+        low=1,
+        high=4096,
+        goes_with=REPLAYED,
+    )
+    replay_by_advantage: bool = setting(
+        False,
+        "draw those in proportion to the mean size of their advantages, as it was when they were last learned from, rather "
+        "than alike",
+        goes_with=REPLAYED,
+    )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
     optimizer_epsilon: float | None = setting(
@@ -217,7 +246,8 @@ class Config:
         goes_with=EXPLORATION,
     )
     vtrace: bool = setting(
-        True, "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace"
+        True,
+        "correct what a policy other than the newest played (queue engine, transport rollouts, replay, epsilon) by V-trace",
     )
     rho_clip: float = setting(
         1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0, goes_with=CORRECTION
@@ -378,12 +408,14 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
             "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
         )
     if config.advantage == "n_step" and corrects(config):
+        remedy = "leave --replay out" if replay_count(config) else "--no-vtrace to learn uncorrected"
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
-            "use --advantage gae, or --no-vtrace to learn uncorrected"
+            f"use --advantage gae, or {remedy}"
         )
-    if _explores(config) and not config.vtrace:
-        raise UserError("--epsilon needs --vtrace: without it random actions would be taught as the policy's own")
+    if not config.vtrace and (_explores(config) or replay_count(config)):
+        flag, what = ("--epsilon", "random actions") if _explores(config) else ("--replay", "older policies' actions")
+        raise UserError(f"{flag} needs --vtrace: without it {what} would be taught as the policy's own")
     if config.gif_overlay == "saliency" and config.engine == "queue":
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
@@ -415,7 +447,7 @@ def rows_kept(config: Config) -> int:
 
     Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
     """
-    return 1 if _learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
+    return 1 if _learns_apart(config) or config.accumulate > 1 or replay_count(config) else config.rollout_length + 1
 
 
 class Counts(Protocol):
