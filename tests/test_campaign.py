@@ -1,0 +1,102 @@
+"""The benchmark of learning: one cut off goes on, one that is finished is not done again, and what its page tells."""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import until
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import learning
+from learning import PLANS, Learned
+
+# The benchmark itself, but for where it keeps its results and that it writes no pages.
+CAMPAIGN = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(learning.__file__).parent)!r})
+import learning
+learning.LEARNED, learning.write_pages = Path("learned.jsonl"), lambda work: None
+try:
+    sys.exit(learning.main())
+except KeyboardInterrupt:
+    sys.exit("interrupted")
+"""
+FRAMES = 36_000
+FLAGS = ("cartpole", "--seeds", "3", "--share", str(FRAMES / PLANS["cartpole"].rate / PLANS["cartpole"].minutes))
+
+
+def campaign(folder):
+    command = [sys.executable, "-c", CAMPAIGN, *FLAGS, "--episodes", "2"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again(tmp_path):
+    folder = learning.folder_of(tmp_path / "learning", "cartpole", 3, FRAMES)
+    first = campaign(tmp_path)
+    said = folder / "output.txt"
+    until(lambda: said.exists() and "frames " in said.read_text(), "some frames", seconds=90)
+    first.send_signal(signal.SIGTERM)
+    assert first.communicate(timeout=90)[1].splitlines()[-1] == "interrupted"
+    done = learning.counters(folder)["frames"]
+    assert 0 < done < FRAMES
+    assert not (tmp_path / "learned.jsonl").exists()
+
+    second = campaign(tmp_path)
+    assert second.communicate(timeout=300)[1] == ""
+    (line,) = (tmp_path / "learned.jsonl").read_text().splitlines()
+    one = Learned(**json.loads(line))
+    assert (one.game, one.seed, one.budget) == ("cartpole", 3, FRAMES)
+    assert FRAMES <= one.frames == learning.counters(folder)["frames"] < FRAMES + 2000
+    assert len(one.greedy) == len(one.sample) == 2
+    frames = [at for at, _ in one.curve]
+    assert frames == sorted(frames)
+    assert frames[0] < done < frames[-1]  # one curve of both sessions
+    seconds = [float(each) for each in (folder / "seconds.txt").read_text().split()]
+    assert one.minutes == pytest.approx(sum(seconds) / 60, abs=0.06)
+    assert len(seconds) == 2
+
+    again = campaign(tmp_path)
+    assert "are done already" in again.communicate(timeout=90)[0]
+    assert (tmp_path / "learned.jsonl").read_text().splitlines() == [line]
+
+
+def training(game="pong", seed=1, greedy=(18.0, 20.0), sample=(19.0, 22.0), curve=(), commit="abc"):
+    return Learned(game, seed, 100, 120, 3.0, commit, list(greedy), list(sample), -20.0, list(curve))
+
+
+def row_of(one):
+    (row,) = [line for line in learning.table([one]) if line.startswith(f"| {one.game} ")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_a_row_tells_the_better_policy_against_the_target_and_how_the_score_has_held():
+    row = row_of(training(curve=[(10, 5.0), (20, 20.0), (30, 25.0), (40, 20.0), (50, 26.0)]))
+    assert row[:5] == ["pong", "1", "0.0M of 16.2M", "3.0", "2"]
+    assert row[5].startswith("19.0 (")
+    assert row[6].startswith("20.5 (")
+    assert row[7:] == ["-20.0", "20: met", "80%", "abc"]
+    assert row_of(training(sample=(19.0, 20.0)))[-3:] == ["20: not met", "-", "abc"]
+    assert row_of(training("freedoom1"))[-3:] == ["-", "-", "abc"]
+
+
+def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatch):
+    ones = [training(commit="old"), training(seed=2, greedy=(21.0, 21.0)), training(commit="new"), training("breakout")]
+    monkeypatch.setattr(learning, "learned", lambda: ones)
+    found = learning.newest()
+    assert [(one.game, one.seed, one.commit) for one in found] == [
+        ("pong", 1, "new"),
+        ("pong", 2, "abc"),
+        ("breakout", 1, "abc"),
+    ]
+    best = learning.best_of(one for one in found if one.game == "pong")
+    assert best is ones[1]
+    assert statistics.mean(best.best) == 21.0
+    assert learning.best_of([]) is None
