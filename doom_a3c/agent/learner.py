@@ -69,7 +69,7 @@ class Gradients(NamedTuple):
     gradients: Sequence[tf.Tensor]
     metrics: LearnerMetrics
     finite: bool  # whether loss and gradients are all finite; if not they must not be applied
-    kl: float = 0.0  # KL(mu || pi) in nats, mu the policy that played and pi the one that learns
+    kl: float = 0.0  # KL(mu || pi) in nats, mu the policy of `Batch.log_probs` and pi the one that learns
 
 
 class Learner:
@@ -134,7 +134,7 @@ class Learner:
         resets: tf.Tensor,
         core_state: CoreState,
         actions: tf.Tensor,
-        played_log_probs: tf.Tensor,
+        reference_log_probs: tf.Tensor,
         basis: Basis,
         entropy_cost: tf.Tensor,
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -145,7 +145,7 @@ class Learner:
             steps = tf.shape(flat_actions)[0]
             taken = output if rows == length else Output(output.logits[:steps], output.values[:steps])
             log_probs = network.distribution.log_prob(taken.logits, flat_actions)
-            log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - played_log_probs)
+            log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - reference_log_probs)
             targets = self._estimator.targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
             loss = actor_critic_loss(
                 log_probs,
@@ -158,7 +158,8 @@ class Learner:
                 uniform_cost=self._config.uniform_cost,
                 value_cost=self._config.value_cost,
             )
-        # Schulman, "Approximating KL divergence" (2020): of no bias, little variance, and never below 0.
+        # Schulman, "Approximating KL divergence" (2020): of little variance, never below 0, and of no bias where mu has
+        # drawn the actions. Those of older rollouts it has not: there it says how far they have moved all the same.
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
 

@@ -24,7 +24,7 @@ Basis = tuple[Any, ...]  # arrays [T, B]
 class Prepared(NamedTuple):
     """What is known of a rollout before the first update from it."""
 
-    log_probs: Array  # [T, B], of the actions by the policy that the updates start from
+    log_probs: Array  # [T, B], of the actions, by the policy that ratios are of: what played, or what learns at first
     basis: Basis  # of the targets
 
 
@@ -32,7 +32,7 @@ class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
     needs_last: bool  # whether the network is to run over the observation after the last step, too
-    corrects: bool  # whether the advantages hold the ratios of the policies already
+    corrects: bool  # whether the advantages hold the ratios of what learns to what `prepare` returned already
 
     def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what targets are made from."""

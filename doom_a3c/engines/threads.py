@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from doom_a3c.agent.learner import Batch, Learner
+from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.replay import Replay
-from doom_a3c.agent.rollouts import Actor, blank_rollout
+from doom_a3c.agent.rollouts import Actor, Played, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import StepFactor, Updater, Updates, learn
@@ -72,17 +72,15 @@ class Worker:
     def _update(self, actor: Actor, learner: Learner, replay: Replay) -> None:
         """Pull, play, learn, apply: an update of A3C, or as many as are made from a rollout."""
         self._model.pull(self._network)
-        batches: list[Batch] = []
-        versions: list[int] = []
+        rollouts: list[list[Played]] = []
         for _ in range(self._config.accumulate):
             played = actor.rollout()
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
             self._updates.count(played.stats, played.rollout.actions)
-            prepared, version = replay.batches([played], self._model.since)
-            batches += prepared
-            versions.append(version)
-        for _ in learn(batches, min(versions), learner, self._network, self._model, self._updates, self._counts):
+            rollouts.append([played])
+        batches, version = replay.batches(rollouts, self._model.since)
+        for _ in learn(batches, version, learner, self._network, self._model, self._updates, self._counts):
             if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
                 return
 

@@ -38,16 +38,14 @@ class Trainer:
         replay = Replay(learner, config, self._index)
         low, high = batch_limits(config)
         while not spent(config, self._progress):
-            taken = [self._rollouts.take(low, high) for _ in range(config.accumulate)]
-            for played in itertools.chain(*taken):
-                self._updater.count(played.stats, played.rollout.actions)
+            rollouts = []
+            for _ in range(config.accumulate):
+                rollouts.append(self._rollouts.take(low, high))
+                for played in rollouts[-1]:
+                    self._updater.count(played.stats, played.rollout.actions)
+            self.batch = sum(played.stats.steps for played in itertools.chain(*rollouts))
             self._model.pull(self._network)
-            batches, versions = [], []
-            for rollouts in taken:
-                prepared, version = replay.batches(rollouts, self._model.since)
-                batches += prepared
-                versions.append(version)
-            self.batch = sum(batch.steps for batch in batches)
-            for _ in learn(batches, min(versions), learner, self._network, self._model, self._updater, self._progress):
+            batches, version = replay.batches(rollouts, self._model.since)
+            for _ in learn(batches, version, learner, self._network, self._model, self._updater, self._progress):
                 if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
                     return

@@ -50,7 +50,7 @@ def learn(
     updates: Updates,
     counts: Counts,
 ) -> Iterator[None]:
-    """Makes all updates from batches that weights of that version have played; yields after each.
+    """Makes all updates from batches whose oldest weights are of that version; yields after each.
 
     The first is made at the weights that `network` has, each further one at the newest. After a roll-back those have not
     played this, and there are no more.
@@ -76,7 +76,7 @@ class EpisodeMetrics(NamedTuple):
 class StepMetrics(NamedTuple):
     """How far several updates from a rollout have taken the policy, and what that makes of the step size; None for one."""
 
-    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last update
+    kl: float | None  # KL(mu || pi) in nats, mu the policy of `Batch.log_probs` and pi the one before the last update
     step_factor: float | None
 
 

@@ -19,12 +19,12 @@ MAX_GAMES = 65_536  # of a run, each of which takes memory
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return _learns_apart(config) or _explores(config)
+    return _learns_apart(config) or _explores(config) or replay_count(config) > 0
 
 
 def corrects(config: Config) -> bool:
     """Tells whether V-trace makes the targets."""
-    return config.vtrace and (off_policy(config) or replay_count(config) > 0)
+    return config.vtrace and off_policy(config)
 
 
 def updates_per_rollout(config: Config) -> int:
@@ -155,8 +155,8 @@ class Config:
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout (of its steps, where there is neither LSTM nor V-trace), drawn anew for each "
-        "pass, that make an update of their own each; no more than there are games",
+        "parts of the games of a rollout (of its steps, where no LSTM asks for their order, nor V-trace without --replay), "
+        "drawn anew for each pass, that make an update of their own each; no more than there are games",
         unit="minibatches",
         low=1,
         high=4096,
@@ -171,7 +171,8 @@ class Config:
     )
     target_kl: float = setting(
         0.0,
-        "KL divergence, in the last minibatch from a rollout, from the policy that played to the one before its update: "
+        "KL divergence, in the last minibatch from a rollout, from the policy that played (with --replay the one before "
+        "the first update) to the one before its update: "
         "above twice this the step size falls, below half of it it rises again; where schedule and roll-backs have left "
         "a share of the step size, it is that share of this; 0 leaves the step size alone",
         unit="nats",
@@ -180,19 +181,19 @@ class Config:
     )
     replay: int = setting(
         0,
-        "older rollouts that are learned from again with each new one; all get their targets by V-trace, and updates are "
-        "held near the policy before the first of them (IMPACT)",
+        "older rollouts that are learned from again with each new one, once so many are kept; all get their targets by "
+        "V-trace, and updates are held near the policy before the first of them (IMPACT)",
         unit="rollouts",
         low=0,
-        high=64,
+        high=16,
         goes_with=REPEATABLE,
     )
     replay_size: int = setting(
         8,
-        "newest rollouts that each worker, or trainer, keeps to learn from again",
+        "newest rollouts that each worker, or trainer, keeps to learn from again, with all that they show",
         unit="rollouts",
         low=1,
-        high=4096,
+        high=1024,
         goes_with=REPLAYED,
     )
     replay_by_advantage: bool = setting(
@@ -408,22 +409,32 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
             "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
         )
     if config.advantage == "n_step" and corrects(config):
-        remedy = "leave --replay out" if replay_count(config) else "--no-vtrace to learn uncorrected"
+        remedy = "--no-vtrace to learn uncorrected" + (", with --replay 0" if replay_count(config) else "")
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
             f"use --advantage gae, or {remedy}"
         )
     if not config.vtrace and (_explores(config) or replay_count(config)):
         flag, what = ("--epsilon", "random actions") if _explores(config) else ("--replay", "older policies' actions")
-        raise UserError(f"{flag} needs --vtrace: without it {what} would be taught as the policy's own")
+        raise UserError(f"{flag} needs --vtrace: without it {what} would be taught as the policy's own; {flag} 0 has none")
     if config.gif_overlay == "saliency" and config.engine == "queue":
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
         raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
     if (games := games_of_run(config)) > MAX_GAMES:
         raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
+    _check_batches(config)
+    return config
+
+
+def _check_batches(config: Config) -> None:
+    """Raises UserError where batches cannot be as large as the settings want them."""
+    if (drawn := most_drawn(config)) > config.replay_size:
+        raise UserError(
+            f"--replay {config.replay} draws {drawn} rollouts for an update: make --replay-size that many or more"
+        )
     if not _learns_apart(config):
-        return config
+        return
     low, high = batch_limits(config)
     if low > high:
         steps = config.games * config.rollout_length
@@ -433,13 +444,18 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         )
     if low > config.queue_size:
         raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
-    return config
 
 
 def batch_limits(config: Config) -> tuple[int, int]:
     """Returns how many rollouts an update takes at least and at most, one or more, where rollouts wait in a queue."""
     steps = config.games * config.rollout_length
     return -(-config.min_batch // steps), max(1, config.max_batch // steps)
+
+
+def most_drawn(config: Config) -> int:
+    """Returns how many older rollouts are learned from again with all that are new in an update, at most."""
+    new = batch_limits(config)[1] if _learns_apart(config) else 1
+    return replay_count(config) * config.accumulate * new
 
 
 def rows_kept(config: Config) -> int:
