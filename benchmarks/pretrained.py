@@ -83,11 +83,12 @@ def page() -> Iterator[str]:
         "as many. `python benchmarks/pretrained.py` makes models, cards and this page."
     )
     yield ""
-    yield "| model | greedy | sampled | random play | frames | minutes | trained by | commit |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| model | greedy | sampled | random play | seed | frames | minutes | trained by | commit |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, card in pretrained.cards().items():
         told = " | ".join(interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
-        yield f"| {name} | {told} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit} |"
+        trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
+        yield f"| {name} | {told} | {trained} |"
 
 
 def interval(mean: float, std: float, episodes: int) -> str:
