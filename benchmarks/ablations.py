@@ -23,6 +23,7 @@ from typing import NamedTuple
 import results
 from learning import PAGES, commit, counters, run
 from peers import terminate
+from scipy import stats
 
 from doom_a3c.record.progress import shown
 from doom_a3c.settings.catalog import find
@@ -127,22 +128,35 @@ def page(found: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield "`python benchmarks/ablations.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     yield ""
-    yield "Games of Doom trained before 7803d3f had no mirror: those are to be compared with that row."
+    yield (
+        "Games of Doom trained before 7803d3f had no mirror: those are to be compared with that row. Over seeds is their "
+        "mean with its 95 per cent interval by Student's t, which two seeds leave wide."
+    )
     for game, (frames, threshold) in GAMES.items():
         if all(one.game != game for one in found):
             continue
         yield ""
         yield f"## {game}, {frames:,} frames"
         yield ""
-        yield f"| variant | mean score at the end, by seed | frames until {threshold:g}, by seed | roll-backs | commit |"
-        yield "|---|---|---|---|---|"
+        reaching = f"frames until {threshold:g}, by seed"
+        yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
+        yield "|---|---|---|---|---|---|"
         for variant in VARIANTS:
             ones = sorted((one for one in found if (one.game, one.variant) == (game, variant)), key=lambda one: one.seed)
             if ones:
                 means = ", ".join(shown(one.mean) for one in ones)
                 reached = ", ".join("-" if one.learned_at is None else f"{one.learned_at:,}" for one in ones)
                 commits = ", ".join(sorted({one.commit for one in ones}))
-                yield f"| {variant} | {means} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
+                over = over_seeds([one.mean for one in ones])
+                yield f"| {variant} | {means} | {over} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
+
+
+def over_seeds(means: Sequence[float]) -> str:
+    """Returns the mean of several seeds' and half the width of its 95 per cent interval."""
+    if len(means) < 2:
+        return "-"
+    half = stats.t.ppf(0.975, len(means) - 1) * statistics.stdev(means) / len(means) ** 0.5
+    return f"{shown(statistics.fmean(means))} +- {shown(half)}"
 
 
 def main() -> int:
