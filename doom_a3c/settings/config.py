@@ -42,7 +42,7 @@ def minibatch_count(config: Config) -> int:
 
 
 def replay_count(config: Config) -> int:
-    """Returns how many older rollouts are learned from again with each new one: none where a rollout makes one update."""
+    """Returns how many older rollouts are learned from again with each new one: none in a cluster, nor with epsilon."""
     return config.replay if _repeats(config) else 0
 
 
