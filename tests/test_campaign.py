@@ -1,4 +1,4 @@
-"""The benchmark of learning: one cut off goes on, one that is finished is not done again, and what its page tells."""
+"""The benchmarks of learning: one cut off goes on, one that is finished is not done again, and what their pages tell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from fakes import until
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
+import ablations
 import learning
+from ablations import Measured
 from learning import PLANS, Learned
 
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
@@ -100,3 +102,20 @@ def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatc
     assert best is ones[1]
     assert statistics.mean(best.best) == 21.0
     assert learning.best_of([]) is None
+
+
+def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
+    found = [
+        Measured("basic", "two passes", seed, 600_000, mean, at, faults, commit)
+        for seed, mean, at, faults, commit in (
+            (3, 83.0, None, 1, "new"),
+            (1, 81.0, 90_000, 0, "old"),
+            (2, 82.0, 80_000, 2, "new"),
+        )
+    ]
+    found.append(Measured("basic", "as it is", 1, 600_000, 80.0, 70_000, 0, "old"))
+    rows = [line for line in ablations.page(found) if line.startswith(("| as", "| two"))]
+    assert rows == [
+        "| as it is | 80.0 | - | 70,000 | 0 | old |",
+        "| two passes | 81.0, 82.0, 83.0 | 82.0 +- 2.48 | 90,000, 80,000, - | 3 | new, old |",  # 4.303 / sqrt(3)
+    ]
