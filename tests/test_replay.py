@@ -151,7 +151,7 @@ def test_each_new_rollout_of_a_batch_brings_as_many_older_ones(make_network):
 @pytest.mark.parametrize("by_advantage", [False, True])
 @pytest.mark.parametrize("core", ["lstm", "none"])
 def test_by_advantage_rollouts_are_drawn_in_proportion_to_what_they_teach(make_network, core, by_advantage):
-    network, draws, seen = decided(make_network(core=core)), 400, collections.Counter()
+    network, draws, seen = decided(make_network(core=core)), 120, collections.Counter()
     kept = [marked(network, 0), marked(network, 1)]
     kept[1] = kept[1]._replace(rollout=kept[1].rollout._replace(rewards=20 * kept[1].rollout.rewards))
     for index in range(draws):
@@ -160,7 +160,7 @@ def test_by_advantage_rollouts_are_drawn_in_proportion_to_what_they_teach(make_n
         seen.update(batch_of(replay, marked(network, 2))[0][1:])
     sizes = sizes_by_hand(network, kept)
     chance = sizes[1] / sum(sizes) if by_advantage else 0.5
-    assert not by_advantage or 0.6 < chance < 0.99
+    assert not by_advantage or chance > 0.8
     assert seen[0] + seen[1] == draws
     assert abs(seen[1] / draws - chance) < 4 * (chance * (1 - chance) / draws) ** 0.5
 
