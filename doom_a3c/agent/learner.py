@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork, Output
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
-from doom_a3c.agent.targets import Basis, estimator_of
+from doom_a3c.agent.targets import Basis, assessed, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.settings.config import Config, minibatch_count, updates_per_rollout
 
@@ -140,11 +140,7 @@ class Learner:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         network, length, rows = self._network, actions.shape[0], resets.shape[0]
         with tf.GradientTape() as tape:
-            output, _ = network.unroll(observations, resets, core_state)
-            flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
-            steps = tf.shape(flat_actions)[0]
-            taken = output if rows == length else Output(output.logits[:steps], output.values[:steps])
-            log_probs = network.distribution.log_prob(taken.logits, flat_actions)
+            output, taken, log_probs = assessed(network, observations, resets, core_state, actions)
             log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - reference_log_probs)
             targets = self._estimator.targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
             loss = actor_critic_loss(

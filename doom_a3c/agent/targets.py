@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import vtrace
@@ -26,6 +26,21 @@ class Prepared(NamedTuple):
 
     log_probs: Array  # [T, B], of the actions, by the policy that ratios are of: what played, or what learns at first
     basis: Basis  # of the targets
+
+
+def assessed(
+    network: ACNetwork, observations: Any, resets: tf.Tensor, core_state: CoreState, actions: tf.Tensor
+) -> tuple[Output, Output, tf.Tensor]:
+    """Returns what a network says about a rollout, the part of it that actions followed, and log pi of these, [T * B].
+
+    Arguments are those of a `Rollout`, with the last observation or without it.
+    """
+    output, _ = network.unroll(observations, resets, core_state)
+    flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
+    steps = tf.shape(flat_actions)[0]
+    whole = resets.shape[0] == actions.shape[0]
+    taken = output if whole else Output(output.logits[:steps], output.values[:steps])
+    return output, taken, network.distribution.log_prob(taken.logits, flat_actions)
 
 
 class Estimator(Protocol):
@@ -125,11 +140,9 @@ class ReconsideredTargets:
         played_log_probs: tf.Tensor,
         basis: Basis,
     ) -> tf.Tensor:
-        network, length, rows = self._network, actions.shape[0], resets.shape[0]
-        output, _ = network.unroll(observations, resets, core_state)
-        flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
-        log_probs = network.distribution.log_prob(output.logits[: tf.shape(flat_actions)[0]], flat_actions)
-        log_probs, values = tf.reshape(log_probs, (length, -1)), tf.reshape(output.values, (rows, -1))
+        output, _, log_probs = assessed(self._network, observations, resets, core_state, actions)
+        log_probs = tf.reshape(log_probs, (actions.shape[0], -1))
+        values = tf.reshape(output.values, (resets.shape[0], -1))
         return tf.stack([log_probs, *self._traced.targets(basis, log_probs - played_log_probs, values)])
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
