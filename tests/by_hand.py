@@ -44,6 +44,14 @@ def random_rollout(network, seed=0):
     )
 
 
+def own_rollout(network):
+    """Returns a rollout as the network itself would have played it."""
+    rollout = random_rollout(network)
+    log_probs, values = played_by(network, rollout)
+    next_values = np.where(rollout.ends, rollout.next_values, values[1:])
+    return rollout._replace(log_probs=log_probs, values=values[:T], next_values=next_values)
+
+
 def gae_by_hand(network, rollout, normalize=False):
     """Returns the terms of the loss and its gradients from the formulas, one step at a time."""
     return loss_by_hand(network, rollout, *advantages_by_hand(rollout, normalize))

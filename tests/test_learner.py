@@ -15,6 +15,7 @@ from by_hand import (
     gae_by_hand,
     loss_by_hand,
     norm,
+    own_rollout,
     played_by,
     ppo_by_hand,
     random_rollout,
@@ -107,10 +108,7 @@ def test_without_vtrace_a_rollout_of_another_policy_is_taken_as_played(make_netw
 @pytest.mark.parametrize("core", ["lstm", "none"])
 def test_vtrace_of_the_policys_own_rollout_changes_nothing(make_network, core):
     network = decided(make_network(core=core))
-    rollout = random_rollout(network)
-    log_probs, values = played_by(network, rollout)
-    next_values = np.where(rollout.ends, rollout.next_values, values[1:])
-    own = rollout._replace(log_probs=log_probs, values=values[:T], next_values=next_values)
+    rollout, own = random_rollout(network), own_rollout(network)
     expected = learn(network, own)
     for changes in ({"epsilon": 0.1}, {"engine": "queue", "rho_clip": 1e9, "c_clip": 1e9}):
         corrected = learn(network, own, **changes)

@@ -14,6 +14,7 @@ from by_hand import (
     decided,
     differ,
     gae_by_hand,
+    own_rollout,
     played_by,
     ppo_by_hand,
     random_rollout,
@@ -38,14 +39,6 @@ def played(network, seed=0, version=0, **changes):
     return Played(rollout, version, RolloutStats(T * B, T * B, [], []))
 
 
-def own(network, seed=0):
-    """A rollout as the network itself would have played it."""
-    rollout = random_rollout(network, seed)
-    log_probs, values = played_by(network, rollout)
-    next_values = np.where(rollout.ends, rollout.next_values, values[1:])
-    return rollout._replace(log_probs=log_probs.astype(np.float32), values=values[:T], next_values=next_values)
-
-
 # Targets and gradients
 
 
@@ -53,7 +46,7 @@ def own(network, seed=0):
 @pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
 def test_of_its_own_rollout_a_network_learns_as_without_a_replay(make_network, core, engine):
     network = decided(make_network(core=core))
-    rollout = own(network)
+    rollout = own_rollout(network)
     learner = Learner(network, changed(SETTINGS, **REPLAYING, engine=engine), 0)
     assert_close(learner.gradients([learner.prepare(rollout)], 0).gradients, gae_by_hand(network, rollout)[1])
 

@@ -62,10 +62,18 @@ class Estimator(Protocol):
         """
 
 
-class PlayedTargets:
-    """Targets from the values that were computed while playing: GAE, or n-step returns. They stay what they are."""
+class _Settled:
+    """Targets that are made before the first update."""
 
     needs_last = corrects = False
+
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+        """Returns them."""
+        return Targets(*basis)
+
+
+class PlayedTargets(_Settled):
+    """Targets from the values that were computed while playing: GAE, or n-step returns. They stay what they are."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -77,10 +85,6 @@ class PlayedTargets:
         if config.advantage == "n_step":
             return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail))
         return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount))
-
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
-        """Returns them."""
-        return Targets(*basis)
 
 
 class VTraceTargets:
@@ -111,14 +115,12 @@ class VTraceTargets:
         )
 
 
-class ReconsideredTargets:
+class ReconsideredTargets(_Settled):
     """Targets by V-trace from what the network says before the first update; they, and the policy of then, stay.
 
     That network is the target network of IMPACT (Luo et al. 2020, arXiv:1912.00167), which holds the updates near a policy
     that is new however old the one is that played. Here it is as old as the rollout's first update.
     """
-
-    needs_last = corrects = False
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._traced = network, VTraceTargets(config)
@@ -144,10 +146,6 @@ class ReconsideredTargets:
         log_probs = tf.reshape(log_probs, (actions.shape[0], -1))
         values = tf.reshape(output.values, (resets.shape[0], -1))
         return tf.stack([log_probs, *self._traced.targets(basis, log_probs - played_log_probs, values)])
-
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
-        """Returns them."""
-        return Targets(*basis)
 
 
 def estimator_of(network: ACNetwork, config: Config) -> Estimator:

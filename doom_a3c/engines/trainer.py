@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
@@ -40,10 +38,11 @@ class Trainer:
         while not spent(config, self._progress):
             rollouts = []
             for _ in range(config.accumulate):
-                rollouts.append(self._rollouts.take(low, high))
-                for played in rollouts[-1]:
+                taken = self._rollouts.take(low, high)
+                rollouts.append(taken)
+                for played in taken:
                     self._updater.count(played.stats, played.rollout.actions)
-            self.batch = sum(played.stats.steps for played in itertools.chain(*rollouts))
+            self.batch = sum(played.stats.steps for taken in rollouts for played in taken)
             self._model.pull(self._network)
             batches, version = replay.batches(rollouts, self._model.since)
             for _ in learn(batches, version, learner, self._network, self._model, self._updater, self._progress):
