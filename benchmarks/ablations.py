@@ -62,6 +62,8 @@ VARIANTS = {
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
     "no mirror": Variant(overrides="[game]\nmirror = false\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
+    "averages of 2x2 before the dense layer": Variant(overrides="[network]\npool = 2\n"),
+    "four frames at once": Variant(overrides="[observation]\nstack = 4\n"),
     "from the model of basic": Variant(("--from", "basic")),
     "ten times the step size": Variant(times=10),
     "the same, no KL target": Variant(("--target-kl", 0), 10),
@@ -72,6 +74,8 @@ ONLY = {  # games of a variant that is nothing to the others
     "no shaping": ["defend_the_center"],
     "no mirror": ["basic", "defend_the_center"],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
+    "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
+    "four frames at once": ["basic", "defend_the_center"],
     "from the model of basic": ["defend_the_center"],
     "one minibatch": ["defend_the_center"],
 }

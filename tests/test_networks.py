@@ -114,6 +114,29 @@ def test_convolutions_follow_their_equations(size, stride):
         np.testing.assert_allclose(logits[0, game], expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("pool", [2, 3, 7])  # 7x5: squares that fit, that do not, and that hold all
+def test_pooled_maps_are_the_means_of_squares(pool):
+    pixels = np.random.default_rng(0).integers(256, size=(1, 2, 7, 5, 2), dtype=np.uint8)
+    network = ACNetwork(
+        Network(convolutions=((3, 1, 1),), pool=pool, hidden=(), core="none"),
+        Inputs((7, 5, 2), 0),
+        Categorical(2),
+        0,
+        "network",
+    )
+    weights = {variable_name(p): p.numpy().astype(np.float64) for p in network.parameters}
+    maps = ACTIVATIONS["elu"]((pixels[0].astype(np.float64) - 64.0) / 64.0 @ weights["conv0/kernel"][0, 0])
+
+    def squares(length):  # what does not fill a square is shared by both edges, the first of which has less
+        before = -length % pool // 2
+        starts = range(-before, length, pool)
+        return [slice(max(start, 0), start + pool) for start in starts]
+
+    means = [[maps[:, rows, columns].mean((1, 2)) for columns in squares(5)] for rows in squares(7)]
+    expected = np.moveaxis(np.array(means), 2, 0).reshape(2, -1) @ weights["policy/kernel"]
+    np.testing.assert_allclose(unroll(network, pixels)[0][0], expected, rtol=1e-3, atol=1e-6)
+
+
 def test_pixels_are_centred_without_convolutions_too():
     network = ACNetwork(
         Network(convolutions=(), hidden=(), core="none"), Inputs((2, 2, 1), 0), Categorical(2), 0, "network"

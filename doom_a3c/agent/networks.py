@@ -82,9 +82,7 @@ class _Torso:
         features = inputs.variables - apart
         if inputs.pixels is not None:
             maps = maps_of(spec, inputs.pixels)
-            for index, ((filters, size, stride), (*_, channels)) in enumerate(
-                zip(spec.convolutions, maps[:-1], strict=True)
-            ):
+            for index, ((filters, size, stride), (*_, channels)) in enumerate(zip(spec.convolutions, maps, strict=False)):
                 name = f"{prefix}conv{index}"
                 # One channel alone is too thin for matrix units: that convolution keeps full precision.
                 dtype = tf.float32 if channels == 1 else None
@@ -112,6 +110,8 @@ class _Torso:
             for index, (kernel, bias, stride) in enumerate(self._convolutions):
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
+            if (side := self._spec.pool) > 1:  # at the edges the mean is of what there is
+                maps = tf.nn.avg_pool2d(maps, side, side, "SAME")
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
         if self._variable_hidden:
             return _joined([self._through(self._hidden, seen[0]), self._through(self._variable_hidden, variables)])

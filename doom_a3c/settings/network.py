@@ -21,6 +21,7 @@ class Network:
     pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
     pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
+    pool: int = 1  # squares of so many pixels a side, of what the convolutions make, become their mean; 1 leaves them
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
     variable_hidden: tuple[int, ...] = ()  # of those of variables beside a picture, which then join it at the core
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
@@ -48,14 +49,22 @@ def check_network(network: Network, observation: Observation) -> None:
         )
     maps = maps_of(network, (*observation.size, observation.channels))
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
+    height, width, _ = maps[len(network.convolutions)]
+    require(
+        type(network.pool) is int and 1 <= network.pool <= max(height, width),
+        f"[network] pool must be 1 to {max(height, width)}: the convolutions make {height}x{width} of a picture",
+    )
 
 
 def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns height, width and channels of a picture, and of what each convolution makes of it, in their order."""
+    """Returns height, width and channels of a picture, of what each convolution makes of it, and of that pooled."""
     maps = [pixels]
     for filters, size, stride in network.convolutions:
         height, width, _ = maps[-1]
         maps.append(((height - size) // stride + 1, (width - size) // stride + 1, filters))
+    if network.pool > 1:
+        height, width, channels = maps[-1]
+        maps.append((-(-height // network.pool), -(-width // network.pool), channels))
     return maps
 
 
