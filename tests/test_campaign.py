@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes import until
 
@@ -16,8 +17,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import ablations
 import learning
+import pretrained
 from ablations import Measured
+from fuzzing.doors import small_checkpoint
 from learning import PLANS, Learned
+
+from doom_a3c.agent.parameters import variable_name
+from doom_a3c.run import pretrained as models
+from doom_a3c.run.agent import Agent
+from doom_a3c.run.checkpoint import load
 
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
 CAMPAIGN = f"""
@@ -119,3 +127,62 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
         "| as it is | 80.0 | - | 70,000 | 0 | old |",
         "| two passes | 81.0, 82.0, 83.0 | 82.0 +- 2.48 | 90,000, 80,000, - | 3 | new, old |",  # 4.303 / sqrt(3)
     ]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder in which the benchmark of models puts them, of games that play two episodes each."""
+    folder = tmp_path / "models" / "pretrained"
+    folder.parent.mkdir()
+    for name, value in {"ROOT": tmp_path, "FOLDER": folder, "EPISODES": 2}.items():
+        monkeypatch.setattr(pretrained, name, value)
+    monkeypatch.setattr(models, "_FOLDERS", (folder,))
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", "--work", str(tmp_path / "learning"), "cartpole"])
+    return tmp_path
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_is_what_it_has_played(project, monkeypatch):
+    ones = [training("cartpole", seed, (score,), (score,)) for seed, score in ((1, 20.0), (2, 30.0))]
+    monkeypatch.setattr(pretrained, "newest", lambda: ones)
+    source = learning.folder_of(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
+    source.parent.mkdir(parents=True)
+    small_checkpoint(source)
+    assert pretrained.main() == 0
+    (variables, record), (whole, _) = load(models.found("cartpole")), load(source)
+    assert variables.keys() == {variable_name(each) for each in Agent.load(source).network.parameters}
+    assert variables.keys() < whole.keys()  # but for the optimizer's
+    for name, value in variables.items():
+        np.testing.assert_array_equal(value, whole[name].astype(np.float16))
+    assert np.any(variables["policy/kernel"] != whole["policy/kernel"])
+    assert (list(record.counters.scores), list(record.counters.curve)) == ([], [])
+    card = models.cards()["cartpole"]
+    assert (card.seed, card.frames, card.episodes) == (2, 120, 2)
+    assert card.command == "python train.py --scenario cartpole --seed 2 --frames 100"
+    assert 8 <= card.greedy[0] <= 500
+    row = next(line for line in (project / "models" / "README.md").read_text().splitlines() if "| cartpole |" in line)
+    assert f"| {pretrained.interval(*card.sample, 2)} |" in row
+
+    before = files_of(project / "models")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "scores_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pretrained.main()
+    assert files_of(project / "models") == before  # the old pair, and nothing half made
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypatch, capsys):
+    monkeypatch.setattr(pretrained, "newest", lambda: [training("cartpole")])
+    pretrained.FOLDER.mkdir()
+    (pretrained.FOLDER / "cartpole.ckpt").write_bytes(b"older")
+    assert pretrained.main() == 0
+    assert "so its model stays as it is" in capsys.readouterr().out
+    assert (pretrained.FOLDER / "cartpole.ckpt").read_bytes() == b"older"
+    assert not (pretrained.FOLDER / models.CARDS).exists()
