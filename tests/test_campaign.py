@@ -138,7 +138,9 @@ def project(tmp_path, monkeypatch):
         monkeypatch.setattr(pretrained, name, value)
     monkeypatch.setattr(models, "_FOLDERS", (folder,))
     monkeypatch.setattr(sys, "argv", ["pretrained.py", "--work", str(tmp_path / "learning"), "cartpole"])
-    return tmp_path
+    handler = signal.getsignal(signal.SIGTERM)
+    yield tmp_path
+    signal.signal(signal.SIGTERM, handler)
 
 
 def files_of(folder):
