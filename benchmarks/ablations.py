@@ -59,6 +59,9 @@ VARIANTS = {
     "an older rollout with each": Variant(("--replay", 1)),
     "an older rollout with each, by advantage": Variant(("--replay", 1, "--replay-by-advantage")),
     "no KL target": Variant(("--target-kl", 0)),
+    "no KL cost towards uniform": Variant(("--uniform-cost", 0)),
+    "normalized rewards": Variant(("--normalize-rewards", "--reward-scale", 1)),
+    "no LSTM": Variant(overrides='[network]\ncore = "none"\n'),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
     "no mirror": Variant(overrides="[game]\nmirror = false\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
@@ -72,6 +75,8 @@ VARIANTS = {
 
 ONLY = {  # games of a variant that is nothing to the others
     "no shaping": ["defend_the_center"],
+    "no KL cost towards uniform": ["basic", "defend_the_center"],
+    "no LSTM": ["basic", "defend_the_center"],
     "no mirror": ["basic", "defend_the_center"],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
