@@ -1,4 +1,4 @@
-"""Measures what each part of the algorithm is worth: the same games learned without it, seed by seed.
+"""Measures what each part of the algorithm is worth: the same games learned without it, or with one more, seed by seed.
 
     python benchmarks/ablations.py                        # all variants of all games
     python benchmarks/ablations.py cartpole --seeds 1     # some of it
@@ -60,8 +60,8 @@ VARIANTS = {
     "an older rollout with each, by advantage": Variant(("--replay", 1, "--replay-by-advantage")),
     "no KL target": Variant(("--target-kl", 0)),
     "no KL cost towards uniform": Variant(("--uniform-cost", 0)),
-    "normalized rewards": Variant(("--normalize-rewards", "--reward-scale", 1)),
-    "no LSTM": Variant(overrides='[network]\ncore = "none"\n'),
+    "normalized rewards": Variant(("--normalize-rewards",)),
+    "no LSTM, single steps dealt out": Variant(overrides='[network]\ncore = "none"\n'),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
     "no mirror": Variant(overrides="[game]\nmirror = false\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
@@ -76,7 +76,7 @@ VARIANTS = {
 ONLY = {  # games of a variant that is nothing to the others
     "no shaping": ["defend_the_center"],
     "no KL cost towards uniform": ["basic", "defend_the_center"],
-    "no LSTM": ["basic", "defend_the_center"],
+    "no LSTM, single steps dealt out": ["basic", "defend_the_center"],
     "no mirror": ["basic", "defend_the_center"],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
@@ -99,19 +99,24 @@ class Measured(NamedTuple):
     commit: str
 
 
-def measure(game: str, variant: str, seed: int) -> Measured:
-    """Trains a variant."""
-    frames, threshold = GAMES[game]
+def flags_of(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
+    """Returns the flags of train.py for a variant; the scenario file that they may name is written into a folder."""
     flags, times, overrides = VARIANTS[variant]
     step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
+    scenario = game
+    if overrides:
+        scenario = str(folder / "variant.toml")
+        Path(scenario).write_text(f'base = "{game}"\n{overrides}')
+    quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
+    return "--scenario", scenario, "--seed", seed, "--frames", GAMES[game].frames, *quiet, *flags, *step_size
+
+
+def measure(game: str, variant: str, seed: int) -> Measured:
+    """Trains a variant."""
+    threshold = GAMES[game].threshold
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        scenario = game
-        if overrides:
-            scenario = "variant.toml"
-            (folder / scenario).write_text(f'base = "{game}"\n{overrides}')
-        quiet = ("--evaluate-every", 0, "--evaluation-episodes", 1, "--gif-every", 0, "--quiet")
-        run(folder, "train.py", "--scenario", scenario, "--seed", seed, "--frames", frames, *quiet, *flags, *step_size)
+        run(folder, "train.py", *flags_of(game, variant, seed, folder))
         progress = counters(folder)
     curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
     return Measured(

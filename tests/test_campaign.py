@@ -7,6 +7,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,15 @@ from fuzzing.doors import small_checkpoint
 from learning import PLANS, Learned
 
 from doom_a3c.agent.parameters import variable_name
+from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.train import Options
 from doom_a3c.run import pretrained as models
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.checkpoint import load
+from doom_a3c.run.launch import new_run
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.fields import select
+from doom_a3c.settings.games import GameSettings
 
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
 CAMPAIGN = f"""
@@ -129,6 +136,15 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
     ]
 
 
+@pytest.mark.parametrize("variant", ablations.VARIANTS)
+def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
+    parser = flag_parser("train.py", "", Config, GameSettings, Options)
+    for game in ablations.ONLY.get(variant, ablations.GAMES):
+        flags = parser.parse([str(each) for each in ablations.flags_of(game, variant, 3, tmp_path)])
+        config = new_run(select(flags, Config) | select(flags, GameSettings)).config
+        assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder in which the benchmark of models puts them, of games that play two episodes each."""
@@ -153,21 +169,36 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     source = learning.folder_of(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
     source.parent.mkdir(parents=True)
     small_checkpoint(source)
+    played = {}
+
+    def scores_of(model, folder, episodes):
+        assert load(model).variables.keys() < load(source).variables.keys()  # the file that comes with the project
+        return played.setdefault("scores", learning.scores_of(model, folder, episodes))
+
+    monkeypatch.setattr(pretrained, "scores_of", scores_of)
     assert pretrained.main() == 0
-    (variables, record), (whole, _) = load(models.found("cartpole")), load(source)
+    model = models.found("cartpole")
+    (variables, record), (whole, _) = load(model), load(source)
     assert variables.keys() == {variable_name(each) for each in Agent.load(source).network.parameters}
     assert variables.keys() < whole.keys()  # but for the optimizer's
     for name, value in variables.items():
         np.testing.assert_array_equal(value, whole[name].astype(np.float16))
-    assert np.any(variables["policy/kernel"] != whole["policy/kernel"])
+    stored = sum(entry.file_size for entry in zipfile.ZipFile(model).infolist() if ".data-" in entry.filename)
+    assert stored == 2 * sum(value.size for value in variables.values())
     assert (list(record.counters.scores), list(record.counters.curve)) == ([], [])
     card = models.cards()["cartpole"]
-    assert (card.seed, card.frames, card.episodes) == (2, 120, 2)
+    assert (card.seed, card.frames, card.minutes, card.commit, card.episodes) == (2, 120, 3.0, "abc", 2)
     assert card.command == "python train.py --scenario cartpole --seed 2 --frames 100"
-    assert 8 <= card.greedy[0] <= 500
+    for policy in ("greedy", "sample"):
+        scores = played["scores"][policy]
+        assert len(scores) == 2
+        assert getattr(card, policy) == [statistics.mean(scores), statistics.pstdev(scores)]
+    assert 8 <= card.random[0] < 100
     row = next(line for line in (project / "models" / "README.md").read_text().splitlines() if "| cartpole |" in line)
-    assert f"| {pretrained.interval(*card.sample, 2)} |" in row
+    told = [pretrained.interval(*each, 2) for each in (card.greedy, card.sample, card.random)]
+    assert [cell.strip() for cell in row.split("|")][1:5] == ["cartpole", *told]
 
+    model.write_bytes(b"older")
     before = files_of(project / "models")
     with monkeypatch.context() as patch:
         patch.setattr(pretrained, "scores_of", interrupted)

@@ -143,7 +143,7 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
     [
         ('[network]\nconvolutions = [["a", 8, 4]]', "each 1 or more"),
         ("[network]\nconvolutions = [[16.5, 8, 4]]", "each 1 or more"),
-        ("[network]\npool = 10", "pool must be 1 to 9: the convolutions make 9x9 of a picture"),
+        ("[network]\npool = 10", "pool must be 1 to 9: 9x9 is what there is to be pooled"),
         ("[game]\nvariables = [3]", "takes names"),
         ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "one number a variable"),
         ("[game]\nbuttons = [3]", "a button or a list of buttons"),

@@ -72,7 +72,7 @@ def _layers(
 
 
 class _Torso:
-    """From observations to what a head reads: convolutions, fully connected layers, a core. Owns its weights."""
+    """From observations to what a head reads: convolutions, pooled, fully connected layers, a core. Owns its weights."""
 
     def __init__(self, spec: Network, inputs: Inputs, make: Parameters, prefix: str) -> None:
         self._spec, self._inputs = spec, inputs

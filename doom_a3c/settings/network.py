@@ -10,7 +10,7 @@ from doom_a3c.settings.fields import require
 from doom_a3c.settings.games import Observation
 
 MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
-MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
+MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture, pooled ones too: 16 MB
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
@@ -47,12 +47,13 @@ def check_network(network: Network, observation: Observation) -> None:
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
             "[network] a convolution is [filters, size, stride], each 1 or more",
         )
+    require(type(network.pool) is int and network.pool >= 1, "[network] pool must be 1 or more")
     maps = maps_of(network, (*observation.size, observation.channels))
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
     height, width, _ = maps[len(network.convolutions)]
     require(
-        type(network.pool) is int and 1 <= network.pool <= max(height, width),
-        f"[network] pool must be 1 to {max(height, width)}: the convolutions make {height}x{width} of a picture",
+        network.pool <= max(height, width),
+        f"[network] pool must be 1 to {max(height, width)}: {height}x{width} is what there is to be pooled",
     )
 
 
@@ -82,7 +83,7 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
-        "variable_hidden, core_size or convolutions smaller",
+        "variable_hidden, core_size or convolutions smaller, or pool larger",
     )
 
 
