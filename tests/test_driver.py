@@ -1,4 +1,4 @@
-"""The driver's side of the cluster engine on real Ray: actors that cannot begin, faults of evaluation, real calls."""
+"""The driver's side of the cluster engine on real Ray: actors that cannot begin, the first update, faults, real calls."""
 
 import contextlib
 import importlib.util
@@ -7,27 +7,29 @@ from functools import partial
 import numpy as np
 import pytest
 from cluster_fakes import gradient_push
-from fakes import FaultyGames, Tape, network
+from fakes import FaultyGames, Tape, changed, finish, network
 from fakes import until as until_within
+from run_fakes import settings
 
 from doom_a3c.agent.model import captured, flat
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import RayServer, ServerError, ServerProcess, connected
+from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.record.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
+from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluator
-from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]
 until = partial(until_within, seconds=900, pause=0.5)  # beside whatever else
-SCENARIO = catalog.find("cartpole")
+SCENARIO, CONFIG = settings("cartpole")
+FIRST = changed(CONFIG, engine="cluster", workers=1, frames=1, seed=5)  # over after its first update
 
 
 def error_of(engine):
@@ -45,13 +47,12 @@ def cluster():
         yield
 
 
-@pytest.fixture
-def engine(tmp_path, cluster):
-    """Builds engines of CartPole; ends them, whatever the test does."""
+@contextlib.contextmanager
+def engines(folder):
+    """Yields a function that builds engines of CartPole, which log to a folder; ends them afterwards."""
     made = []
 
-    def make(make_server=remote.server, make_host=remote.host, **settings):
-        config = Config(scenario="cartpole", **settings)
+    def make(make_server=remote.server, make_host=remote.host, config=CONFIG):
         model, progress = Builder(SCENARIO, config).model(config), Progress()
         made.append(
             ClusterEngine(
@@ -62,68 +63,104 @@ def engine(tmp_path, cluster):
                 make_host=make_host,
                 state=captured(model, progress),
                 progress=progress,
-                logger_called=lambda name: TensorBoardLogger(tmp_path / name),
+                logger_called=lambda name: TensorBoardLogger(folder / name),
                 add_gif=lambda gif: None,
                 log=lambda message: None,
             )
         )
         return made[-1], progress
 
-    yield make
-    for one in made:
-        one.stop()
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.stop()
+
+
+@pytest.fixture(scope="class")
+def updated(tmp_path_factory, cluster):
+    """An engine whose run was over after its first update, its progress, and its state then."""
+    with engines(tmp_path_factory.mktemp("updated")) as make:
+        made, progress = make(config=FIRST)
+        made.start()
+        until(lambda: error_of(made) or progress.updates, "the first update")
+        made.check()
+        yield made, progress, made.capture()
 
 
 @pytest.mark.parametrize(
     ("parts", "message", "lost"),
     [
         ((remote.server, remote.server), r"server\(\) takes 1 positional argument", 3),
-        ((remote.host, remote.host), r"host\(\) missing 3 required positional arguments", 0),
+        ((remote.host, remote.server), r"host\(\) missing 3 required positional arguments", 0),
     ],
 )
-def test_actors_that_cannot_begin_end_the_run_with_their_error(engine, parts, message, lost):
-    made, progress = engine(*parts)  # one of them takes other arguments
-    made.start()
-    until(lambda: error_of(made), "the error")
-    with pytest.raises(ServerError, match=message):
-        made.check()
-    made.stop()
+def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, cluster, parts, message, lost):
+    with engines(tmp_path) as make:
+        made, progress = make(*parts)  # one or both of them take other arguments
+        made.start()
+        until(lambda: error_of(made), "the error")
+        with pytest.raises(ServerError, match=message):
+            made.check()
     assert progress.faults["host_lost"] == lost
 
 
-def test_faults_of_evaluation_are_counted_by_the_server(engine):
-    made, progress = engine(engine="cluster", workers=1, games=1)
-    evaluator = Evaluator(
-        FaultyGames([partial(Tape, length=2)] * 2),  # of two steps
-        network("evaluator"),
-        np.random.SeedSequence(1),
-        add_fault=made.add_fault,
-    )
-    made.start()
-    until(lambda: progress.updates > 0, "the first update")
-    assert progress.faults == {}
-    evaluator.evaluate(1)
-    evaluator.close()
-    until(lambda: progress.faults == {"server_died": 2}, "the driver's notice")
-    assert made.capture().counters.faults == {"server_died": 2}
-    made.stop()
-    assert progress.faults == {"server_died": 2}
-    made.add_fault("late")  # there is no server any more
-    assert progress.faults == made.capture().counters.faults == {"server_died": 2, "late": 1}
-    made.check()
+class TestAfterTheFirstUpdate:
+    """Tests of the same engine, whose server is gone before another one comes."""
+
+    def test_the_first_update_is_that_of_the_threads_engine(self, updated):
+        _, _, state = updated
+        # A cluster makes one update of a rollout, whatever the scenario says.
+        config = changed(FIRST, engine="threads", passes=1, minibatches=1)
+        builder, progress = Builder(SCENARIO, config), Progress()
+        model = builder.model(config)
+        local = threads_engine(
+            config=config,
+            model=model,
+            make_actor=ActorFactory(config, builder, progress, lambda recording: None, restarts=0),
+            make_network=partial(builder.network, seed=config.seed),
+            progress=progress,
+            loggers=[None],
+            unblock=builder.unblock,
+        )
+        finish(local)
+        builder.close()
+        assert state.counters.updates == progress.updates == 1
+        assert state.variables.keys() == model.snapshot().keys()
+        for name, value in model.snapshot().items():
+            np.testing.assert_array_equal(state.variables[name], value, err_msg=name)
+
+    def test_faults_of_evaluation_are_counted_by_the_server(self, updated):
+        made, progress, _ = updated
+        evaluator = Evaluator(
+            FaultyGames([partial(Tape, length=2)] * 2),  # of two steps
+            network("evaluator"),
+            np.random.SeedSequence(1),
+            add_fault=made.add_fault,
+        )
+        assert progress.faults == {}
+        evaluator.evaluate(1)
+        evaluator.close()
+        until(lambda: progress.faults == {"server_died": 2}, "the driver's notice")
+        assert made.capture().counters.faults == {"server_died": 2}
+        made.stop()
+        assert progress.faults == {"server_died": 2}
+        made.add_fault("late")  # there is no server any more
+        assert progress.faults == made.capture().counters.faults == {"server_died": 2, "late": 1}
+        made.check()
 
 
 def test_the_protocol_over_real_calls(cluster):
     import ray  # not before the cluster: it reads at once whether there is a token
 
-    config = Config(scenario="cartpole", engine="cluster", max_policy_lag=1, frames=10**9)
+    config = changed(CONFIG, engine="cluster", max_policy_lag=1, frames=10**9)
     model = Builder(SCENARIO, config).model(config)
     variables, counters = captured(model, Progress())
     ones = np.ones(len(flat(model.network.parameters)), np.float32)
     server = RayServer()
 
     def push(host, generation, sequence, version=0, gradients=ones):
-        message = gradient_push(version, steps=480, frames=480, gradients=gradients, episodes=[], faults=[])
+        message = gradient_push(version, steps=512, frames=512, gradients=gradients, episodes=[], faults=[])
         return server.push(host, generation, sequence, message, -1)["verdict"]
 
     def joined():
@@ -149,7 +186,7 @@ def test_the_protocol_over_real_calls(cluster):
     until(lambda: joined() == {"verdict": "wait"}, "a new server")  # the old one may answer once more
     server.start(state, {"a": 1})
     status = server.status()["counters"]
-    assert (status["updates"], status["steps"], status["faults"]) == (2, 3 * 480, {"stale_push": 1})
+    assert (status["updates"], status["steps"], status["faults"]) == (2, 3 * 512, {"stale_push": 1})
     assert [push("a", 1, number, version=2) for number in (3, 4, 4)] == ["duplicate", "applied", "duplicate"]
     server.enroll({"a": 2})
     assert [push("a", 1, 5, version=3), push("a", 2, 1, version=3)] == ["fenced", "applied"]
