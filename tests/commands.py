@@ -52,14 +52,14 @@ def become(argv, cwd, environment, stdout, stderr):
     runpy.run_path(argv[0], run_name="__main__")
 
 
-def call(program, *arguments, cwd, **environment):
+def call(program, *arguments, cwd, timeout=120, **environment):
     """Returns how a program ended that had nothing to read and nobody who sees it."""
     argv = [str(ROOT / f"{program}.py"), *map(str, arguments)]
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, name) for name in ("stdout", "stderr")]
         process = forks().Process(target=become, args=(argv, cwd, {**os.environ, **environment}, *outputs))
         process.start()
-        process.join(timeout=120)
+        process.join(timeout)
         code = process.exitcode
         process.kill()  # one that has not ended
         result = subprocess.CompletedProcess(argv, code, *(path.read_text() for path in outputs))
