@@ -16,6 +16,8 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # closed forms are compared
 # Jobs that a shell has put into the background ignore Ctrl-C and hand that on to what they start: here it is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest.register_assert_rewrite("told")  # it says as much as a test when it fails
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does
 

@@ -1,4 +1,4 @@
-"""The driver's side of the cluster engine on real Ray: actors that cannot begin, the first update, faults, real calls."""
+"""The driver's side of the cluster engine on real Ray: actors that cannot begin, an update, faults, logs, real calls."""
 
 import contextlib
 import importlib.util
@@ -10,8 +10,10 @@ from cluster_fakes import gradient_push
 from fakes import FaultyGames, Tape, changed, finish, network
 from fakes import until as until_within
 from run_fakes import settings
+from told import assert_told_every_metric
 
 from doom_a3c.agent.model import captured, flat
+from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import RayServer, ServerError, ServerProcess, connected
@@ -148,6 +150,11 @@ class TestAfterTheFirstUpdate:
         made.add_fault("late")  # there is no server any more
         assert progress.faults == made.capture().counters.faults == {"server_died": 2, "late": 1}
         made.check()
+
+
+def test_another_kind_of_log_is_told_every_metric_of_a_session(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_side, "connected", lambda address, namespace, gpu: contextlib.nullcontext())  # it is
+    assert_told_every_metric("cluster", tmp_path, monkeypatch)
 
 
 def test_the_protocol_over_real_calls(cluster):

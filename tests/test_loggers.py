@@ -1,124 +1,22 @@
 """The door for loggers: a second kind is told everything, TensorBoard has a tag for all of it, and no log grows fast."""
 
-import json
-import math
-import threading
-from collections import defaultdict
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fakes import changed
-from run_fakes import settings
+from told import LOGS, PASSES, SHAPING, assert_told_every_metric
 
-from doom_a3c.agent.learner import LearnerMetrics
-from doom_a3c.engines.cluster.rates import ClusterMetrics
-from doom_a3c.engines.queue import QueueMetrics
-from doom_a3c.engines.updates import EpisodeMetrics, StepMetrics
-from doom_a3c.envs.games import games_of
 from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
 from doom_a3c.record.loggers import Loggers, named
 from doom_a3c.record.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
 from doom_a3c.record.tags import TAGS, tag
-from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, RunMetrics
-from doom_a3c.run.run_record import begun
-from doom_a3c.run.session import session_of
-
-# What each log is told; `host` is that of every host.
-SHAPING = {"shaped_reward"}  # where a scenario has it
-PASSES = {*StepMetrics._fields}  # where there are several
-WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
-RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
-SPREAD = ("mean", "std", "min", "max")
-EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
-TRAIN = WORKER | {"actions"}
-LOGS = {
-    "threads": {"global": RUN | EVALUATION, "train_0": TRAIN, "train_1": TRAIN},
-    "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": TRAIN},
-    "cluster": {
-        "global": RUN | EVALUATION | {*ClusterMetrics._fields},
-        "server": {"push_lags"},
-        "host": WORKER | {"push_seconds", "frames_per_second"},
-    },
-}
 
 
-class JsonLinesLogger:
-    """Writes a line of JSON for every number; knows all names that any of its kind has written."""
-
-    def __init__(self, folder, names):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        self.log, self.names = "host" if folder.name.startswith("host_") else folder.name, names
-        self.file, self.lock = folder.with_suffix(".jsonl").open("a"), threading.Lock()
-
-    def write(self, name, **fields):
-        with self.lock:
-            print(json.dumps({"name": name, **fields}), file=self.file)
-        self.names[self.log].add(name)
-
-    def metrics(self, metrics, count):
-        for name, value in named(metrics):
-            self.write(name, value=value, count=count)
-
-    def histogram(self, name, values, frames):
-        self.write(name, values=list(values), count=frames)
-
-    def settings(self, settings):
-        self.write("config", settings=settings)
-
-    def graph(self, graph):
-        self.write("graph", operations=len(graph.get_operations()))
-
-    def gif(self, name, gif, height, width, frames):
-        self.write(name, bytes=len(gif), size=[height, width], count=frames)
-
-    def close(self):
-        self.file.close()
-
-
-class Until:
-    """A view that ends a session once a condition holds."""
-
-    def __init__(self, condition):
-        self.condition, self.stopping = condition, None
-
-    def show(self, status):
-        if self.condition():
-            self.stopping.interrupt("SIGTERM")
-
-    def log(self, message):
-        pass
-
-    def phase(self, what):
-        pass
-
-
-@pytest.mark.parametrize("engine", ["threads", "queue", pytest.param("cluster", marks=pytest.mark.cluster)])
+@pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
-    scenario, config = settings("cartpole")
-    folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
-    often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 5.0}
-    moving = {"final_learning_rate": 0.0, "final_entropy_cost": 0.0, "epsilon": 0.1, "final_epsilon": 0.0}
-    config = changed(config, engine=engine, workers=2, games=4, normalize_rewards=True, **often, **moving, **folders)
-    names, wanted = defaultdict(set), LOGS[engine]
-    wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
-    view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
-    make_logger = partial(JsonLinesLogger, names=names)
-    with session_of(begun(scenario, config), games, CheckpointFolder(tmp_path), None, view, make_logger) as session:
-        view.stopping = session.stopping
-        assert session.training.run().stopped_by == "SIGTERM", f"logged after five minutes: {dict(names)}"
-    assert {log: {name for name in known if not name.startswith("faults.")} for log, known in names.items()} == wanted
-    lines = [json.loads(line) for path in session.logs.glob("*.jsonl") for line in path.read_text().splitlines()]
-    assert {line["name"] for line in lines} == set.union(*names.values())
-    assert all(math.isfinite(line["value"]) for line in lines if "value" in line)
-    (told,) = [line["settings"] for line in lines if line["name"] == "config"]
-    assert (told["engine"], told["tables"]["name"]) == (engine, "cartpole")
+    assert_told_every_metric(engine, tmp_path, monkeypatch)
 
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
