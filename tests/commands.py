@@ -1,5 +1,6 @@
 """train.py and play.py as users call them, in processes of their own."""
 
+import contextlib
 import functools
 import multiprocessing
 import multiprocessing.forkserver
@@ -10,21 +11,33 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.processes import family, kill
+
 ROOT = Path(__file__).parent.parent
 SMALL = (
     *("--workers", "2", "--games", "2", "--rollout-length", "8", "--minibatches", "1"),
     *("--evaluation-episodes", "2", "--evaluate-every", "0"),
 )
 IMPORTED = ("tensorflow", "vizdoom", "gymnasium", "ale_py", "imageio.v3", "matplotlib.figure", "tensorboard.summary")
-PARTS = ("cli.train", "cli.play", "run.launch", "run.playback", "run.film_maker", "engines.threads", "record.tensorboard")
+PARTS = (
+    "cli.train",
+    "cli.play",
+    "cli.ending",
+    "run.launch",
+    "run.session",
+    "run.playback",
+    "run.film_maker",
+    "engines.threads",
+    "record.tensorboard",
+)
 
 
 @functools.cache
 def forks():
-    """Starts a process that imports what a program does, of which each call is a copy.
+    """Starts a process that imports what a program does, of which each program is a copy.
 
     Importing TensorFlow takes longer than what most tests call a program for, and starts no threads before it is used. What
-    Python does last of all, with what a program has left, is not done in a copy: `call_anew` is for that.
+    Python does last of all, with what a program has left, is not done in a copy: `RunningAnew` is for that.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*IMPORTED, *(f"doom_a3c.{part}" for part in PARTS)])
@@ -52,25 +65,69 @@ def become(argv, cwd, environment, stdout, stderr):
     runpy.run_path(argv[0], run_name="__main__")
 
 
-def call(program, *arguments, cwd, timeout=120, **environment):
-    """Returns how a program ended that had nothing to read and nobody who sees it."""
-    argv = [str(ROOT / f"{program}.py"), *map(str, arguments)]
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = forks().Process(target=become, args=(argv, cwd, {**os.environ, **environment}, *outputs))
+class Running:
+    """A program under way that has nothing to read and nobody who sees it. A context: what is left of it ends with that."""
+
+    def __init__(self, program, *arguments, cwd, **environment):
+        self._argv = [str(ROOT / f"{program}.py"), *map(str, arguments)]
+        self._folder = tempfile.TemporaryDirectory()
+        self._outputs = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+        self._process = self._begun(cwd, {**os.environ, **environment})
+        self.pid = self._process.pid
+
+    def _begun(self, cwd, environment):
+        process = forks().Process(target=become, args=(self._argv, cwd, environment, *self._outputs))
         process.start()
-        process.join(timeout)
-        code = process.exitcode
-        process.kill()  # one that has not ended
-        result = subprocess.CompletedProcess(argv, code, *(path.read_text() for path in outputs))
-    assert code is not None, f"has not ended: {result}"
-    return result
+        return process
+
+    def status(self, seconds=0):
+        """Waits for the end, so many seconds at most; returns the exit status, None where it has not come."""
+        self._process.join(seconds)
+        return self._process.exitcode
+
+    def end(self, seconds=120):
+        """Waits for the end; returns what it was."""
+        status = self.status(seconds)
+        result = subprocess.CompletedProcess(self._argv, status, *(path.read_text() for path in self._outputs))
+        assert status is not None, f"has not ended: {result}"
+        return result
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.status() is None:
+            for pid in family(self.pid) | {self.pid}:
+                kill(pid)
+        self.status(None)
+        self._folder.cleanup()
 
 
-def call_anew(program, *arguments, cwd):
-    """Returns how a program ended, from its first import to the end of its process."""
-    command = [sys.executable, str(ROOT / f"{program}.py"), *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
+class RunningAnew(Running):
+    """A program under way from its first import to the end of its process."""
+
+    def _begun(self, cwd, environment):
+        stdout, stderr = (path.open("w") for path in self._outputs)
+        with stdout, stderr:
+            return subprocess.Popen(
+                [sys.executable, *self._argv],
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+            )
+
+    def status(self, seconds=0):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode
+
+
+def call(program, *arguments, cwd, start=Running, timeout=120, **environment):
+    """Returns how a program ended, which it must within so many seconds."""
+    with start(program, *arguments, cwd=cwd, **environment) as process:
+        return process.end(timeout)
 
 
 def play(cwd, *arguments):

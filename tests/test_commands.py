@@ -1,22 +1,21 @@
 """A run of train.py from start to end on real ViZDoom, what it leaves behind, and play.py with that."""
 
 import base64
-import contextlib
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from commands import ROOT, SMALL, call, call_anew, play, train
+from commands import ROOT, SMALL, Running, RunningAnew, call, play, train
+from fakes import until
 
-from benchmarks.processes import engines, family, left_over, until
+from benchmarks.processes import engines, family, kill, left_over
 from doom_a3c.run.checkpoint import load, save
 
 
@@ -24,9 +23,20 @@ from doom_a3c.run.checkpoint import load, save
 def trained(tmp_path_factory):
     """A folder in which a short run of basic has ended."""
     folder = tmp_path_factory.mktemp("trained")
-    result = train(folder, "--frames", 8000, "--summary", "summary.json", "--seed", 3)
+    result = train(folder, "--frames", 4000, "--summary", "summary.json", "--seed", 3)
     assert result.returncode == 0, result.stderr
     return folder, result
+
+
+@pytest.fixture(scope="module")
+def brief(trained, tmp_path_factory):
+    """That run's checkpoint, of a game whose episodes last 20 decisions: what films of it show does not matter."""
+    variables, record = load(trained[0] / "models" / "last.ckpt")
+    game = record.scenario.game
+    game = replace(game, settings={**game.settings, "episode_timeout": 14 + 20 * game.frame_skip})
+    model = tmp_path_factory.mktemp("brief") / "brief.ckpt"
+    save(model, variables, record._replace(scenario=replace(record.scenario, game=game)))
+    return model
 
 
 def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
@@ -36,7 +46,7 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
     assert "tensorboard --logdir logs/basic-" in result.stdout
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["stopped_by"] == "frames"
-    assert summary["frames"] >= 8000
+    assert summary["frames"] >= 4000
     assert summary["frames"] == 4 * summary["steps"]
     assert 3 * summary["steps"] == 4 * 4 * summary["updates"]  # rollouts of 4 steps of 4 games, three passes over each
     assert summary["seed"] == 3
@@ -47,7 +57,7 @@ def test_training_ends_at_its_budget_and_says_what_to_type_next(trained):
 def test_the_first_line_says_what_is_played(trained):
     _, result = trained
     game = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
-    assert result.stdout.startswith(f"training basic: {game}; 2 workers x 2 games, 8,000 frames; logs in ")
+    assert result.stdout.startswith(f"training basic: {game}; 2 workers x 2 games, 4,000 frames; logs in ")
 
 
 def test_an_interrupt_is_told_though_stderr_is_caught():
@@ -86,11 +96,9 @@ def test_the_logs_hold_the_documented_tags(trained):
     assert wanted <= tags["global"]
 
 
-def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained, tmp_path):
-    folder, _ = trained
-    model = folder / "models" / "last.ckpt"
+def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, tmp_path):
     arguments = ("--out", tmp_path / "out", "--episodes", 3, "--record", 1, "--random-episodes", 4)
-    result = play(tmp_path, "--model", model, *arguments)
+    result = play(tmp_path, "--model", brief, *arguments)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     gif = imageio.imread(tmp_path / "out" / "episode_000.gif", index=None)
@@ -114,8 +122,8 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(trained,
     assert "--random-episodes 4" in page
 
 
-def test_of_two_agents_the_better_one_is_told(trained, tmp_path):
-    models = [trained[0] / "models" / "last.ckpt"] * 2
+def test_of_two_agents_the_better_one_is_told(brief, tmp_path):
+    models = [brief] * 2
     result = call("play", "--compare", *models, "--episodes", 3, "--out", "out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "may be equally good: they differ by 0.00" in result.stdout
@@ -131,32 +139,29 @@ def test_of_two_agents_the_better_one_is_told(trained, tmp_path):
     assert (alone.returncode, "--compare takes two checkpoints or more" in alone.stderr) == (2, True)
 
 
-@pytest.fixture
-def running():
-    """Starts processes; kills them with all that they have started, whatever has become of the test."""
-    started = []
-
-    def start(*arguments, **named):
-        started.append(subprocess.Popen(*arguments, **named))
-        return started[-1]
-
-    yield start
-    for process in started:
-        for pid in family(process.pid) | {process.pid}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
+TOLD = """
+from pathlib import Path
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+class Told(CartPoleEnv):
+    resets = 0
+    def reset(self, **options):
+        self.resets += 1
+        if self.resets == 5:
+            Path("played").touch()
+        return super().reset(**options)
+gymnasium.register("Told-v0", Told, max_episode_steps=50)
+"""
 
 
-def test_ctrl_c_leaves_the_comparison_so_far(trained, tmp_path, running):
-    model = trained[0] / "models" / "last.ckpt"
-    command = [sys.executable, str(ROOT / "play.py"), "--compare", model, model, "--episodes", "20000"]
-    process = running(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert until(lambda: engines(process.pid), 90)
-    time.sleep(8)  # an episode takes a fraction of a second, but not beside others
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (130, "play.py: interrupted\n")
+def test_ctrl_c_leaves_the_comparison_so_far(tmp_path):
+    (tmp_path / "told.py").write_text(TOLD)
+    arguments = ("--compare", "cartpole", "cartpole", "--scenario", "told:Told-v0", "--episodes", 20000)
+    with Running("play", *arguments, cwd=tmp_path) as process:
+        until((tmp_path / "played").exists, "some episodes", seconds=90)
+        kill(process.pid, signal.SIGINT)
+        result = process.end(30)
+    assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
     header, *rows = (tmp_path / "result" / "comparison.csv").read_text().splitlines()
     assert header.startswith("seed,")
     assert rows
@@ -177,29 +182,27 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
     assert f"{policy} policy" in result.stdout
 
 
-@pytest.mark.parametrize("hung", [False, True])
-def test_ctrl_c_ends_playing_though_its_games_hang(trained, tmp_path, hung, running):
-    model = trained[0] / "models" / "best.ckpt"
-    command = [sys.executable, str(ROOT / "play.py"), "--model", model, "--episodes", "500", "--record", "500"]
-    process = running(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert until(lambda: len(engines(process.pid)) == 2 and list(tmp_path.rglob("episode_001.*")), 90)
-    processes = family(process.pid)
-    for pid in engines(process.pid) if hung else ():
-        os.kill(pid, signal.SIGSTOP)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)  # 10 on an idle machine
-    assert (process.returncode, errors) == (130, "play.py: interrupted\n")
-    assert until(lambda: not left_over(processes), 5)
+@pytest.mark.parametrize(("start", "hung"), [(Running, False), (RunningAnew, True)])
+def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung):
+    with start("play", "--model", brief, "--episodes", 500, "--record", 500, cwd=tmp_path) as process:
+        until(lambda: list(tmp_path.rglob("episode_001.*")), "the second recording", seconds=90)
+        processes, games = family(process.pid), engines(process.pid)
+        assert len(games) == 2
+        for pid in games if hung else ():
+            kill(pid, signal.SIGSTOP)
+        kill(process.pid, signal.SIGINT)
+        result = process.end(20)  # 10 on an idle machine
+        assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
+        until(lambda: not left_over(processes), "the end of the games", seconds=5)
     assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # those that had ended
 
 
-def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(trained, tmp_path):
+def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(brief, tmp_path):
     (tmp_path / "result").mkdir()
     (tmp_path / "result" / "episode_009.mp4").touch()  # nobody's of play.py
     found = []
     for episodes in (2, 1):
-        arguments = ("--model", trained[0] / "models" / "last.ckpt", "--episodes", episodes)
-        assert play(tmp_path, *arguments).returncode == 0
+        assert play(tmp_path, "--model", brief, "--episodes", episodes).returncode == 0
         found.append(sorted(path.name for path in (tmp_path / "result").glob("episode*")))
     singles = [f"episode_{index:03d}.{kind}" for index in range(2) for kind in ("gif", "mp4")]
     assert found == [[*singles, "episode_009.mp4", "episodes.mp4"], [*singles[:2], "episode_009.mp4"]]
@@ -218,22 +221,15 @@ def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
     assert played.returncode == 0, played.stderr
 
 
-def test_playing_twice_shows_the_same_episodes(trained, tmp_path):
-    folder, _ = trained
-    arguments = ("--model", folder / "models" / "last.ckpt", "--episodes", 2, "--record", 0, "--policy", "sample")
-    for out in ("a", "b"):
-        assert play(tmp_path, *arguments, "--out", tmp_path / out).returncode == 0
-    assert (tmp_path / "a" / "scores.csv").read_text() == (tmp_path / "b" / "scores.csv").read_text()
-
-
-def test_an_episode_is_that_of_its_seed_whatever_was_played_before(trained, tmp_path):
+def test_an_episode_is_that_of_its_seed_in_every_call_whatever_was_played_before(trained, tmp_path):
     folder, _ = trained
     rows = []
-    for out, seed, episodes in (("a", 7, 3), ("b", 9, 1)):
+    for out, seed, episodes in (("a", 7, 4), ("b", 9, 2)):
         arguments = ("--episodes", episodes, "--record", 0, "--policy", "sample", "--out", out, "--seed", seed)
         assert play(tmp_path, "--model", folder / "models" / "last.ckpt", *arguments).returncode == 0
-        rows.append((tmp_path / out / "scores.csv").read_text().splitlines()[-1].split(",")[1:])
+        rows.append([row.split(",")[1:] for row in (tmp_path / out / "scores.csv").read_text().splitlines()[-2:]])
     assert rows[0] == rows[1]
+    assert [seed for seed, *_ in rows[0]] == ["9", "10"]
 
 
 def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
@@ -247,21 +243,23 @@ def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     first = json.loads((folder / "summary.json").read_text())
     # Another worker and game count: a checkpoint depends on neither.
     resumed = train(
-        folder, "--resume", "--workers", 1, "--games", 3, "--frames", first["frames"] + 3000, "--summary", "2.json"
+        folder, "--resume", "--workers", 1, "--games", 3, "--frames", first["frames"] + 1000, "--summary", "2.json"
     )
     assert resumed.returncode == 0, resumed.stderr
     second = json.loads((folder / "2.json").read_text())
-    assert first["frames"] + 3000 <= second["frames"] < first["frames"] + 6000
+    assert first["frames"] + 1000 <= second["frames"] < first["frames"] + 2000
     assert second["updates"] > first["updates"]
     assert second["episodes"] > first["episodes"]
     assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run goes on
 
 
 def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
+    small = ("--workers", 1, "--games", 2, "--minibatches", 2, "--frames", 1000, "--evaluation-episodes", 1)
+
     def weights(name, seed):
         folder = tmp_path / name
         folder.mkdir()
-        result = train(folder, "--workers", 1, "--games", 4, "--minibatches", 2, "--frames", 2000, "--seed", seed)
+        result = train(folder, *small, "--seed", seed)
         assert result.returncode == 0, result.stderr
         return load(folder / "models" / "last.ckpt").variables
 
@@ -288,37 +286,41 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
     (tmp_path / "mine.cfg").write_text(
         (shipped / "defend_the_center.cfg").read_text().replace("defend_the_center", "other")
     )
-    result = call("train", "--scenario", "mine.wad", *SMALL, "--frames", "500", cwd=tmp_path)
+    result = call("train", "--scenario", "mine.wad", *SMALL, "--frames", "100", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "models" / "last.ckpt").exists()
 
 
 @pytest.mark.parametrize(
-    ("call", "scenario", "flags", "overlay", "score"),
+    ("start", "scenario", "flags", "overlay", "score"),
     [
-        (call, "CartPole-v1", ("--engine", "threads"), "plain", 1),
+        (Running, "CartPole-v1", ("--engine", "threads"), "plain", 1),
         (
-            call,
+            Running,
             "CartPole-v1",
             ("--engine", "queue", "--predictors", "2", "--trainers", "2", "--epsilon", "0.2"),
             "saliency",
             1,
         ),
-        (call, "CartPole-v1", ("--advantage", "n_step", "--n-step-tail", "zero", "--accumulate", "2"), "plain", 1),
-        (call, "breakout", ("--engine", "threads"), "plain", 0),
-        (call_anew, "basic", ("--engine", "queue"), "saliency", -500),
+        (Running, "CartPole-v1", ("--advantage", "n_step", "--n-step-tail", "zero", "--accumulate", "2"), "plain", 1),
+        (Running, "breakout.toml", ("--engine", "threads"), "plain", 0),
+        (RunningAnew, "basic.toml", ("--engine", "queue"), "saliency", -500),
     ],
+    ids=["threads", "queue", "n_step", "breakout", "doom"],
 )
-def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, call, scenario, flags, overlay, score):
-    small = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--frames", "2000")
+def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, scenario, flags, overlay, score):
+    # Episodes are short, and so are the films of them: of CartPole's those of random play are.
+    (tmp_path / "breakout.toml").write_text('base = "breakout"\n[game]\nmax_frames = 160\n')
+    (tmp_path / "basic.toml").write_text('base = "basic"\n[game.settings]\nepisode_timeout = 94\n')
+    small = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--frames", "400")
     quick = ("--evaluate-every", "0", "--evaluation-episodes", "1")
-    trained = call("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path)
+    trained = call("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path, start=start)
     assert trained.returncode == 0, trained.stderr
     assert trained.stderr == ""
     (curve,) = tmp_path.glob("frames/*/scores.png")
     assert imageio.imread(curve).shape[2] >= 3
-    shown = ("--episodes", "1", "--record", "1", "--overlay", overlay, "--policy", "sample", "--random-episodes", "2")
-    played = call("play", *shown, cwd=tmp_path)
+    shown = ("--episodes", "1", "--record", "1", "--overlay", overlay, "--random-episodes", "2")
+    played = call("play", *shown, "--policy", "sample", "--epsilon", "1", cwd=tmp_path, start=start)
     assert (played.returncode, played.stderr) == (0, "")
     assert imageio.imread(tmp_path / "result" / "episode_000.mp4", plugin="FFMPEG").shape[1] == 480
     summary = json.loads((tmp_path / "result" / "summary.json").read_text())

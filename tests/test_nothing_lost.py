@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from commands import ROOT, call
+from commands import ROOT, Running, call
 from fakes import until
 
+from benchmarks.processes import kill
 from doom_a3c.run.checkpoint import load
 from doom_a3c.settings.trust import Named
 
@@ -17,12 +18,9 @@ QUICK = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluate
 @pytest.fixture
 def running(tmp_path):
     """A run that has begun to train."""
-    command = [sys.executable, str(ROOT / "train.py"), *QUICK, "--quiet", "--summary", "summary.json"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    until((tmp_path / "models" / "last.ckpt").exists, "the first checkpoint", seconds=60)
-    yield process
-    process.kill()
-    process.communicate()
+    with Running("train", *QUICK, "--quiet", "--summary", "summary.json", cwd=tmp_path) as process:
+        until((tmp_path / "models" / "last.ckpt").exists, "the first checkpoint", seconds=60)
+        yield process
 
 
 def test_a_summary_that_cannot_be_written_in_the_end_is_told_and_the_model_is_there(tmp_path):
@@ -32,21 +30,21 @@ def test_a_summary_that_cannot_be_written_in_the_end_is_told_and_the_model_is_th
     assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_second_run_in_a_folder_is_refused_and_the_first_one_named(tmp_path, running, resume):
+def test_a_second_run_in_a_folder_is_refused_and_the_first_one_named(tmp_path, running):
     name = load(tmp_path / "models" / "last.ckpt").record.name
-    refused = call("train", *(("--resume",) if resume else QUICK), cwd=tmp_path)
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-    assert f"models is in use by {name} (process {running.pid} on " in refused.stderr
-    assert running.poll() is None
-    running.send_signal(signal.SIGTERM)
-    assert running.wait(30) == 128 + signal.SIGTERM
+    for arguments in (QUICK, ("--resume",)):
+        refused = call("train", *arguments, cwd=tmp_path)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert f"models is in use by {name} (process {running.pid} on " in refused.stderr
+    assert running.status() is None
+    kill(running.pid, signal.SIGTERM)
+    assert running.end(30).returncode == 128 + signal.SIGTERM
     assert not (tmp_path / "models" / ".lock").exists()
 
 
 def test_a_run_killed_as_it_begins_is_there_to_be_continued(tmp_path, running):
-    running.kill()
-    running.wait()
+    kill(running.pid)
+    running.end()
     refused = call("train", *QUICK, cwd=tmp_path)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "holds another run, cartpole-" in refused.stderr
@@ -63,10 +61,10 @@ def piped(folder, line):
 
 @pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", ">/dev/full 2>&1", "| head -1"])
 def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redirection):
-    result = piped(tmp_path, f"train.py {' '.join(QUICK)} --frames 3000 {redirection}")
+    result = piped(tmp_path, f"train.py {' '.join(QUICK)} --frames 300 {redirection}")
     assert (result.returncode, result.stderr) == (0, "")
-    assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 3000
-    result = piped(tmp_path, f"play.py --episodes 3 --record 0 {redirection}")
+    assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
+    result = piped(tmp_path, f"play.py --episodes 1 --record 0 --random-episodes 1 {redirection}")
     assert (result.returncode, result.stderr) == (0, "")
     assert (tmp_path / "result" / "summary.json").exists()
 
