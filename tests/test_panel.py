@@ -51,7 +51,10 @@ NOTHING_KNOWN = STATUS._replace(
     faults={},
     gif=None,
 )
-SMALL = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
+QUICK = ("--workers", "1", "--games", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
+SMALL = ("--scenario", "cartpole", *QUICK)
+SLOW = ("--scenario", "registered_toys:tests/Slow-v0", *QUICK)
+TOYS = {"PYTHONPATH": str(ROOT / "tests")}
 
 
 def drawn(status, phase, width):
@@ -192,7 +195,7 @@ def terminal(tmp_path):
 
 
 def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_path):
-    run = terminal(80, "--frames", "10000000")
+    run = terminal(80, settings=SLOW, **TOYS)
     run.wait_for("loading TensorFlow")
     run.wait_for(" left")
     run.wait_for("evaluation at")
@@ -211,23 +214,27 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
 
 
 def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
-    run = terminal(80, "--frames", "3000", TERM="dumb")
+    run = terminal(80, "--frames", "300", TERM="dumb")
     status, lines = run.end()
     assert status == 0
     assert "\x1b" not in "".join(lines)
     assert any(line.startswith("ended by frames") for line in lines)
 
 
-@pytest.mark.parametrize(("columns", "drawn"), [(80, f"{0:7d} {'':7} "), (20, "\n      0\n")])
-def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, drawn, terminal):
-    run = terminal(
-        columns, "--episodes", "2", "--record", "2", program="play", settings=("--model", "cartpole"), COLUMNS="80"
-    )
-    run.wait_for(drawn)  # no score yet
+def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(terminal):
+    slow = ("--model", "cartpole", "--scenario", "registered_toys:tests/SlowPole-v0")
+    played = ("--episodes", "2", "--record", "0")
+    run = terminal(80, *played, program="play", settings=slow, COLUMNS="80", **TOYS)
+    run.wait_for(f"{0:7d} {'':7} ")  # no score yet
+    run.wait_for(f"{0:7d} {50.0:7} {50:10d}")
+    shown = " ".join(run.lines).split()
+    assert shown[shown.index("steps") + 1 :][:3] == ["0", "50.0", "50"]
+    run.resize(20)
+    run.wait_for("\n      1\n")
     status, lines = run.end()
     assert status == 0
     shown = " ".join(lines).split()
-    assert shown[shown.index("steps") + 1 :][:7] == ["0", "500.0", "500", "1", "500.0", "500", "mean"]
+    assert shown[: shown.index("mean")][-5:] == ["0", "50.0", "1", "50.0", "50"]  # the narrower terminal has cut the first
 
 
 def drawn_on(monkeypatch):
@@ -261,8 +268,7 @@ def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
 
 
 def test_a_pipe_gets_lines_without_marks(tmp_path):
-    slow = ("--scenario", "registered_toys:tests/Slow-v0", *SMALL[2:])  # for longer than a line takes to come
-    result = call("train", *slow, "--minutes", "0.25", cwd=tmp_path, PYTHONPATH=str(ROOT / "tests"))
+    result = call("train", *SLOW, "--minutes", "0.25", cwd=tmp_path, **TOYS)  # longer than a line takes to come
     assert (result.returncode, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout
     assert "nan" not in result.stdout

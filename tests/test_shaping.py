@@ -208,19 +208,19 @@ def test_a_variable_is_shaped_once():
 
 
 def test_the_command_line_shapes(tmp_path):
-    flags = ("--frames", "300", "--shaping", "HEALTH=0.05,0.01", "AMMO2=0,0.1,0.2")
+    flags = ("--frames", "100", "--shaping", "HEALTH=0.05,0.01", "AMMO2=0,0.1,0.2")
     result = train(tmp_path, *flags)
     assert result.returncode == 0, result.stderr
     shaped = load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping
     assert shaped == {"HEALTH": {"gain": 0.05, "loss": 0.01}, "AMMO2": {"gain": 0.0, "loss": 0.1, "most": 0.2}}
-    resumed = call("train", "--resume", "--frames", "600", "--shaping", "KILLCOUNT=1", cwd=tmp_path)
+    resumed = call("train", "--resume", "--frames", "200", "--shaping", "KILLCOUNT=1", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping == {"KILLCOUNT": {"gain": 1.0}}
 
 
 def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
     # Every shot costs 1000 for learning; the worst game of basic scores some -400.
-    flags = ("--frames", "10000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
+    flags = ("--frames", "2000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")
     result = train(tmp_path, *flags)
     assert result.returncode == 0, result.stderr
     counters = load(tmp_path / "models" / "last.ckpt").record.counters
