@@ -110,7 +110,7 @@ def test_a_good_game_gets_hardly_any_advice(tmp_path):
     ("scenario", "advice"), [("CartPole-v1", {}), ("ALE/Breakout-v5", {"actions": "FIRE does nothing"})]
 )
 def test_actions_that_do_nothing_are_told(scenario, advice, tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "PLAY_SECONDS", 6.0)  # beside other work, too
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
     told = {name: finding.advice for name, finding in found(scenario, tmp_path).items() if finding.advice}
     assert told.keys() == advice.keys()
     assert all(told[name].startswith(words) for name, words in advice.items())

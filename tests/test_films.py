@@ -60,7 +60,7 @@ def test_another_course_makes_no_film(basic, recordings, closing):
 
 def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(closing):
     scenario, config = settings("ALE/Breakout-v5")
-    scenario = replace(scenario, game=replace(scenario.game, sticky_actions=0.25, noop_max=30))
+    scenario = replace(scenario, game=replace(scenario.game, sticky_actions=0.25, noop_max=30, max_frames=400))
     builder = Builder(scenario, config, games_of(scenario.game, scenario.observation))
     maker = closing(FilmMaker(builder))
     recordings = played(builder, 3)
@@ -74,16 +74,16 @@ def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(clos
 
 def test_which_episodes_are_recorded_changes_no_game(closing):
     scenario, config = settings("ALE/Breakout-v5")
-    builder = Builder(scenario, config, games_of(scenario.game, scenario.observation))
+    builder = Builder(scenario, config, games_of(replace(scenario.game, max_frames=400), scenario.observation))
     courses = []
     for limiter in (RateLimiter(0), RateLimiter(10**6)):
         env = closing(RecordedVectorEnv(builder.training_env(2), 0, 2, limiter, lambda recording: None, replayed=True))
         seen, _ = env.reset(seed=np.array([5, 6]))
         course, ended, random = [seen.copy()], 0, np.random.default_rng(0)
         while ended < 3:
-            seen, _, terminated, _, _ = env.step(random.integers(4, size=2))
+            seen, _, terminated, truncated, _ = env.step(random.integers(4, size=2))
             course.append(seen.copy())
-            ended += int(terminated[0])
+            ended += int(terminated[0] or truncated[0])
         courses.append(course)
     assert len(courses[0]) == len(courses[1])
     assert all((one == other).all() for one, other in zip(*courses, strict=True))

@@ -47,13 +47,13 @@ def checks():
 
 
 def learns():
-    """Trains stable-baselines3's PPO for 2,000 steps."""
+    """Trains stable-baselines3's PPO for 1,000 steps."""
     import torch
     from stable_baselines3 import PPO
 
     torch.set_num_threads(1)  # more do not pay for so small a batch
-    model = PPO("CnnPolicy", make(), n_steps=500, batch_size=100, n_epochs=1, device="cpu", seed=0)
-    model.learn(2000)
+    model = PPO("CnnPolicy", make(), n_steps=250, batch_size=50, n_epochs=1, device="cpu", seed=0)
+    model.learn(1000)
     model.get_env().close()
     return model.num_timesteps, len(model.ep_info_buffer) > 10
 

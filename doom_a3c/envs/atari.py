@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import Any
 
@@ -40,12 +41,16 @@ def rom(game: AtariSpec) -> str:
 
 def actions(game: AtariSpec) -> list[str]:
     """Returns the names of the actions, in their order."""
+    return list(_actions(rom(game), game.full_actions))
+
+
+@functools.cache  # it takes as long as to start the game
+def _actions(name: str, full: bool) -> tuple[str, ...]:
     console = ALEInterface()
-    path = roms.get_rom_path(rom(game))
+    path = roms.get_rom_path(name)
     assert path is not None
     console.loadROM(path)
-    chosen = console.getLegalActionSet() if game.full_actions else console.getMinimalActionSet()
-    return [action.name for action in chosen]
+    return tuple(action.name for action in (console.getLegalActionSet() if full else console.getMinimalActionSet()))
 
 
 def _games(game: AtariSpec, observation: Observation, count: int) -> AtariVectorEnv:

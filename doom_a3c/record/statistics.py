@@ -39,7 +39,7 @@ def difference(scores: Sequence[float], others: Sequence[float]) -> Difference:
 
 def _resampled_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the means of samples that are drawn from values with replacement, always the same ones."""
-    random, means = np.random.default_rng(0), np.empty(RESAMPLES)
-    for index in range(RESAMPLES):
-        means[index] = values[random.integers(len(values), size=len(values))].mean()
-    return means
+    random, count = np.random.default_rng(0), len(values)
+    at_once = max(1, 100_000 // count)  # samples; all of them would take much memory where the values are many
+    sizes = [min(at_once, RESAMPLES - first) for first in range(0, RESAMPLES, at_once)]
+    return np.concatenate([values[random.integers(count, size=(size, count))].mean(axis=1) for size in sizes])
