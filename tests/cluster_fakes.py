@@ -4,7 +4,7 @@ import contextlib
 import pickle
 import threading
 from collections import deque
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from fakes import STEPS, actor, changed, model, network, until
@@ -122,10 +122,19 @@ def alive(*names):
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
 
 
+@cache
+def fresh_variables(seed):
+    """Returns weights and slots at the start of a run, read-only."""
+    variables = model(seed).snapshot()
+    for array in variables.values():
+        array.flags.writeable = False
+    return variables
+
+
 def state_of(seed=1, **counters):
     """Returns the state at the start of a run, with the weights of that seed."""
     plain = {**to_plain(Progress().counters()), **counters}
-    return {"variables": model(seed).snapshot(), "counters": plain, "members": {}}
+    return {"variables": dict(fresh_variables(seed)), "counters": plain, "members": {}}
 
 
 def gradient_push(version=0, seed=1, **parts):

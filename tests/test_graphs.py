@@ -11,9 +11,11 @@ import tensorflow as tf
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.learner import Learner
+from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import blank_rollout
+from doom_a3c.algorithm.optimizers import Adam, RMSProp
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.network import Network
 
@@ -45,6 +47,22 @@ def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precis
         ]
         tf.nest.map_structure(np.testing.assert_array_equal, *(g.gradients for g in gradients))
         assert gradients[0].metrics == gradients[1].metrics
+
+
+def test_models_that_share_graphs_are_updated_each_by_its_own_optimizer():
+    graphs, kinds = Graphs(), (Adam, partial(Adam, epsilon=1.0), RMSProp, partial(RMSProp, epsilon=1.0), Adam)
+    for seed, optimizer in enumerate(kinds):
+        networks = network(seed), network(seed, graphs)
+        alone, sharing = (GlobalModel(one, optimizer(one.parameters)) for one in networks)
+        for model in (alone, sharing):
+            model.apply([tf.ones_like(parameter) for parameter in model.network.parameters], 0.1)
+        assert sharing.snapshot().keys() == alone.snapshot().keys()
+        for name, expected in alone.snapshot().items():
+            np.testing.assert_array_equal(sharing.snapshot()[name], expected)
+        np.testing.assert_array_equal(sharing.weights()[0], alone.weights()[0])
+        sharing.replace(0 * alone.weights()[0], 7)
+        assert not sharing.weights()[0].any()
+        assert alone.weights()[0].any()
 
 
 def test_weights_that_change_count_at_the_next_call():

@@ -30,8 +30,8 @@ class SharedNetwork:
         self.network = network
         self._lock = threading.Lock()
         self._copying: dict[ACNetwork, Graph] = {}  # by the network that pulls
-        self._flat = Graph(lambda: flat(network.parameters), network.parameters)
-        self._replace = Graph(partial(_assign, network.parameters), network.parameters)
+        self._flat = network.compiled("flat", lambda: flat(network.parameters))
+        self._replace = network.compiled("replace", partial(_assign, network.parameters))
         self.version = 0  # updates and roll-backs that have made these weights
         self.since = 0  # the version that the newest roll-back made: what older ones have played is not learned from
         self.halvings = 0  # of the learning rate, one for each roll-back
@@ -68,7 +68,7 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self._compiled_apply = Graph(self._optimizer.apply, list(self._variables.values()))
+        self._compiled_apply = network.compiled(optimizer.key, optimizer.apply, optimizer.slots)
 
     @property
     def rate_share(self) -> float:

@@ -27,7 +27,6 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, captured, split
 from doom_a3c.agent.networks import ACNetwork
@@ -80,7 +79,7 @@ class ParameterServer:
         self._config, self._model, self._progress = config, model, progress
         self._updater = Updater(config, model, progress, StepFactor.of(config), None)
         self._rules = PushRules(config, model.network)
-        self._split = Graph(partial(split, like=model.network.parameters), ())
+        self._split = model.network.compiled("split", partial(split, like=model.network.parameters))
         self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
         trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts, 0)
         loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
