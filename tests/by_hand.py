@@ -100,14 +100,14 @@ def loss_by_hand(network, rollout, advantages, returns, entropy_cost=SETTINGS.en
         core_state = rollout.core_state
         for t in range(T):
             output, core_state = network.step(rollout.observations[t], tf.constant(rollout.resets[t]), core_state)
-            probabilities = tf.nn.softmax(output.logits)
-            for b in range(B):
-                probability = probabilities[b, rollout.actions[t, b]]
+            policies, values = tf.unstack(tf.nn.softmax(output.logits)), tf.unstack(output.values)
+            for b, probabilities in enumerate(policies):
+                probability = probabilities[rollout.actions[t, b]]
                 gain = objective(t, b, probability) if objective else advantages[t, b] * tf.math.log(probability)
                 policy -= gain / (T * B)
-                value += 0.5 * (returns[t, b] - output.values[b]) ** 2 / (T * B)
-                nats -= tf.reduce_sum(probabilities[b] * tf.math.log(probabilities[b])) / (T * B)
-                uniform_kl += tf.reduce_mean(tf.math.log(1 / A / probabilities[b])) / (T * B)
+                value += 0.5 * (returns[t, b] - values[b]) ** 2 / (T * B)
+                nats -= tf.reduce_sum(probabilities * tf.math.log(probabilities)) / (T * B)
+                uniform_kl += tf.reduce_mean(tf.math.log(1 / A / probabilities)) / (T * B)
         total = policy + SETTINGS.value_cost * value - entropy_cost * nats + SETTINGS.uniform_cost * uniform_kl
     return (policy, value, nats), tape.gradient(total, network.parameters)
 
