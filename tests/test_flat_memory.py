@@ -34,11 +34,11 @@ def test_other_numbers_every_time_keep_no_memory(what, tmp_path):
         "scalar": lambda number: logger.metrics({"reward": 1.1 * number}, number),
         "histogram": lambda number: logger.histogram("actions", [0.0, 1.0, 1.1 * number], number),
     }
-    counts = np.arange(2000)
-    for number in counts[:500]:
+    counts = np.arange(600)
+    for number in counts[:200]:
         calls[what](int(number))
     before = bytes_in_use(tmp_path / "malloc.xml")
-    for number in counts[500:]:
+    for number in counts[200:]:
         calls[what](int(number))
-    assert (bytes_in_use(tmp_path / "malloc.xml") - before) / 1500 < 150  # 600 and more where numbers were kept
+    assert (bytes_in_use(tmp_path / "malloc.xml") - before) / 400 < 150  # 600 and more where numbers were kept
     logger.close()

@@ -1,5 +1,7 @@
 """Reduced precision: which machines use it, and that the network stays the same but for rounding."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +10,7 @@ from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.precision import matrix_type
 
-T, B = 4, 6
+T, B = 3, 6
 SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}
 
 
@@ -32,10 +34,14 @@ def played(network):
     return gradients()
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize(("variables", "layers"), [(0, ()), (2, ()), (2, (4, 3))])
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
-@pytest.mark.parametrize("channels", [1, 4])
+CHANNELS, CORES, NUMBERS = (1, 4), ("lstm", "skip_lstm", "none"), ((0, ()), (2, ()), (2, (4, 3)))
+KINDS = [  # all combinations, with shared and separate torsos in turn: each pair meets both
+    (channels, core, *numbers, (i + j + k) % 2 == 0)
+    for (i, channels), (j, core), (k, numbers) in itertools.product(*map(enumerate, (CHANNELS, CORES, NUMBERS)))
+]
+
+
+@pytest.mark.parametrize(("channels", "core", "variables", "layers", "shared"), KINDS)
 def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, layers, shared):
     kind = {**SIZES, "channels": channels, "core": core, "shared": shared}
     kind |= {"variables": variables, "variable_hidden": layers, "pool": 2 if variables else 1}

@@ -45,11 +45,11 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
         seen.append((index, decision.version, threading.current_thread().name))
         return play(index, policy)
 
-    run = run_of(16, make_actor, make_network=make_network)
+    run = run_of(16, make_actor, Config(frames=800), make_network)
     finish(run.engine)
     assert sorted(seen) == [(index, index, f"worker_{index}") for index in range(16)]
     assert run.model.pulled <= {(f"worker_{index}", f"worker_{index}") for index in range(16)}
-    assert run.progress.frames >= 3200
+    assert run.progress.frames >= 800
     assert run.progress.steps == 8 * run.progress.updates == run.progress.frames
     assert run.model.version == run.progress.updates
     assert run.progress.episodes == pytest.approx(run.progress.steps / 3, rel=0.1)
@@ -64,7 +64,7 @@ def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches,
         networks.append(network(name))
         return networks[-1]
 
-    config = Config(frames=200, passes=passes, minibatches=minibatches, replay=replay)
+    config = Config(frames=64, passes=passes, minibatches=minibatches, replay=replay)
     run = run_of(1, config=config, make_network=make_network)
     apply = run.model.apply
     run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
@@ -112,7 +112,7 @@ def spoilt(index, policy, spoil):
 @pytest.mark.parametrize(("passes", "minibatches"), [(1, 1), (15, 2)])
 def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
     rollouts, each = iter([True] + [False] * 1000), passes * minibatches
-    config = Config(frames=200, passes=passes, minibatches=minibatches)
+    config = Config(frames=48, passes=passes, minibatches=minibatches)
     run = run_of(1, partial(spoilt, spoil=lambda: next(rollouts)), config)
     finish(run.engine)
     assert run.progress.faults == {"non_finite_update": each}
