@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from doom_a3c.settings.fields import UserError
 
@@ -63,13 +64,6 @@ class Distribution(Protocol):
         """Returns the KL divergence from the uniform distribution to this one in nats, [N]."""
 
 
-def _log_softmax(logits: Array) -> Array:
-    """Returns the logarithms of softmax(logits), [B, A]; SciPy's takes three times as long for so few."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_probs: Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return log_probs
-
-
 @dataclass(frozen=True)
 class Categorical:
     """One of A actions, with the probabilities softmax(logits)."""
@@ -99,7 +93,7 @@ class Categorical:
 
     def played_log_prob(self, logits: Array, actions: Actions) -> Array:
         """Returns log pi(action) on the host, [B]."""
-        chosen: Array = np.take_along_axis(_log_softmax(logits), actions[:, None], axis=1)[:, 0]
+        chosen: Array = np.take_along_axis(log_softmax(logits, axis=1), actions[:, None], axis=1)[:, 0]
         return chosen
 
     def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:

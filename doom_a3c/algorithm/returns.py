@@ -7,10 +7,12 @@ Time runs along the first axis. Reward r_t and the ends of step t follow the act
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 Array = NDArray[np.float32]
 
@@ -31,7 +33,8 @@ def learned_rewards(rewards: NDArray[Any], scale: float, clip: float | None) -> 
 def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:
     """Sums terms backwards in time with a decay, starting afresh after every end.
 
-    Recursion: S_t = x_t + decay * (0 if end_t else S_{t+1}), with S_T = 0.
+    Recursion: S_t = x_t + decay * (0 if end_t else S_{t+1}), with S_T = 0. The recursion is the linear filter
+    1 / (1 - decay z^-1) run over reversed time; columns without an end inside are filtered in one call.
 
     Args:
         terms: x, [T, B].
@@ -47,10 +50,18 @@ def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Arra
     if terms.ndim != 2 or terms.shape != ends.shape:
         raise ValueError(f"terms and ends must be [T, B] alike, not {terms.shape} and {ends.shape}")
     sums = np.empty(terms.shape, np.float64)
-    following = np.zeros(terms.shape[1])
-    for t in reversed(range(len(terms))):
-        following = sums[t] = terms[t] + decay * np.where(ends[t], 0.0, following)
+    broken = ends[:-1].any(axis=0)
+    sums[:, ~broken] = _filtered(terms[:, ~broken], decay)
+    for column in np.flatnonzero(broken):
+        starts = [0, *(np.flatnonzero(ends[:-1, column]) + 1), len(terms)]
+        for start, stop in itertools.pairwise(starts):
+            sums[start:stop, column] = _filtered(terms[start:stop, column], decay)
     return sums.astype(np.float32)
+
+
+def _filtered(terms: Array, decay: float) -> NDArray[np.float64]:
+    filtered: NDArray[np.float64] = lfilter([1.0], [1.0, -decay], terms[::-1].astype(np.float64), axis=0)[::-1]
+    return filtered
 
 
 def generalized_advantages(
