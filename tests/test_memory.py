@@ -39,7 +39,7 @@ class Recall(gymnasium.Env):
         return np.zeros((6, 6, 1), np.uint8), reward, over, False, {}
 
 
-def last_scores(core, updates=100):
+def last_scores(core, updates=140):
     config = changed(Config(), gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
     env = LocalVectorEnv([Recall] * 16)
     spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
