@@ -4,7 +4,6 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Discrete
 
 LENGTH = 10  # of an episode, frames
@@ -99,14 +98,6 @@ class Slow(Plain):
         return super().step(action)
 
 
-class SlowPole(CartPoleEnv):
-    """Takes its time, for somebody to watch."""
-
-    def step(self, action):
-        time.sleep(0.02)
-        return super().step(action)
-
-
 class Picky(Plain):
     """Refuses every mode of pictures."""
 
@@ -146,4 +137,3 @@ class Talking(Toy):
 
 for toy in (Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)
-gymnasium.register("tests/SlowPole-v0", SlowPole, max_episode_steps=50)
