@@ -37,16 +37,23 @@ def root():
     return ROOT
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_network():
-    """Builds a network small enough for brute force: 8x8 pixels, grey unless told, one convolution, a core of 5."""
+    """Builds networks small enough for brute force: 8x8 pixels, grey unless told, one convolution, a core of 5.
+
+    Those of a module share what is compiled, as the networks of a run do.
+    """
     from doom_a3c.agent.distributions import Categorical
+    from doom_a3c.agent.graphs import Graphs
     from doom_a3c.agent.networks import ACNetwork, Inputs
     from doom_a3c.settings.network import Network
 
+    graphs = Graphs()
+
     def make(*, channels=1, variables=0, actions=3, seed=0, name="network", precision="float32", **sizes):
         spec = Network(**{"convolutions": ((4, 3, 2),), "hidden": (8,), "core_size": 5, **sizes})
-        return ACNetwork(spec, Inputs((8, 8, channels), variables), Categorical(actions), seed, name, precision)
+        inputs = Inputs((8, 8, channels), variables)
+        return ACNetwork(spec, inputs, Categorical(actions), seed, name, precision, graphs)
 
     return make
 

@@ -96,17 +96,6 @@ def network(name="network", seed=1):
     return ACNetwork(SPEC, INPUTS, ACTIONS, seed, name, graphs=GRAPHS)
 
 
-def sharing(make_network):
-    """Returns what makes the same networks, but has them share what is compiled, as in a run."""
-    graphs = Graphs()
-
-    def make(*, seed=0, precision="float32", **kind):
-        made = make_network(**kind)
-        return ACNetwork(made.spec, made.inputs, made.distribution, seed, made.name, precision, graphs)
-
-    return make
-
-
 def model(seed=1, *, optimizer=RMSProp, kind=GlobalModel):
     """Returns a global model with such a network."""
     shared = network("global", seed)

@@ -1,6 +1,5 @@
 """The cluster engine on real Ray, as users call it: what it survives, what it leaves behind, whom it lets in."""
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -16,6 +15,7 @@ import pytest
 from commands import call
 from fakes import until as until_within
 
+from benchmarks.processes import family
 from doom_a3c.engines.cluster.access import ENVIRONMENT
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.checkpoint import load
@@ -95,18 +95,6 @@ def processes_of(folder):
         except OSError:
             continue
     return found
-
-
-def descendants(pid):
-    """Returns the processes that a process has started, and those that they have."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
 
 
 def pids(folder, name):
@@ -240,7 +228,7 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     until(lambda: saved(folder).updates > 5, "the first checkpoint")
     (host,) = pids(folder, "ray::HostActor")
     engines = set(pids(folder, "vizdoom"))
-    assert len(engines & descendants(host)) == len(engines) == 2
+    assert len(engines & family(host)) == len(engines) == 2
     survives(folder, host, "host_lost")
     until(lambda: not engines & set(pids(folder, "vizdoom")), "the end of its engines")
     assert len(pids(folder, "ray::HostActor")) == 1
@@ -253,8 +241,8 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     (machine,) = set(pids(folder, "raylet")) - before
     survives(folder, machine, "host_lost", times=2)
     actors = pids(folder, "ray::HostActor") + pids(folder, "ray::ServerActor")
-    family = {*actors, *(pid for actor in actors for pid in descendants(actor))}
-    assert len(family & set(pids(folder, "vizdoom"))) == 2
+    members = {*actors, *(pid for actor in actors for pid in family(actor))}
+    assert len(members & set(pids(folder, "vizdoom"))) == 2
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
@@ -262,7 +250,7 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     assert "fault survived: host_lost 2 times" in output
     assert "fault survived: server_restarted 1 times" in output
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
-    until(lambda: not family & set(processes_of(folder)), "the end of the actors and their engines")
+    until(lambda: not members & set(processes_of(folder)), "the end of the actors and their engines")
     frames = saved(folder).frames + 1000
     goes_on = ("--resume", "--scenario", "basic", "--address", address, "--transport", "rollouts", "--frames", frames)
     resumed = call("train", *RUN, "--evaluate-every", 0, *goes_on, cwd=folder, timeout=SECONDS)

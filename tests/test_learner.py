@@ -22,7 +22,7 @@ from by_hand import (
     some_games,
     vtrace_by_hand,
 )
-from fakes import changed, sharing
+from fakes import changed
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
@@ -30,12 +30,6 @@ from doom_a3c.agent.rollouts import concatenated
 from doom_a3c.agent.targets import PlayedTargets
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import n_step_returns
-
-
-@pytest.fixture(scope="module")
-def make_network(make_network):
-    """Builds networks small enough for brute force, which share what is compiled."""
-    return sharing(make_network)
 
 
 def learn(network, rollout, **changes):

@@ -19,7 +19,7 @@ from by_hand import (
     ppo_by_hand,
     random_rollout,
 )
-from fakes import actor, changed, model, network, sharing
+from fakes import actor, changed, model, network
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.policy import Policy
@@ -32,12 +32,6 @@ from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
 
 REPLAYING = {"replay": 1, "passes": 2}
-
-
-@pytest.fixture(scope="module")
-def make_network(make_network):
-    """Builds networks small enough for brute force, which share what is compiled."""
-    return sharing(make_network)
 
 
 def played(network, seed=0, version=0, **changes):

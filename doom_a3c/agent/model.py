@@ -68,7 +68,8 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        self._compiled_apply = network.compiled(optimizer.key, optimizer.apply, optimizer.slots)
+        key = (type(optimizer), optimizer.epsilon)  # what `apply` depends on beside its variables
+        self._compiled_apply = network.compiled(key, optimizer.apply, optimizer.slots)
 
     @property
     def rate_share(self) -> float:

@@ -32,7 +32,6 @@ class Adam(tf.Module):
         self._power_1 = tf.Variable(self.beta_1, trainable=False, name="adam_beta_1_power")
         self._power_2 = tf.Variable(self.beta_2, trainable=False, name="adam_beta_2_power")
         self.slots = [*self._first, *self._second, self._power_1, self._power_2]
-        self.key = (self.name, epsilon)  # what `apply` depends on beside its variables
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
         """Changes the variables by one step; `gradients` are in their order."""
@@ -68,7 +67,6 @@ class RMSProp(tf.Module):
         self._mean_squares = _slots(variables, "rmsprop_g", 1.0)
         self._momenta = _slots(variables, "rmsprop_momentum", 0.0)
         self.slots = [*self._mean_squares, *self._momenta]
-        self.key = (self.name, epsilon)  # what `apply` depends on beside its variables
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
         """Changes the variables by one step; `gradients` are in their order."""
