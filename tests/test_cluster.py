@@ -123,6 +123,8 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed_to_its_bu
         assert b"RAY_AUTH_MODE=token" in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
     until(lambda: list((folder / "frames").glob("*/*.gif")), "the first recording")
     until(lambda: {path.name[:5] for path in (folder / "logs").glob("*/*")} >= {"globa", "serve", "host_"}, "the logs")
+    niceness = {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids(folder, "Actor")}
+    assert niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
     run.kill()
     run.communicate()
     until(lambda: processes_of(folder) == {}, "the end of all processes")
