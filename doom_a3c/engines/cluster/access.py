@@ -19,8 +19,8 @@ _FOLDER = "ray_a3c_"  # begins the name of the folder of a cluster that this pro
 # Removes a folder when its input ends, for as long as others still write there, which is no more than some seconds.
 _REMOVE = 'read -r _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1"; sleep 0.$i; [ -e "$1" ] || exit; done'
 
-# Read by every process of Ray when it starts. A node that stops answering is given up after 6 seconds and not after 65. With
-# Ray's niceness of 15, games and server would all but stand still beside whatever else a machine does.
+# Read by every process of Ray when it starts. A node that stops answering is given up after 6 seconds and not after 65.
+# With Ray's niceness of 15, games and server would all but stand still beside whatever else a machine does.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_initial_delay_ms": "1000",
