@@ -329,6 +329,32 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
             assert (array == whole.ravel()[steps]).all()
 
 
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm"])
+@pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}, {"replay": 1}])
+def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_with(make_network, core, changes):
+    network, length = decided(make_network(core=core)), 2
+    settings = changed(SETTINGS, passes=2, minibatches=3, sequence_length=length)
+    learner, plain = Learner(network, changed(settings, **changes), 0), Learner(network, settings, 0)
+    rollout = own_rollout(network)
+    numbers = np.arange(T * B).reshape(T, B)  # of the steps
+    batch = learner.prepare(rollout)._replace(actions=plain.prepare(rollout._replace(actions=numbers)).actions)
+    values = played_by(network, rollout)[1]
+    orders, whole = [], Learner(network, changed(SETTINGS, **changes), 0).prepare(rollout)
+    for (part,), _ in learner.minibatches([batch]):
+        steps = part.actions
+        assert steps.shape == (length, T * B // length // 3)
+        assert (steps[0] % (length * B) < B).all()
+        assert (np.diff(steps, axis=0) == B).all()
+        orders.append(steps[0].tolist())
+        seen, _ = network.unroll(part.observations, part.resets, part.core_state)
+        np.testing.assert_allclose(np.reshape(seen.values, steps.shape), values.ravel()[steps], atol=1e-5)
+        for array, expected in zip((part.log_probs, *part.basis), (whole.log_probs, *whole.basis), strict=True):
+            np.testing.assert_array_equal(array, np.reshape(expected, -1)[steps])
+    first, second = orders[:3], orders[3:]
+    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
+    assert first != second
+
+
 def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
     network = make_network(core="none")
     learner = Learner(network, changed(SETTINGS, engine="queue", passes=1, minibatches=3), 0)

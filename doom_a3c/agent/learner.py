@@ -15,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, assessed, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
-from doom_a3c.settings.config import Config, minibatch_count, updates_per_rollout
+from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
 
 
 class Batch(NamedTuple):
@@ -35,10 +35,17 @@ class Batch(NamedTuple):
         parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
         return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
 
-    def single_steps(self) -> Batch:
-        """Returns the same as T * B games of a step each, which is what it is to a network without a memory."""
-        steps = tf.nest.map_structure(lambda array: np.reshape(array, (1, -1, *array.shape[2:])), self)
-        return cast(Batch, steps)
+    def sequences(self, length: int, core_state: CoreState) -> Batch:
+        """Returns the same as T / length * B games of `length` steps: first the beginnings of all games, and so on.
+
+        `core_state` is that before each of them.
+        """
+
+        def cut(array: Array) -> Array:
+            parts = np.reshape(array, (-1, length, *array.shape[1:]))
+            return np.reshape(np.swapaxes(parts, 0, 1), (length, -1, *array.shape[2:]))
+
+        return cast(Batch, tf.nest.map_structure(cut, self._replace(core_state=())))._replace(core_state=core_state)
 
     @property
     def games(self) -> int:
@@ -84,6 +91,7 @@ class Learner:
         self._network, self._config, self._estimator = network, config, estimator_of(network, config)
         self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(1,)))  # no game's
         self._compiled = network.compiled(("gradients", config), self._gradients)
+        self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
         self._combined = network.compiled(("combined", config), self._combine)
 
     def prepare(self, rollout: Rollout) -> Batch:
@@ -98,14 +106,29 @@ class Learner:
             log_probs,
             basis,
         )
-        needs_order = bool(batch.core_state) or self._estimator.needs_last
-        return batch if needs_order else batch.single_steps()
+        if self._estimator.needs_last:
+            return batch
+        if not batch.core_state:
+            return batch.sequences(1, ())
+        if (length := sequence_length(self._config)) == self._config.rollout_length:
+            return batch
+        states = self._states(batch.observations, batch.resets, batch.core_state)
+        return batch.sequences(length, tuple(state.numpy() for state in states))
+
+    def _states_of_sequences(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> CoreState:
+        """Returns the state before each sequence of a rollout, as the network has it now."""
+        length, states = sequence_length(self._config), [core_state]
+        for start in range(0, resets.shape[0] - length, length):
+            rows = slice(start, start + length)
+            part = tf.nest.map_structure(lambda array, rows=rows: array[rows], observations)
+            states.append(self._network.unroll(part, resets[rows], states[-1])[1])
+        return tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
 
     def minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields what each update from `batches` learns from, and whether it is the last.
 
-        Each pass deals the games of each batch out anew. A minibatch has all steps of its games, as the LSTM wants them;
-        where no order of steps is wanted, each step is dealt out by itself.
+        Each pass deals the games of each batch out anew, or the sequences that they have been cut into. A minibatch has all
+        steps of those, as the LSTM wants them; where no order of steps is wanted, each step is dealt out by itself.
         """
         parts, left = minibatch_count(self._config), updates_per_rollout(self._config)
         while left > 0:

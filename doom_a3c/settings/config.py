@@ -41,6 +41,11 @@ def minibatch_count(config: Config) -> int:
     return min(config.minibatches, config.games) if _repeats(config) else 1
 
 
+def sequence_length(config: Config) -> int:
+    """Returns how many steps of a game go together where minibatches are dealt out, and an LSTM wants their order."""
+    return config.sequence_length if config.sequence_length and _deals_sequences(config) else config.rollout_length
+
+
 def replay_count(config: Config) -> int:
     """Returns how many older rollouts are learned from again with each new one: none in a cluster, nor with epsilon."""
     return config.replay if _repeats(config) else 0
@@ -53,6 +58,11 @@ def reward_limit(config: Config) -> float | None:
 
 def _repeats(config: Config) -> bool:
     return config.engine != "cluster" and not _explores(config)
+
+
+def _deals_sequences(config: Config) -> bool:
+    """Tells whether minibatches may be of parts of rollouts: targets are known before the first update."""
+    return minibatch_count(config) > 1 and (replay_count(config) > 0 or not corrects(config))
 
 
 def _learns_apart(config: Config) -> bool:
@@ -80,6 +90,7 @@ REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
+SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay)", _deals_sequences)
 REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
@@ -161,6 +172,15 @@ class Config:
         low=1,
         high=4096,
         goes_with=REPEATABLE,
+    )
+    sequence_length: int = setting(
+        0,
+        "steps of a game that go together into a minibatch where the network has an LSTM, which then learns to remember "
+        "within them alone; a part of --rollout-length, 0 is all of it",
+        unit="steps",
+        low=0,
+        high=1024,
+        goes_with=SEQUENCES,
     )
     ratio_clip: float = setting(
         0.2,
@@ -404,6 +424,10 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
         if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
             remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
             raise UserError(f"{one.flag} has no effect here: {remedy}")
+    if config.rollout_length % sequence_length(config):
+        raise UserError(
+            f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}"
+        )
     if config.normalize_advantages and config.rollout_length * (config.games // minibatch_count(config)) == 1:
         raise UserError(
             "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
