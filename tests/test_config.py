@@ -13,6 +13,7 @@ from doom_a3c.settings.config import (
     minibatch_count,
     off_policy,
     replay_count,
+    sequence_length,
     updates_per_rollout,
 )
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
@@ -279,6 +280,7 @@ def test_settings_that_fit_each_other_pass():
     ("name", "settings", "remedy"),
     [
         ("n_step", {}, {"advantage": "n_step"}),
+        ("sequence_length", {"minibatches": 4, "engine": "queue"}, {"engine": "threads"}),
         ("gae_lambda", {"advantage": "n_step"}, {"advantage": "gae"}),
         ("rho_clip", {"engine": "queue", "vtrace": False}, {"vtrace": True}),
         ("learning_rate_frames", {}, {"final_learning_rate": 0.0}),
@@ -321,6 +323,30 @@ def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
     config = settle(minibatches=4, **changes)
     assert minibatch_count(config) == updates_per_rollout(config) == 1
     assert "--minibatches has no effect here" in complaint(lambda config: consistent(config, {"minibatches"}), config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        ({}, 8),
+        ({"sequence_length": 0}, 32),
+        ({"minibatches": 1}, 32),
+        ({"engine": "queue"}, 32),
+        ({"engine": "queue", "vtrace": False}, 8),
+        ({"engine": "queue", "replay": 1}, 8),
+        ({"engine": "cluster"}, 32),
+    ],
+)
+def test_minibatches_are_of_sequences_where_targets_are_known_before(changes, length):
+    config = settle(**{"rollout_length": 32, "minibatches": 4, "sequence_length": 8, **changes})
+    assert sequence_length(config) == length
+    assert consistent(config) == config
+
+
+def test_sequences_are_parts_of_rollouts():
+    config = settle(rollout_length=30, minibatches=4, sequence_length=8)
+    assert "--sequence-length 8 does not divide --rollout-length 30; with 0" in complaint(consistent, config)
+    assert consistent(settle(rollout_length=30, sequence_length=8))  # where they have no effect
 
 
 def test_nearest_is_silent_where_nothing_is_near():

@@ -426,7 +426,8 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
             raise UserError(f"{one.flag} has no effect here: {remedy}")
     if config.rollout_length % sequence_length(config):
         raise UserError(
-            f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}"
+            f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}; "
+            "with 0 rollouts stay whole"
         )
     if config.normalize_advantages and config.rollout_length * (config.games // minibatch_count(config)) == 1:
         raise UserError(
