@@ -55,6 +55,8 @@ VARIANTS = {
     "as it is": Variant(),
     "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
     "one minibatch": Variant(("--minibatches", 1)),
+    "sequences of four steps": Variant(("--sequence-length", 4)),
+    "sequences of eight steps": Variant(("--sequence-length", 8)),
     "two passes": Variant(("--passes", 2)),
     "an older rollout with each": Variant(("--replay", 1)),
     "an older rollout with each, by advantage": Variant(("--replay", 1, "--replay-by-advantage")),
@@ -83,6 +85,8 @@ ONLY = {  # games of a variant that is nothing to the others
     "four frames at once": ["basic", "defend_the_center"],
     "from the model of basic": ["defend_the_center"],
     "one minibatch": ["defend_the_center"],
+    "sequences of four steps": ["basic", "defend_the_center"],
+    "sequences of eight steps": ["defend_the_center"],
 }
 
 
