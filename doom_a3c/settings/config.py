@@ -90,7 +90,7 @@ REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
-SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay)", _deals_sequences)
+SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay or --no-vtrace)", _deals_sequences)
 REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
