@@ -139,7 +139,7 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
 def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
     parser = flag_parser("train.py", "", Config, GameSettings, Options)
-    for game in ablations.ONLY.get(variant, ablations.GAMES):
+    for game in ablations.ONLY.get(variant, ablations.PARTS):
         flags = parser.parse([str(each) for each in ablations.flags_of(game, variant, 3, tmp_path)])
         config = new_run(select(flags, Config) | select(flags, GameSettings)).config
         assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
