@@ -12,6 +12,7 @@ training is a line of docs/results/ablations.jsonl and not done again; the page 
 from __future__ import annotations
 
 import argparse
+import itertools
 import signal
 import statistics
 import sys
@@ -60,8 +61,9 @@ GAMES = {
     "predict_position": Game(1_000_000, 0.3),
 }
 PARTS = ["cartpole", "basic", "defend_the_center"]  # each of another kind; measured in these, unless ONLY says otherwise
+AS_IT_IS = "as it is"  # the variant that others differ from, unless they were measured before the mirror
 VARIANTS = {
-    "as it is": Variant(),
+    AS_IT_IS: Variant(),
     "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
     "one minibatch": Variant(("--minibatches", 1)),
     "sequences of four steps": Variant(("--sequence-length", 4)),
@@ -86,13 +88,13 @@ VARIANTS = {
 }
 
 ONLY = {  # games of a variant that is nothing to the others, or is a matter of all
-    "as it is": list(GAMES),
+    AS_IT_IS: list(GAMES),
     "normalized rewards": list(GAMES),
     "no shaping": ["defend_the_center"],
     "no KL cost towards uniform": ["basic", "defend_the_center"],
     "no LSTM, single steps dealt out": ["basic", "defend_the_center"],
     "an LSTM of 64 cells": ["basic", "defend_the_center"],
-    "no mirror": ["basic", "defend_the_center"],
+    "no mirror": [game for game in GAMES if game not in ("cartpole", "predict_position")],  # the latter's file has none
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
     "four frames at once": ["basic", "defend_the_center"],
@@ -114,6 +116,7 @@ class Measured(NamedTuple):
     learned_at: int | None  # frames at which that mean reached the threshold
     faults: int  # roll-backs of the guard
     commit: str
+    baseline: str = AS_IT_IS  # the variant that it differs from in nothing else
 
 
 def flags_of(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
@@ -160,26 +163,38 @@ def page(found: Sequence[Measured]) -> Iterator[str]:
     yield "`python benchmarks/ablations.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
     yield ""
     yield (
-        "Games of Doom trained before 7803d3f had no mirror: those are to be compared with that row. Over seeds is their "
-        "mean with its 95 per cent interval by Student's t, which two seeds leave wide."
+        "Over seeds is the mean of these, each one's runs averaged, with its 95 per cent interval by Student's t, which "
+        "two seeds leave wide."
     )
     for game, (frames, threshold) in GAMES.items():
-        if all(one.game != game for one in found):
-            continue
-        yield ""
-        yield f"## {game}, {frames:,} frames"
-        yield ""
-        reaching = f"frames until {threshold:g}, by seed"
-        yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
-        yield "|---|---|---|---|---|---|"
-        for variant in VARIANTS:
-            ones = sorted((one for one in found if (one.game, one.variant) == (game, variant)), key=lambda one: one.seed)
-            if ones:
-                means = ", ".join(shown(one.mean) for one in ones)
-                reached = ", ".join("-" if one.learned_at is None else f"{one.learned_at:,}" for one in ones)
-                commits = ", ".join(sorted({one.commit for one in ones}))
-                over = over_seeds([one.mean for one in ones])
-                yield f"| {variant} | {means} | {over} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
+        of_game = [one for one in found if one.game == game]
+        for baseline in dict.fromkeys(one.baseline for one in sorted(of_game, key=lambda one: one.baseline)):
+            before = "" if baseline == AS_IT_IS else f", {baseline}: to be compared with that row"
+            yield ""
+            yield f"## {game}, {frames:,} frames{before}"
+            yield ""
+            yield from table([one for one in of_game if baseline in (one.baseline, one.variant)], threshold)
+
+
+def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
+    """Yields the lines of a table: a variant each, in the order of `VARIANTS`."""
+    reaching = f"frames until {threshold:g}, by seed"
+    yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
+    yield "|---|---|---|---|---|---|"
+    for variant in VARIANTS:
+        ones = sorted((one for one in found if one.variant == variant), key=lambda one: one.seed)
+        if ones:
+            by_seed = [list(runs) for _, runs in itertools.groupby(ones, key=lambda one: one.seed)]
+            means = ", ".join(" and ".join(shown(one.mean) for one in runs) for runs in by_seed)
+            reached = ", ".join(" and ".join(reached_at(one) for one in runs) for runs in by_seed)
+            over = over_seeds([statistics.fmean(one.mean for one in runs) for runs in by_seed])
+            commits = ", ".join(sorted({one.commit for one in ones}))
+            yield f"| {variant} | {means} | {over} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
+
+
+def reached_at(one: Measured) -> str:
+    """Returns the frames after which the threshold was reached."""
+    return "-" if one.learned_at is None else f"{one.learned_at:,}"
 
 
 def over_seeds(means: Sequence[float]) -> str:

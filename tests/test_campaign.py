@@ -125,15 +125,38 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
         for seed, mean, at, faults, commit in (
             (3, 83.0, None, 1, "new"),
             (1, 81.0, 90_000, 0, "old"),
-            (2, 82.0, 80_000, 2, "new"),
+            (2, 81.0, 80_000, 2, "new"),
+            (2, 83.0, 70_000, 0, "new"),
         )
     ]
     found.append(Measured("basic", "as it is", 1, 600_000, 80.0, 70_000, 0, "old"))
     rows = [line for line in ablations.page(found) if line.startswith(("| as", "| two"))]
     assert rows == [
         "| as it is | 80.0 | - | 70,000 | 0 | old |",
-        "| two passes | 81.0, 82.0, 83.0 | 82.0 +- 2.48 | 90,000, 80,000, - | 3 | new, old |",  # 4.303 / sqrt(3)
+        "| two passes | 81.0, 81.0 and 83.0, 83.0 | 82.0 +- 2.48 | 90,000, 80,000 and 70,000, - | 3 | new, old |",
+    ]  # 4.303 / sqrt(3)
+
+
+def test_an_ablation_stands_beside_what_it_was_measured_against():
+    def one(variant, mean, baseline="as it is"):
+        return Measured("basic", variant, 1, 600_000, mean, None, 0, "abc", baseline)
+
+    found = [
+        one("two passes", 30.0, "no mirror"),
+        one("no mirror", 20.0),
+        one("as it is", 10.0),
+        one("one minibatch", 40.0),
     ]
+    tables = "\n".join(ablations.page(found)).split("\n## ")[1:]
+    told = [
+        [line.split(" | ")[:2] for line in one.splitlines() if line.startswith(("| no", "| as", "| two", "| one"))]
+        for one in tables
+    ]
+    assert told == [
+        [["| as it is", "10.0"], ["| one minibatch", "40.0"], ["| no mirror", "20.0"]],
+        [["| two passes", "30.0"], ["| no mirror", "20.0"]],
+    ]
+    assert tables[1].startswith("basic, 600,000 frames, no mirror")
 
 
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
