@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import results
-from learning import PAGES, commit, counters, run
-from peers import terminate
 from scipy import stats
+from supervised import terminate
+from trainings import PAGES, commit, counters, run
 
 from doom_a3c.record.progress import shown
 from doom_a3c.settings.catalog import find

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from campaigns import disk, games, kills, soak
 from campaigns.runs import Event, Results
-from peers import terminate
+from supervised import terminate
 
 CAMPAIGNS = ("kills", "games", "disk", "soak")
 UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}

@@ -25,7 +25,7 @@ from throughput import Parts, settings
 
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.scenarios import resolved
 
 ROOT = Path(__file__).resolve().parent.parent

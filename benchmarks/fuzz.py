@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import results
-from peers import terminate
+from supervised import terminate
 
 HERE = Path(__file__).resolve().parent
 # How many of a thousand inputs each door gets: the slow ones get fewer.

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import results
-from learning import PAGES, POLICIES, ROOT, commit, counters, play, run, told
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
-from peers import terminate
+from supervised import terminate
+from trainings import PAGES, POLICIES, ROOT, commit, counters, play, run, told
 
 sys.path.insert(0, str(ROOT / "docs" / "own_scenario"))
 import make_orchard

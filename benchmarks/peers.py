@@ -13,11 +13,9 @@ the same command goes on with a campaign that was interrupted; delete a line to 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -25,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import results
+from supervised import last_line, running, terminate
 
 RUNNERS = Path(__file__).resolve().parent / "peers"
 FRAME_SKIP = 4
@@ -38,7 +36,6 @@ WARM_UP = 5.0  # seconds after the first report
 WINDOW = 5.0  # seconds over which a rate is taken
 PATIENCE = 60.0  # seconds beyond its limit that a run which ends itself may take to write its results
 PROGRESS_EVERY = 10.0  # seconds
-MARK = "DOOM_A3C_PEERS_RUN"  # an environment variable, by which the processes of a run are found
 
 
 class System(NamedTuple):
@@ -141,64 +138,6 @@ def rate(points: list[Point]) -> float | None:
     return statistics.median(rates) if rates else None
 
 
-def marked(mark: str) -> list[int]:
-    """Returns the processes that were started, directly or not, with a mark in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
-
-
-def segments(processes: list[int]) -> set[Path]:
-    """Returns the shared memory that processes use: those of ViZDoom's and torch's leave it behind when they are killed."""
-    found: set[Path] = set()
-    for process in processes:
-        with contextlib.suppress(OSError):
-            found.update(map(Path, re.findall(r"/dev/shm/\S+", Path(f"/proc/{process}/maps").read_text())))
-    return found
-
-
-def kill_run(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kills a run and all that it started: engines outlive their trainer and ignore SIGTERM."""
-    memory = segments(marked(mark))
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    end = time.monotonic() + 20.0
-    while (left := marked(mark)) and time.monotonic() < end:
-        memory |= segments(left)
-        for survivor in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(survivor, signal.SIGKILL)
-        time.sleep(0.1)
-    process.wait()
-    for segment in memory:
-        segment.unlink(missing_ok=True)
-    if left:
-        print(f"peers.py: processes {left} would not die", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def running(command: list[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a command in a session of its own, and leaves nothing of it behind."""
-    value = uuid.uuid4().hex
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, MARK: value, "TMPDIR": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        kill_run(process, f"{MARK}={value}")
-
-
 def measure(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Runs a system once; returns what came of it."""
     system = SYSTEMS[name]
@@ -262,12 +201,6 @@ def outcome(points: Points, name: str, options: argparse.Namespace, reason: str)
     if reason or (figures["frames_per_second"] is None and not learns):
         return {"outcome": "failed", "reason": reason or "it reported too little", **figures}
     return {"outcome": "missed" if learns else "measured", **figures}
-
-
-def last_line(log: Path) -> str:
-    """Returns what a failed run said last, without colours."""
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace")).strip().splitlines()
-    return lines[-1].strip()[:200] if lines else "it said nothing"
 
 
 VERSIONS = """
@@ -458,11 +391,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         options.logs = options.logs.absolute()
         options.logs.mkdir(parents=True, exist_ok=True)
     return options
-
-
-def terminate(number: int, frame: object) -> None:
-    """Turns SIGTERM into Ctrl-C, so that a run's processes go with this one."""
-    raise KeyboardInterrupt
 
 
 def main(arguments: list[str] | None = None) -> int:

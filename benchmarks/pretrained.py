@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, best_of, folder_of, newest, scores_of
-from peers import terminate
+from learning import PLANS, Learned, best_of, folder_of, newest
+from supervised import terminate
+from trainings import scores_of
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

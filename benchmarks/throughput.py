@@ -36,7 +36,8 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.envs.shared import map_nested
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, cpu_count
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, resolved

@@ -16,7 +16,7 @@ from doom_a3c.run.launch import continued_run, launched, new_run
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord, needed_again
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import RunError, UserError, validated
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.playing import PlaySettings

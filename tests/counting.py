@@ -7,13 +7,16 @@ import numpy as np
 import tensorflow as tf
 
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.agent.rollouts import Actor, Played
+from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
 
 GAMMA = 0.9
 FRAME_SKIP = 4
 NO_ACTION = 255
+HALF = RewardScale(0.5)
 
 
 def picture(game, episode, time, action):
@@ -106,11 +109,10 @@ def session(
     *,
     rollouts=1,
     rollout_length=7,
-    scale=0.5,
+    scale=HALF,
     seed=0,
     policy=None,
-    clip=None,
-    known_sums=None,
+    known_sums=lambda: NO_MOMENTS,
     epsilons=None,
     bootstrap=True,
 ):
@@ -123,7 +125,6 @@ def session(
         discount=GAMMA,
         reward_scale=scale,
         seed=np.random.SeedSequence(seed),
-        reward_clip=clip,
         known_sums=known_sums,
         epsilons=epsilons,
         bootstrap=bootstrap,

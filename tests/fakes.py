@@ -124,7 +124,6 @@ def actor(index, policy, *, frame_skip=FRAME_SKIP, cut_off=(False, True), **game
         rollout_length=4,
         frame_skip=frame_skip,
         discount=0.9,
-        reward_scale=1.0,
         seed=np.random.SeedSequence([1, index]),
     )
 

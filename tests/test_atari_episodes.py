@@ -74,7 +74,7 @@ def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
     env.reset(seed=np.random.SeedSequence(3).generate_state(1))
     length = 1 + next(t for t in itertools.count() if env.step(np.array([1]))[2][0])
     seed = np.random.SeedSequence(3)
-    actor = Actor(env, Firing(), rollout_length=length, frame_skip=4, discount=0.9, reward_scale=1.0, seed=seed)
+    actor = Actor(env, Firing(), rollout_length=length, frame_skip=4, discount=0.9, seed=seed)
     rollout, _, stats = actor.rollout()
     (episode,) = stats.episodes
     assert episode.length == length

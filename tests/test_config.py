@@ -7,15 +7,8 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.settings.config import (
-    Config,
-    consistent,
-    minibatch_count,
-    off_policy,
-    replay_count,
-    sequence_length,
-    updates_per_rollout,
-)
+from doom_a3c.settings.config import Config, minibatch_count, off_policy, replay_count, sequence_length, updates_per_rollout
+from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
 from doom_a3c.settings.scenarios import settled
 

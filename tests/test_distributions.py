@@ -227,7 +227,6 @@ def agent(task, games=16, rollout_length=4, **changes):
         rollout_length=rollout_length,
         frame_skip=1,
         discount=config.discount,
-        reward_scale=1.0,
         seed=np.random.SeedSequence(1),
     )
     return GlobalModel(network, Adam(network.parameters)), local, actor, Learner(local, config, 0)

@@ -5,6 +5,7 @@ import pytest
 from counting import FRAME_SKIP, GAMMA, CountingEnv, codes, session, unroll
 
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.settings.infos import FAULTS
 
 
@@ -12,7 +13,7 @@ from doom_a3c.settings.infos import FAULTS
     ("scale", "expected"), [(0.5, [0.5, 1, 1.5, 2, 2.2, 2.2, 2.2]), (-0.5, [-0.5, -1, -1.5, -2, -2.2, -2.2, -2.2])]
 )
 def test_rewards_are_clipped_after_scaling_and_scores_are_not(play, scale, expected):
-    played = play((3, 7), scale=scale, clip=2.2)
+    played = play((3, 7), scale=RewardScale(scale, limit=2.2))
     np.testing.assert_allclose(played.rollouts[0].rewards, np.tile(expected, (2, 1)).T, rtol=1e-6)
     assert [(e.game, e.score) for e in played.episodes] == [(0, 1 + 2 + 3), (0, 4 + 5 + 6), (1, 28)]
 

@@ -29,7 +29,7 @@ def game(name):
 def played(env, network, steps):
     """Returns an actor's first rollout of an environment."""
     random = np.random.SeedSequence(0)
-    actor = Actor(env, Policy(network), rollout_length=steps, frame_skip=1, discount=0.9, reward_scale=1.0, seed=random)
+    actor = Actor(env, Policy(network), rollout_length=steps, frame_skip=1, discount=0.9, seed=random)
     return actor.rollout()
 
 

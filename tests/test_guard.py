@@ -23,7 +23,8 @@ from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import COLLAPSED, PAIRS, Guard
 from doom_a3c.run.session import session_of
-from doom_a3c.settings.config import Config, steps_under_way, updates_per_rollout
+from doom_a3c.settings.config import Config, updates_per_rollout
+from doom_a3c.settings.derived import steps_under_way
 from doom_a3c.settings.fields import Schedule
 
 CONFIG = Config(workers=2, games=2, rollout_length=5)

@@ -19,7 +19,7 @@ def batch():
         "logits": random.normal(size=(N, A)).astype(np.float32),
         "values": random.normal(size=N).astype(np.float32),
         "actions": random.integers(A, size=N).astype(np.int32),
-        "advantages": random.normal(size=N).astype(np.float32),
+        "weights": random.normal(size=N).astype(np.float32),
         "returns": random.normal(size=N).astype(np.float32),
     }
 
@@ -29,15 +29,15 @@ def softmax(logits):
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def loss_of(logits, values, actions, advantages, returns, **costs):
+def loss_of(logits, values, actions, weights, returns, **costs):
     """Returns the loss of a softmax policy."""
     policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits), Categorical(logits.shape[1]).from_uniform(logits)
-    return actor_critic_loss(*policy, values, advantages, returns, **{**COSTS, **costs})
+    return actor_critic_loss(*policy, values, weights, returns, **{**COSTS, **costs})
 
 
 def loss_and_gradients(batch, **costs):
     tensors = {name: tf.convert_to_tensor(array) for name, array in batch.items()}
-    sources = [tensors[name] for name in ("logits", "values", "advantages", "returns")]
+    sources = [tensors[name] for name in ("logits", "values", "weights", "returns")]
     with tf.GradientTape() as tape:
         tape.watch(sources)
         loss = loss_of(**tensors, **costs)
@@ -49,7 +49,7 @@ def test_terms_of_two_decisions_by_hand():
         logits=tf.math.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]),
         values=tf.constant([1.0, 2.0]),
         actions=tf.constant([1, 2]),
-        advantages=tf.constant([2.0, -1.0]),
+        weights=tf.constant([2.0, -1.0]),
         returns=tf.constant([3.0, 1.0]),
         entropy_cost=0.1,
         uniform_cost=0.2,
@@ -79,12 +79,12 @@ def test_entropy_of_a_uniform_policy_is_log_of_the_actions():
 def test_policy_gradient_is_advantage_times_probability_minus_choice(batch):
     _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0, uniform_cost=0.0)
     choice = np.eye(A)[batch["actions"]]
-    expected = batch["advantages"][:, None] * (softmax(batch["logits"]) - choice) / N
+    expected = batch["weights"][:, None] * (softmax(batch["logits"]) - choice) / N
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_entropy_gradient_has_its_closed_form(batch):
-    batch["advantages"][:] = 0
+    batch["weights"][:] = 0
     _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.7, uniform_cost=0.0)
     probabilities = softmax(batch["logits"])
     log_probabilities = np.log(probabilities)
@@ -94,7 +94,7 @@ def test_entropy_gradient_has_its_closed_form(batch):
 
 
 def test_an_action_that_has_been_driven_out_is_called_back_by_the_uniform_policy_and_not_by_entropy(batch):
-    batch["advantages"][:] = 0
+    batch["weights"][:] = 0
     batch["logits"][:, 0] = -200.0  # a probability of 0 in float32
     for costs, expected in (({"uniform_cost": 0.0}, 0.0), ({"entropy_cost": 0.0}, -0.07 / A / N)):
         _, (logits, _, _, _) = loss_and_gradients(batch, **costs)
@@ -123,7 +123,7 @@ def test_targets_made_of_values_stay_constants(batch):
 
 
 def test_a_better_action_becomes_likelier(batch):
-    batch["advantages"][:] = 1
+    batch["weights"][:] = 1
     _, (logits, _, _, _) = loss_and_gradients(batch, entropy_cost=0.0, uniform_cost=0.0)
     before = POLICY.log_prob(batch["logits"], batch["actions"])
     after = POLICY.log_prob(batch["logits"] - 0.1 * logits, batch["actions"])
@@ -148,10 +148,10 @@ def test_the_loss_of_a_batch_repeated_is_the_same(batch, copies):
     np.testing.assert_allclose(loss_and_gradients(batch)[0], loss_and_gradients(repeated)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["log_probs", "entropies", "uniform_kls", "values", "advantages", "returns"])
+@pytest.mark.parametrize("name", ["log_probs", "entropies", "uniform_kls", "values", "weights", "returns"])
 def test_a_wrong_rank_raises(name):
     # [N, 1] against [N] would broadcast to [N, N] and train on nonsense.
-    names = ("log_probs", "entropies", "uniform_kls", "values", "advantages", "returns")
+    names = ("log_probs", "entropies", "uniform_kls", "values", "weights", "returns")
     arguments = dict.fromkeys(names, tf.zeros(N))
     actor_critic_loss(**arguments, **COSTS)
     with pytest.raises(ValueError, match=name):

@@ -48,7 +48,7 @@ def last_scores(core, updates=140):
     model = GlobalModel(network, Adam(network.parameters))
     local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
     seed = np.random.SeedSequence(1)
-    actor = Actor(env, Policy(local), rollout_length=12, frame_skip=1, discount=0.99, reward_scale=1.0, seed=seed)
+    actor = Actor(env, Policy(local), rollout_length=12, frame_skip=1, discount=0.99, seed=seed)
     learner = Learner(local, config, 0)
     scores = []
     for _ in range(updates):

@@ -68,6 +68,7 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
         (("--device", "gpus"), "auto, cpu, gpu"),
         (("--device", "gpu:99"), "TensorFlow sees"),
         (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
+        (("--scenario", "pong", "--sequence-length", "8"), "--sequence-length has no effect here: pong has no LSTM"),
     ],
 )
 def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):
@@ -205,7 +206,7 @@ def test_the_list_of_scenarios_shows_game_buttons_input_budget_and_score(tmp_pat
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["scenario", "game", "buttons", "input", "frames", "score", "to", "expect"]
     (basic,) = (line for line in lines if line.startswith("basic "))
-    for fact in ("basic.wad", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, core lstm", "4,000,000", "75 within"):
+    for fact in ("basic.wad", "MOVE_LEFT MOVE_RIGHT ATTACK", "84x84x1, core lstm", "2,100,000", "75 within"):
         assert fact in basic
     (pong,) = (line for line in lines if line.startswith("pong "))
     for fact in ("ALE/Pong-v5", "NOOP FIRE RIGHT LEFT", "84x84x4, core none"):

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import peers
+import supervised
 from peers import Point, Points, System, UserError
 
 # A trainer with an engine: in a session of its own, deaf to SIGTERM, with shared memory mapped.
@@ -84,16 +85,15 @@ def test_a_target_reached_after_the_limit_is_missed(tmp_path):
 def test_nothing_outlives_a_run(tmp_path):
     memory = Path(f"/dev/shm/ViZDoomTest{time.time_ns()}")
     log = tmp_path / "log"
-    with peers.running([sys.executable, "-c", TRAINER, ENGINE, str(memory)], tmp_path, log) as process:
+    with supervised.running([sys.executable, "-c", TRAINER, ENGINE, str(memory)], tmp_path, log) as process:
         end = time.monotonic() + 30
         while "mapped" not in log.read_text():
             assert time.monotonic() < end
             time.sleep(0.05)
-        mark = next(
-            entry for entry in Path(f"/proc/{process.pid}/environ").read_text().split("\0") if entry.startswith(peers.MARK)
-        )
-        assert len(peers.marked(mark)) == 2
-    assert peers.marked(mark) == []
+        environment = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+        mark = next(entry for entry in environment if entry.startswith(supervised.MARK))
+        assert len(supervised.marked(mark)) == 2
+    assert supervised.marked(mark) == []
     assert not memory.exists()
 
 

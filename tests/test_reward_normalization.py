@@ -12,13 +12,15 @@ from fakes import actor, changed, network
 from gymnasium import RewardWrapper
 
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.page import returns_of
 from doom_a3c.run.run_record import begun, continued
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, consistent, reward_limit
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import UserError
 
 STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in
@@ -65,7 +67,7 @@ def play_on(make_network):
         games = [RewardWrapper(CountingEnv(i, length, **kinds)) for i, length in enumerate((3, 4, 50))]
         for game in games:
             game.reward = paid
-        known = {"known_sums": lambda: progress.reward_sums, "scale": 1.0, "clip": clip}
+        known = {"known_sums": lambda: progress.reward_sums, "scale": RewardScale(limit=clip, normalized=True)}
         played = session(make_network(), games, rollouts=0, **known)
         actors.append(played.actor)
         pairs = []
@@ -125,9 +127,9 @@ def test_nothing_is_measured_where_nothing_is_divided():
 
 def test_normalized_rewards_are_clipped_and_not_scaled():
     normalized = Config(normalize_rewards=True, reward_scale=0.01)
-    assert reward_limit(normalized) == 10.0
-    assert reward_limit(changed(normalized, reward_clip=1.0)) == 1.0
-    assert reward_limit(Config()) is None
+    assert RewardScale.of(normalized).limit == 10.0
+    assert RewardScale.of(changed(normalized, reward_clip=1.0)).limit == 1.0
+    assert RewardScale.of(Config()).limit is None
     with pytest.raises(UserError, match="--reward-scale has no effect here"):
         consistent(normalized, {"reward_scale"})
 

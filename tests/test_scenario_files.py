@@ -6,7 +6,8 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import validated
 from doom_a3c.settings.scenarios import from_plain, resolved, to_plain
 

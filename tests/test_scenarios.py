@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,8 @@ from benchmarks.processes import engines
 from doom_a3c.engines.updates import StepFactor
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, consistent, updates_per_rollout
+from doom_a3c.settings.config import Config, updates_per_rollout
+from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import validated
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
 from doom_a3c.settings.infos import FAULTS
@@ -44,6 +46,14 @@ def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
     assert own["expected_score"]
     assert catalog.find(name).training["frames"] >= 10_000
     assert catalog.find(f"{name}.toml") == catalog.find(name)
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_a_files_budget_is_that_of_the_score_it_promises(name):
+    """The step size falls to 0 within the budget: another one is another training."""
+    scenario = catalog.find(name)
+    measured = re.findall(r"(?:at|and) ([\d.]+)M", scenario.expected_score.partition(";")[0])
+    assert not measured or scenario.training["frames"] / 1e6 == pytest.approx(max(map(float, measured)), rel=0.04)
 
 
 def short(scenario):

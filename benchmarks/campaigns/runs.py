@@ -15,7 +15,7 @@ from subprocess import Popen
 from typing import Any, NamedTuple, TypeVar
 
 import results
-from peers import running
+from supervised import running
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 120.0  # seconds within which a run must go on

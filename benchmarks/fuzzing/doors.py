@@ -16,7 +16,8 @@ from doom_a3c.run import checkpoint
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog, scenarios
-from doom_a3c.settings.config import Config, consistent
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import UserError, settings_of
 from doom_a3c.settings.games import DoomSpec, GymnasiumSpec, shipped_folder
 from doom_a3c.settings.network import Network

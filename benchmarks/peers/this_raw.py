@@ -12,7 +12,7 @@ from report import play, runner_flags
 
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.scenarios import resolved
 
 

@@ -96,7 +96,7 @@ class Learner:
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Returns a rollout with what its targets are made from."""
-        rows = len(rollout.actions) + self._estimator.needs_last
+        rows = len(rollout.actions) + self._estimator.recomputes
         log_probs, basis = self._estimator.prepare(rollout)
         batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
@@ -106,7 +106,7 @@ class Learner:
             log_probs,
             basis,
         )
-        if self._estimator.needs_last:
+        if self._estimator.recomputes:
             return batch
         if not batch.core_state:
             return batch.sequences(1, ())
@@ -189,7 +189,7 @@ class Learner:
             advantages = normalized(advantages)
         if updates_per_rollout(config) == 1:
             return advantages
-        return proximal(advantages, log_ratios, config.ratio_clip, weighed=self._estimator.corrects)
+        return proximal(advantages, log_ratios, config.ratio_clip, ratio_included=self._estimator.recomputes)
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor

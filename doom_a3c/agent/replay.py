@@ -61,7 +61,8 @@ class Replay:
         batch = self._learner.prepare(concatenated([one.played.rollout for one in members]))
         if self._count:
             length = len(members[0].played.rollout.actions)
-            _, advantages = batch.basis  # [T, B], or [1, T * B] in the same order; rollouts side by side in B
+            # [T, B], or cut into sequences [L, T / L * B]: read row by row, both are T times B, with rollouts side by side.
+            _, advantages = batch.basis
             sizes = np.abs(advantages).reshape(length, len(members), -1).mean(axis=(0, 2))
             for one, size in zip(members, sizes, strict=True):
                 one.weight = float(size)

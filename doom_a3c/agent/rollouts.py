@@ -16,7 +16,7 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, draw_seeds
 from doom_a3c.agent.policy import Decider
-from doom_a3c.algorithm.returns import learned_rewards
+from doom_a3c.agent.rewards import AS_PAID, RewardScale
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 
 MAX_OBSERVED = 1e15  # of a number that a game shows or pays: a loss of larger ones overflows
@@ -104,16 +104,14 @@ class Actor:
         rollout_length: int,
         frame_skip: int,
         discount: float,
-        reward_scale: float,
         seed: np.random.SeedSequence,
-        reward_clip: float | None = None,
-        known_sums: Callable[[], RunningMoments] | None = None,
+        reward_scale: RewardScale = AS_PAID,
+        known_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS,
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Any] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """With `known_sums`, the moments of the run's `reward_sums` so far, rewards are divided by their spread, and by
-        nothing else: `reward_scale` has no part in it.
+        """`known_sums` returns the moments of the run's `reward_sums` so far, by which rewards are normalized.
 
         `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
@@ -123,7 +121,7 @@ class Actor:
         """
         self._policy, self._batch, self._history = policy, env.num_envs, history
         self._length, self._frame_skip = rollout_length, frame_skip
-        self._discount, self._reward_scale, self._reward_clip = discount, reward_scale, reward_clip
+        self._discount, self._reward_scale = discount, reward_scale
         self._epsilons, self._bootstrap, self._known_sums = epsilons, bootstrap, known_sums
         self._paid = np.zeros(self._batch)  # in each game's episode so far, earlier rewards discounted
         self._player = Player(env, policy, np.random.default_rng(seed), draw_seeds(seed, self._batch))
@@ -166,13 +164,11 @@ class Actor:
         next_values = values[1:].copy()
         self._value_truncations(next_values, cut)
         usable = np.abs(paid) <= MAX_OBSERVED
-        sums, scale = NO_MOMENTS, self._reward_scale
-        if self._known_sums:
+        sums = NO_MOMENTS
+        if self._reward_scale.normalized:
             sums = moments_of(self._reward_sums(np.where(usable, paid, 0.0), ends))
-            scale = 1.0 / self._known_sums().merged(sums).spread
-        paid[~np.isfinite(paid)] = np.nan  # which no clip makes a number of
-        with np.errstate(over="ignore"):
-            rewards = learned_rewards(paid, scale, self._reward_clip).astype(np.float32)
+        paid[~np.isfinite(paid)] = np.nan  # which no limit makes a number of
+        rewards = self._reward_scale.learned(paid, self._known_sums().merged(sums))
         rollout = Rollout(
             observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
         )

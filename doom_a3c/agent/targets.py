@@ -16,7 +16,7 @@ from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import vtrace
-from doom_a3c.settings.config import Config, corrects, replay_count
+from doom_a3c.settings.config import Config, replay_count, uses_vtrace
 
 Basis = tuple[Any, ...]  # arrays [T, B]
 
@@ -46,8 +46,9 @@ def assessed(
 class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
-    needs_last: bool  # whether the network is to run over the observation after the last step, too
-    corrects: bool  # whether the advantages hold the ratios of what learns to what `prepare` returned already
+    recomputes: bool
+    """Whether each gradient has targets of its own, of what the network says then: it is to run over the observation after
+    the last step, too, and the advantages hold the ratios of its policy to the one of `prepare` already."""
 
     def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what targets are made from."""
@@ -65,7 +66,7 @@ class Estimator(Protocol):
 class _Settled:
     """Targets that are made before the first update."""
 
-    needs_last = corrects = False
+    recomputes = False
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns them."""
@@ -90,7 +91,7 @@ class PlayedTargets(_Settled):
 class VTraceTargets:
     """Targets by V-trace, from what the network being trained says about a rollout that another policy played."""
 
-    needs_last = corrects = True
+    recomputes = True
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -152,4 +153,4 @@ def estimator_of(network: ACNetwork, config: Config) -> Estimator:
     """Returns the estimator that the settings want for what `network` learns from."""
     if replay_count(config):
         return ReconsideredTargets(network, config)
-    return VTraceTargets(config) if corrects(config) else PlayedTargets(config)
+    return VTraceTargets(config) if uses_vtrace(config) else PlayedTargets(config)

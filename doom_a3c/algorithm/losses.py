@@ -13,7 +13,7 @@ class Loss(NamedTuple):
     """The terms of the loss, each a scalar mean over the T * B steps of a minibatch."""
 
     total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy + uniform_cost * uniform_kl
-    policy: tf.Tensor  # -advantage * log pi(action)
+    policy: tf.Tensor  # -weight * log pi(action)
     value: tf.Tensor  # 0.5 * (return - value)^2
     entropy: tf.Tensor  # nats
     uniform_kl: tf.Tensor  # nats
@@ -24,30 +24,30 @@ def actor_critic_loss(
     entropies: tf.Tensor,
     uniform_kls: tf.Tensor,
     values: tf.Tensor,
-    advantages: tf.Tensor,
+    weights: tf.Tensor,
     returns: tf.Tensor,
     *,
-    entropy_cost: float,
+    entropy_cost: tf.Tensor | float,
     uniform_cost: float,
     value_cost: float,
 ) -> Loss:
-    """Computes the loss of A3C (Mnih et al. 2016, arXiv:1602.01783, section 4 and equation in section 5).
+    """Computes the loss of A3C (Mnih et al. 2016, arXiv:1602.01783, section 4, "Asynchronous advantage actor-critic").
 
-        total = mean(-A log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
+        total = mean(-w log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
                 + uniform_cost * mean(KL(u || pi))
 
     The last term is not the paper's. The gradient of the entropy vanishes with the probability of an action, so an action
     that a few bad updates have driven out never comes back; that of KL(u || pi), u the uniform policy, is pi - 1/A.
     Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the number of
     games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40 is a norm
-    of 40 / 30 here. Gradients flow into the first four arguments; advantages and returns are constants.
+    of 40 / 30 here. Gradients flow into the first four arguments; weights and returns are constants.
 
     Args:
         log_probs: log pi(action) of the actions taken, [N].
         entropies: H(pi) in nats, [N].
         uniform_kls: KL(u || pi) in nats, [N].
         values: V, [N].
-        advantages: A, [N].
+        weights: w, the advantages, or what `proximal` makes of them, [N].
         returns: R, [N].
 
     Raises:
@@ -58,19 +58,19 @@ def actor_critic_loss(
         ("entropies", entropies),
         ("uniform_kls", uniform_kls),
         ("values", values),
-        ("advantages", advantages),
+        ("weights", weights),
         ("returns", returns),
     ):
         if len(tensor.shape) != 1:
             raise ValueError(f"{name} must have rank 1, not shape {tensor.shape}")
-    policy = tf.reduce_mean(-tf.stop_gradient(advantages) * log_probs)
+    policy = tf.reduce_mean(-tf.stop_gradient(weights) * log_probs)
     value = 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(returns) - values))
     entropy, uniform_kl = tf.reduce_mean(entropies), tf.reduce_mean(uniform_kls)
     total = policy + value_cost * value - entropy_cost * entropy + uniform_cost * uniform_kl
     return Loss(total, policy, value, entropy, uniform_kl)
 
 
-def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, weighed: bool = False) -> tf.Tensor:
+def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, ratio_included: bool = False) -> tf.Tensor:
     """Returns weights of log pi that hold the policy near the one that played, however often a step is learned from.
 
     A weight is 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that
@@ -81,11 +81,11 @@ def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, weighed:
         advantages: A, of any shape.
         log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, of that shape.
         clip: how far a ratio may move from 1.
-        weighed: whether the advantages hold the ratio already.
+        ratio_included: whether the advantages hold the ratio already.
     """
     ratios = tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
     moved = tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip)
-    return tf.where(moved, 0.0, advantages if weighed else ratios * advantages)
+    return tf.where(moved, 0.0, advantages if ratio_included else ratios * advantages)
 
 
 def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:

@@ -24,12 +24,6 @@ class Targets(NamedTuple):
     advantages: Any  # [T, B], of the policy gradient; V-trace's hold the weights rho
 
 
-def learned_rewards(rewards: NDArray[Any], scale: float, clip: float | None) -> NDArray[Any]:
-    """Returns a game's rewards, of any shape, as they are learned from: scaled, then clipped to -`clip` to `clip`."""
-    scaled = rewards * scale
-    return scaled if clip is None else np.clip(scaled, -clip, clip)
-
-
 def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:
     """Sums terms backwards in time with a decay, starting afresh after every end.
 

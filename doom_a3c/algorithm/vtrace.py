@@ -19,15 +19,17 @@ def vtrace(
     rho_clip: float,
     c_clip: float,
 ) -> Targets:
-    """Computes V-trace targets (Espeholt et al. 2018, arXiv:1802.01561, section 4.1 and remark 2).
+    """Computes V-trace targets (Espeholt et al. 2018, arXiv:1802.01561, sections 4.1 and 4.2, remark 2).
 
         rho_t = min(rho_clip, pi / mu),  c_t = lambda * min(c_clip, pi / mu)
         delta_t = rho_t * (r_t + discount_t * V(s_{t+1}) - V(s_t))
         v_t - V(s_t) = delta_t + discount_t * c_t * (v_{t+1} - V(s_{t+1})),  the last term 0 after an end
         advantage_t = rho_t * (r_t + discount_t * (V(s_{t+1}) + lambda * (v_{t+1} - V(s_{t+1}))) - V(s_t))
 
-    On-policy (pi = mu, clips of 1 or more) the advantage is that of GAE(lambda) and v_t its return; with lambda 1 they
-    are n-step returns that bootstrap at the rollout's end. No gradient flows through the result.
+    With lambda 1 the advantage is the paper's, rho_t * (r_t + discount_t * v_{t+1} - V(s_t)). Below that it takes v_{t+1}
+    by its share lambda, as DeepMind's rlax does, so that on-policy (pi = mu, clips of 1 or more) the advantage is that of
+    GAE(lambda) and v_t its return; with lambda 1 they are n-step returns that bootstrap at the rollout's end. No gradient
+    flows through the result.
 
     Args:
         log_ratios: log(pi / mu) of the actions taken, pi the learning and mu the acting policy, [T, B].

@@ -19,7 +19,7 @@ from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import UserError, select, setting, settings_of, validated
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import Named

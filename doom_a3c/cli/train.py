@@ -21,7 +21,8 @@ from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.config import OUTPUTS, USUAL, Config, cpu_count
+from doom_a3c.settings.config import OUTPUTS, USUAL, Config
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import RunError, UserError, select, setting, validated
 from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.inputs import expanded

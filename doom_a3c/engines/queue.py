@@ -31,7 +31,8 @@ from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.updates import StepFactor, Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, worker_count
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import worker_count
 
 
 class Request(NamedTuple):

@@ -19,7 +19,8 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import StepFactor, Updater, Updates, learn
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, Counts, minibatch_count, spent
+from doom_a3c.settings.config import Config, minibatch_count
+from doom_a3c.settings.derived import Counts, spent
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter

@@ -10,7 +10,8 @@ from doom_a3c.agent.rollouts import Played
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater, learn
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, batch_limits, spent
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import batch_limits, spent
 
 
 class Trainer:

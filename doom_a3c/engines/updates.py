@@ -17,7 +17,8 @@ from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.settings.config import Config, Counts, updates_per_rollout
+from doom_a3c.settings.config import Config, updates_per_rollout
+from doom_a3c.settings.derived import Counts
 from doom_a3c.settings.fields import RunError
 
 MAX_NON_FINITE = 20  # rollouts in a row, each with an update that was not finite
@@ -84,9 +85,10 @@ class StepFactor:
     """What the step size is multiplied with, so that updates change the policy by about as much as is wanted.
 
     It falls where the KL divergence that the updates from a rollout come to is above twice the target, and rises, to 1
-    at most, where it is below half of it: the adaptive rule of PPO's first version (Schulman et al. 2017,
-    arXiv:1707.06347, section 4), for the step size in place of a penalty. It begins small, as an optimizer's first steps
-    are of full size whatever the gradients: a few of ten times the step size spoil a network for good.
+    at most, where it is below half of it: the rule of PPO's adaptive penalty (Schulman et al. 2017, arXiv:1707.06347,
+    section 4), for the step size, and with its two numbers exchanged: there 1.5 is the band and 2 the change. It begins
+    small, as an optimizer's first steps are of full size whatever the gradients: a few of ten times the step size spoil
+    a network for good.
 
     The target is that of the largest step size that there is to be, and falls with the step size where a schedule or a
     roll-back makes that smaller. A fixed one makes up for those, by a factor that rises. Where the divergence goes with

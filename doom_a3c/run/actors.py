@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from doom_a3c.agent.policy import Decider
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
@@ -15,7 +16,8 @@ from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Narration
-from doom_a3c.settings.config import Config, Counts, corrects, reward_limit, rows_kept, worker_count
+from doom_a3c.settings.config import Config, uses_vtrace
+from doom_a3c.settings.derived import Counts, rows_kept, worker_count
 
 
 class LearnedCounts(Counts, Protocol):
@@ -66,11 +68,10 @@ class ActorFactory:
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            reward_scale=config.reward_scale,
-            reward_clip=reward_limit(config),
-            known_sums=(lambda: self._counts.reward_sums) if config.normalize_rewards else None,
+            reward_scale=RewardScale.of(config),
+            known_sums=lambda: self._counts.reward_sums,
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
-            bootstrap=not corrects(config),
+            bootstrap=not uses_vtrace(config),
             seed=np.random.SeedSequence([config.seed, self._restarts, index, self._host]),
         )

@@ -21,7 +21,7 @@ from doom_a3c.record.files import output_folder
 from doom_a3c.record.overlay import newest_picture
 from doom_a3c.record.progress import shown
 from doom_a3c.run.run_record import RunRecord
-from doom_a3c.settings.config import cpu_count, worker_count
+from doom_a3c.settings.derived import cpu_count, worker_count
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, located
 from doom_a3c.settings.inputs import expanded

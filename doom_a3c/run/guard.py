@@ -11,7 +11,8 @@ from typing import NamedTuple
 from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.record.progress import WINDOW, Progress, shown
-from doom_a3c.settings.config import Config, games_of_run, steps_under_way
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import games_of_run, steps_under_way
 
 COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # from one mark to the next, at least

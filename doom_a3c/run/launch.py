@@ -15,7 +15,9 @@ from doom_a3c.run.imports import import_tensorflow, importing
 from doom_a3c.run.names import is_run_name
 from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
-from doom_a3c.settings.config import Config, consistent, cpu_count, rows_kept, spent, worker_count
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import consistent
+from doom_a3c.settings.derived import cpu_count, rows_kept, spent, worker_count
 from doom_a3c.settings.fields import UserError, plain
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
@@ -38,7 +40,7 @@ def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
     scenario, config = scenarios.resolved(scenario, {**scenario.training, **settings}, "settings")
-    return begun(scenario, consistent(config, settings), name)
+    return begun(scenario, _consistent(scenario, config, settings), name)
 
 
 def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
@@ -53,7 +55,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
-    record = continued(old, scenario, consistent(config, settings))
+    record = continued(old, scenario, _consistent(scenario, config, settings))
     if budget := spent(config, record.counters):
         played = getattr(record.counters, budget)
         raise UserError(
@@ -61,6 +63,15 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
             "example"
         )
     return record
+
+
+def _consistent(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
+    """Returns the settings after checking that they fit each other, and what is among the `settings` the network."""
+    if settings.get("sequence_length") and scenario.network.core == "none":
+        raise UserError(
+            f"--sequence-length has no effect here: {scenario.name} has no LSTM, which alone wants an order; leave it out"
+        )
+    return consistent(config, settings)
 
 
 def _check_folders(kept: Mapping[str, Any], name: str) -> None:

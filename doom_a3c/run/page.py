@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from doom_a3c.algorithm.returns import discounted_sums, learned_rewards
+from doom_a3c.agent.rewards import RewardScale
+from doom_a3c.algorithm.returns import discounted_sums
 from doom_a3c.record import figures
 from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
-from doom_a3c.settings.config import reward_limit
 
 MAX_ROWS = 1000  # of the table
 
@@ -102,10 +102,9 @@ def _plots(results: Results, record: RunRecord) -> list[Any]:
 
 def returns_of(played: Played, record: RunRecord) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
-    config, paid = record.config, np.add(played.rewards, played.bonuses)[:, None]
-    scale = 1.0 / record.counters.reward_sums.spread if config.normalize_rewards else config.reward_scale
-    learned = learned_rewards(paid, scale, reward_limit(config)).astype(np.float32)
-    return discounted_sums(learned, np.zeros(learned.shape, np.bool_), config.discount)[:, 0]
+    paid = np.add(played.rewards, played.bonuses)[:, None]
+    learned = RewardScale.of(record.config).learned(paid, record.counters.reward_sums)
+    return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
 
 
 def _row(index: int, each: Played) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.config import Config, cpu_count
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import plain
 
 if TYPE_CHECKING:

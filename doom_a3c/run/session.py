@@ -40,7 +40,7 @@ from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
-from doom_a3c.settings.config import worker_count
+from doom_a3c.settings.derived import worker_count
 from doom_a3c.settings.fields import UserError
 
 

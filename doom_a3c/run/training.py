@@ -18,7 +18,8 @@ from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.guard import Guard
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
-from doom_a3c.settings.config import Config, spent
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import spent
 
 TICK_SECONDS = 0.1
 PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the end of a run and after Ctrl-C

@@ -1,28 +1,24 @@
-"""Everything that decides how a run trains, and what follows from it without a game or a network."""
+"""Everything that decides how a run trains, and which ways of learning that comes to."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
-from doom_a3c.settings.fields import Group, Schedule, UserError, schedule, setting, settings_of
+from doom_a3c.settings.fields import Group, Schedule, schedule, setting
 
 # Parts of the help.
 USUAL, OUTPUTS = "the usual ones", "limits, evaluations and outputs"
 OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"
 
 MAX_NORMALIZED = 10.0  # a first reward after a long time without any would be hundreds
-MAX_GAMES = 65_536  # of a run, each of which takes memory
 
 
 def off_policy(config: Config) -> bool:
     """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return _learns_apart(config) or _explores(config) or replay_count(config) > 0
+    return learns_apart(config) or explores(config) or replay_count(config) > 0
 
 
-def corrects(config: Config) -> bool:
+def uses_vtrace(config: Config) -> bool:
     """Tells whether V-trace makes the targets."""
     return config.vtrace and off_policy(config)
 
@@ -33,68 +29,66 @@ def updates_per_rollout(config: Config) -> int:
     One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
     from the policy from the start.
     """
-    return config.passes * minibatch_count(config) if _repeats(config) else 1
+    return config.passes * minibatch_count(config) if repeats(config) else 1
 
 
 def minibatch_count(config: Config) -> int:
     """Returns into how many parts the games of a rollout, or its steps, are dealt out: no more than there are games."""
-    return min(config.minibatches, config.games) if _repeats(config) else 1
+    return min(config.minibatches, config.games) if repeats(config) else 1
 
 
 def sequence_length(config: Config) -> int:
     """Returns how many steps of a game go together where minibatches are dealt out, and an LSTM wants their order."""
-    return config.sequence_length if config.sequence_length and _deals_sequences(config) else config.rollout_length
+    return config.sequence_length if config.sequence_length and deals_sequences(config) else config.rollout_length
 
 
 def replay_count(config: Config) -> int:
     """Returns how many older rollouts are learned from again with each new one: none in a cluster, nor with epsilon."""
-    return config.replay if _repeats(config) else 0
+    return config.replay if repeats(config) else 0
 
 
-def reward_limit(config: Config) -> float | None:
-    """Returns what rewards are clipped at for learning, None where they are not."""
-    return MAX_NORMALIZED if config.normalize_rewards and config.reward_clip is None else config.reward_clip
+def repeats(config: Config) -> bool:
+    """Tells whether a rollout may make several updates."""
+    return config.engine != "cluster" and not explores(config)
 
 
-def _repeats(config: Config) -> bool:
-    return config.engine != "cluster" and not _explores(config)
-
-
-def _deals_sequences(config: Config) -> bool:
+def deals_sequences(config: Config) -> bool:
     """Tells whether minibatches may be of parts of rollouts: targets are known before the first update."""
-    return minibatch_count(config) > 1 and (replay_count(config) > 0 or not corrects(config))
+    return minibatch_count(config) > 1 and (replay_count(config) > 0 or not uses_vtrace(config))
 
 
-def _learns_apart(config: Config) -> bool:
+def learns_apart(config: Config) -> bool:
     """Tells whether rollouts wait in a queue for a trainer."""
     return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
 
 
-def _sends_gradients(config: Config) -> bool:
+def sends_gradients(config: Config) -> bool:
+    """Tells whether hosts of a cluster send gradients."""
     return config.engine == "cluster" and config.transport == "gradients"
 
 
-def _explores(config: Config) -> bool:
+def explores(config: Config) -> bool:
+    """Tells whether some actions are drawn uniformly, whatever the policy says."""
     return config.epsilon.maximum > 0
 
 
 GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
 N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
-CORRECTION = Group("V-trace, which --engine queue, --transport rollouts, --replay and --epsilon use", corrects)
-EXPLORATION = Group("--epsilon", _explores)
+CORRECTION = Group("V-trace, which --engine queue, --transport rollouts, --replay and --epsilon use", uses_vtrace)
+EXPLORATION = Group("--epsilon", explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
 LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
-REPEATABLE = Group("--engine threads or queue, without --epsilon", _repeats)
+REPEATABLE = Group("--engine threads or queue, without --epsilon", repeats)
 REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
-SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay or --no-vtrace)", _deals_sequences)
+SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay or --no-vtrace)", deals_sequences)
 REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
-GRADIENTS = Group("--engine cluster --transport gradients", _sends_gradients)
-WAITING = Group("--engine queue, or --engine cluster --transport rollouts", _learns_apart)
+GRADIENTS = Group("--engine cluster --transport gradients", sends_gradients)
+WAITING = Group("--engine queue, or --engine cluster --transport rollouts", learns_apart)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,124 +402,3 @@ class Config:
         high=1,
         section=OUTPUTS,
     )
-
-
-def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
-    """Returns the settings after checking those that depend on each other; `overrides` are those that must have an effect.
-
-    Raises:
-        UserError: naming the settings that exclude each other, or need another, and what would be right.
-    """
-    if "minibatches" in overrides and config.minibatches > config.games:
-        raise UserError(
-            f"--minibatches {config.minibatches}: no more than there are --games, {config.games}, can be dealt out"
-        )
-    for one in settings_of(Config).values():
-        if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
-            remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
-            raise UserError(f"{one.flag} has no effect here: {remedy}")
-    if config.rollout_length % sequence_length(config):
-        raise UserError(
-            f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}; "
-            "with 0 rollouts stay whole"
-        )
-    if config.normalize_advantages and config.rollout_length * (config.games // minibatch_count(config)) == 1:
-        raise UserError(
-            "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
-        )
-    if config.advantage == "n_step" and corrects(config):
-        remedy = "--no-vtrace to learn uncorrected" + (", with --replay 0" if replay_count(config) else "")
-        raise UserError(
-            "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
-            f"use --advantage gae, or {remedy}"
-        )
-    if not config.vtrace and (_explores(config) or replay_count(config)):
-        flag, what = ("--epsilon", "random actions") if _explores(config) else ("--replay", "older policies' actions")
-        raise UserError(f"{flag} needs --vtrace: without it {what} would be taught as the policy's own; {flag} 0 has none")
-    if config.gif_overlay == "saliency" and config.engine == "queue":
-        raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
-    if config.engine == "cluster" and ":" in config.device:
-        raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
-    if (games := games_of_run(config)) > MAX_GAMES:
-        raise UserError(f"--workers {worker_count(config)} --games {config.games}: {games:,} games, {MAX_GAMES:,} at most")
-    _check_batches(config)
-    return config
-
-
-def _check_batches(config: Config) -> None:
-    """Raises UserError where batches cannot be as large as the settings want them."""
-    if (drawn := most_drawn(config)) > config.replay_size:
-        raise UserError(
-            f"--replay {config.replay} draws {drawn} rollouts for an update: make --replay-size that many or more"
-        )
-    if not _learns_apart(config):
-        return
-    low, high = batch_limits(config)
-    if low > high:
-        steps = config.games * config.rollout_length
-        raise UserError(
-            f"--min-batch {config.min_batch} is {low} rollouts of {steps} steps, more than --max-batch "
-            f"{config.max_batch} allows: make that {low * steps} or more"
-        )
-    if low > config.queue_size:
-        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
-
-
-def batch_limits(config: Config) -> tuple[int, int]:
-    """Returns how many rollouts an update takes at least and at most, one or more, where rollouts wait in a queue."""
-    steps = config.games * config.rollout_length
-    return -(-config.min_batch // steps), max(1, config.max_batch // steps)
-
-
-def most_drawn(config: Config) -> int:
-    """Returns how many older rollouts are learned from again with all that are new in an update, at most."""
-    new = batch_limits(config)[1] if _learns_apart(config) else 1
-    return replay_count(config) * config.accumulate * new
-
-
-def rows_kept(config: Config) -> int:
-    """Returns how many of the newest observations games keep.
-
-    Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
-    """
-    return 1 if _learns_apart(config) or config.accumulate > 1 or replay_count(config) else config.rollout_length + 1
-
-
-class Counts(Protocol):
-    """What a run has done so far."""
-
-    @property
-    def frames(self) -> int:
-        """Of the game, all games together."""
-
-    @property
-    def episodes(self) -> int:
-        """That have ended."""
-
-
-def spent(config: Config, counts: Counts) -> str | None:
-    """Returns which budget of the run is used up, `frames` or `episodes`; None while there is some left of both."""
-    if counts.frames >= config.frames:
-        return "frames"
-    return "episodes" if config.episodes is not None and counts.episodes >= config.episodes else None
-
-
-def cpu_count() -> int:
-    """Returns the number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def worker_count(config: Config) -> int:
-    """Returns the number of worker threads, with 0 standing for one per CPU."""
-    return config.workers or cpu_count()
-
-
-def games_of_run(config: Config) -> int:
-    """Returns how many games all workers of this process play."""
-    return worker_count(config) * config.games
-
-
-def steps_under_way(config: Config) -> int:
-    """Returns how many steps, at most, have been played and are not counted yet."""
-    rollouts = worker_count(config) + (config.queue_size if _learns_apart(config) else 0)
-    return rollouts * config.games * config.rollout_length

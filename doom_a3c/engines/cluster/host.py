@@ -19,7 +19,8 @@ from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork, Worker
 from doom_a3c.record.gifs import Gif
-from doom_a3c.settings.config import Config, worker_count
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import worker_count
 
 
 class RolloutWorker:

@@ -43,7 +43,8 @@ from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.settings.config import Config, spent
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.derived import spent
 
 MAX_GIFS = 4  # that wait for the driver
 MAX_LAGS = 10_000  # that wait for the driver
