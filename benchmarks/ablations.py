@@ -15,6 +15,7 @@ import argparse
 import itertools
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -206,7 +207,7 @@ def over_seeds(means: Sequence[float]) -> str:
 
 
 def main() -> int:
-    """Measures what is asked for; returns 0."""
+    """Measures what is asked for; returns 0, or 1 where a training failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(GAMES)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
@@ -216,17 +217,23 @@ def main() -> int:
     signal.signal(signal.SIGTERM, terminate)
     if unknown := set(options.games) - set(GAMES):
         parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
+    failed = False
     for game in () if options.page else options.games or GAMES:
         for seed in options.seeds:
             for variant in options.variants:
                 done = {(one.game, one.variant, one.seed) for one in measured()}
                 if (game, variant, seed) in done or game not in ONLY.get(variant, PARTS):
                     continue
-                one = measure(game, variant, seed)
+                try:
+                    one = measure(game, variant, seed)
+                except subprocess.CalledProcessError as error:
+                    print(f"{game}, {variant}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
+                    failed = True
+                    continue
                 print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)
                 results.add(MEASURED, one._asdict())
     (PAGES / "ablations.md").write_text("\n".join(page(measured())) + "\n")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
 FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside 50 of random play. A
-finished one is a line of docs/results/own_wads.jsonl; the page is docs/results/own_wads.md. Levels are made with omgifol,
-of requirements-test.txt.
+finished one is a line of docs/results/own_wads.jsonl, and of two of a seed the second has newer settings; the page is
+docs/results/own_wads.md. Levels are made with omgifol, of requirements-test.txt.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from learning import PLANS, Learned, best_of, folder_of, newest
+from learning import PLANS, Learned, best_of, folder_of, shown_trainings
 from supervised import terminate
 from trainings import scores_of
 
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from doom_a3c.agent.parameters import variable_name  # noqa: E402
+from doom_a3c.record.files import write_whole  # noqa: E402
 from doom_a3c.record.progress import shown  # noqa: E402
 from doom_a3c.run import pretrained  # noqa: E402
 from doom_a3c.run.agent import Agent  # noqa: E402
@@ -105,10 +106,12 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("learning"), help="where the trainings lie (default learning)")
     parser.add_argument("--page", action="store_true", help="make no model, write the page")
     options = parser.parse_args()
+    if unknown := set(options.games) - set(PLANS):
+        parser.error(f"{', '.join(sorted(unknown))} is not learned; {', '.join(PLANS)} are")
     signal.signal(signal.SIGTERM, terminate)
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
-        best = best_of(one for one in newest() if one.game == game)
+        best = best_of(one for one in shown_trainings() if one.game == game)
         if best is None:
             continue
         source = folder_of(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
@@ -122,7 +125,7 @@ def main() -> int:
             model.replace(FOLDER / model.name)  # when its card is known: one that is stopped leaves the old pair
         cards = pretrained.cards() | {game: card}  # others may be made beside this one
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
-        (FOLDER / CARDS).write_text(json.dumps(ordered, indent=1) + "\n")
+        write_whole(FOLDER / CARDS, f"{json.dumps(ordered, indent=1)}\n".encode())
         print(f"{game}: greedy {card.greedy[0]:.2f}, sampled {card.sample[0]:.2f}", flush=True)
     (ROOT / "models" / "README.md").write_text("\n".join(page()) + "\n")
     return 0

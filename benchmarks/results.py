@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
 def finished(path: Path) -> list[dict[str, Any]]:
-    """Returns what has been finished, the oldest first; nothing where there is no such file."""
-    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+    """Returns what has been finished, the oldest first; nothing where there is no such file.
+
+    Ends the program at a line that is none, which a kill may have left half written.
+    """
+    found = []
+    for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), start=1):
+        try:
+            found += [json.loads(line)] if line else []
+        except ValueError as error:
+            sys.exit(f"{path}, line {number}, is no result ({error}): mend it, or take it out")
+    return found
 
 
 def add(path: Path, result: Mapping[str, Any]) -> None:
     """Adds what has just been finished."""
-    with path.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    with path.open("ab", buffering=0) as file:  # in one write
+        file.write(f"{json.dumps(result)}\n".encode())

@@ -82,6 +82,7 @@ def run(folder: Path, program: str, *flags: object) -> None:
             process.kill()
             raise
     if status:
+        print(last_line(folder / "output.txt"), file=sys.stderr, flush=True)
         raise subprocess.CalledProcessError(status, command)
 
 

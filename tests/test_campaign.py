@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import ablations
 import learning
 import pretrained
+import results
 from ablations import Measured
 from fuzzing.doors import small_checkpoint
 from learning import PLANS, Learned
@@ -84,6 +85,12 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     assert "are done already" in again.communicate(timeout=90)[0]
     assert (tmp_path / "learned.jsonl").read_text().splitlines() == [line]
 
+    # As one is that was cut off in its last evaluation: all frames are played.
+    (tmp_path / "learned.jsonl").unlink()
+    (folder / "ended").unlink()
+    assert campaign(tmp_path).communicate(timeout=90)[1] == ""
+    assert one.frames < json.loads((tmp_path / "learned.jsonl").read_text())["frames"] < FRAMES + 4000
+
 
 def training(game="pong", seed=1, greedy=(18.0, 20.0), sample=(19.0, 22.0), curve=(), commit="abc"):
     return Learned(game, seed, 100, 120, 3.0, commit, list(greedy), list(sample), -20.0, list(curve))
@@ -107,7 +114,7 @@ def test_a_row_tells_the_better_policy_against_the_target_and_how_the_score_has_
 def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatch):
     ones = [training(commit="old"), training(seed=2, greedy=(21.0, 21.0)), training(commit="new"), training("breakout")]
     monkeypatch.setattr(learning, "learned", lambda: ones)
-    found = learning.newest()
+    found = learning.shown_trainings()
     assert [(one.game, one.seed, one.commit) for one in found] == [
         ("pong", 1, "new"),
         ("pong", 2, "abc"),
@@ -159,6 +166,34 @@ def test_an_ablation_stands_beside_what_it_was_measured_against():
     assert tables[1].startswith("basic, 600,000 frames, no mirror")
 
 
+def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monkeypatch, capsys):
+    def measure(game, variant, seed):
+        if variant == "two passes":
+            raise subprocess.CalledProcessError(1, "train.py")
+        return Measured(game, variant, seed, 600_000, 81.0, None, 0, "abc")
+
+    monkeypatch.setattr(ablations, "measure", measure)
+    monkeypatch.setattr(ablations, "PAGES", tmp_path)
+    monkeypatch.setattr(ablations, "MEASURED", tmp_path / "ablations.jsonl")
+    arguments = ["basic", "--seeds", "1", "--variants", "two passes", "no mirror"]
+    monkeypatch.setattr(sys, "argv", ["ablations.py", *arguments])
+    handler = signal.getsignal(signal.SIGTERM)
+    assert ablations.main() == 1
+    signal.signal(signal.SIGTERM, handler)
+    assert "basic, two passes, seed 1 has failed" in capsys.readouterr().err
+    assert [one.variant for one in ablations.measured()] == ["no mirror"]
+
+
+def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
+    path = tmp_path / "some.jsonl"
+    results.add(path, {"game": "basic"})
+    assert results.finished(path) == [{"game": "basic"}]
+    with path.open("a") as file:
+        file.write('{"game": "ba')
+    with pytest.raises(SystemExit, match="line 2, is no result"):
+        results.finished(path)
+
+
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
 def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
     parser = flag_parser("train.py", "", Config, GameSettings, Options)
@@ -188,7 +223,7 @@ def files_of(folder):
 
 def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_is_what_it_has_played(project, monkeypatch):
     ones = [training("cartpole", seed, (score,), (score,)) for seed, score in ((1, 20.0), (2, 30.0))]
-    monkeypatch.setattr(pretrained, "newest", lambda: ones)
+    monkeypatch.setattr(pretrained, "shown_trainings", lambda: ones)
     source = learning.folder_of(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
     source.parent.mkdir(parents=True)
     small_checkpoint(source)
@@ -235,7 +270,7 @@ def interrupted(*arguments):
 
 
 def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypatch, capsys):
-    monkeypatch.setattr(pretrained, "newest", lambda: [training("cartpole")])
+    monkeypatch.setattr(pretrained, "shown_trainings", lambda: [training("cartpole")])
     pretrained.FOLDER.mkdir()
     (pretrained.FOLDER / "cartpole.ckpt").write_bytes(b"older")
     assert pretrained.main() == 0

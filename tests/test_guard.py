@@ -22,7 +22,9 @@ from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import COLLAPSED, PAIRS, Guard
+from doom_a3c.run.run_record import begun, continued
 from doom_a3c.run.session import session_of
+from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, updates_per_rollout
 from doom_a3c.settings.derived import steps_under_way
 from doom_a3c.settings.fields import Schedule
@@ -55,8 +57,12 @@ class Engine(ScriptedEngine):
 def run(monkeypatch):
     """A guard that always looks, and what it watches over."""
     monkeypatch.setattr(guard, "SECONDS", 0.0)
-    engine, told = Engine(), []
-    watch = Guard(engine, engine.progress, CONFIG, told.append)
+    engine, told, saved = Engine(), [], []
+
+    def watching(config=CONFIG):
+        return Guard(engine, engine.progress, config, told.append, lambda: saved.append((len(told), engine.capture())))
+
+    watch = watching()
 
     def play(*scores, episodes=ENOUGH, steps=UNDER_WAY):
         """Updates once, has the guard look, plays, and has it look again."""
@@ -66,7 +72,8 @@ def run(monkeypatch):
         watch.look()
 
     watch.look()
-    return SimpleNamespace(engine=engine, progress=engine.progress, play=play, told=told, watch=watch)
+    namespace = {"engine": engine, "progress": engine.progress, "told": told, "saved": saved}
+    return SimpleNamespace(play=play, watch=watch, watching=watching, **namespace)
 
 
 def weights(engine):
@@ -80,12 +87,15 @@ def test_a_collapse_takes_the_run_back_to_the_weights_amid_its_best_episodes(run
     for score in (60.0, 31.0, 29.0):
         run.play(score)
     assert run.progress.faults == {}  # of the last two windows one has lost less than half of the gain
-    run.play(30.0 - 1e-6)
+    run.play(30.0)  # half of it
     np.testing.assert_array_equal(weights(run.engine), best)
     assert run.progress.faults == {COLLAPSED: 1}
     assert run.progress.updates == 6  # what is counted stays
     assert run.engine.model.version == run.engine.model.since == 7
     assert run.told == ["the mean score fell from 50.0 to 30.0: back to the weights of 160 frames, with half the step size"]
+    ((told_before, state),) = run.saved  # before it is told
+    assert (told_before, state.counters.faults) == (0, {COLLAPSED: 1})
+    assert all(np.array_equal(value, state.variables[name]) for name, value in run.engine.model.snapshot().items())
 
 
 def test_a_run_that_becomes_worse_than_it_began_goes_back_to_its_start(run):
@@ -123,7 +133,7 @@ def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
 
 
 def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
-    watch = Guard(run.engine, run.progress, changed(CONFIG, games=30), run.told.append)
+    watch = run.watching(changed(CONFIG, games=30))
     watch.look()
     for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
         run.progress.add_steps(300, 1200, [score] * episodes, [])
@@ -134,7 +144,7 @@ def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
 @pytest.mark.parametrize(("first", "faults"), [(0.0, {COLLAPSED: 1}), (80.0, {})])
 def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, faults):
     run.progress.add_steps(0, 0, [*[first] * WINDOW, *[80.0] * WINDOW], [])
-    watch = Guard(run.engine, run.progress, CONFIG, run.told.append)
+    watch = run.watching()
     watch.look()
     for score in (80.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
@@ -142,9 +152,22 @@ def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, fa
     assert run.progress.faults == faults
 
 
+def test_what_another_game_had_is_no_start(run):
+    run.progress.add_steps(0, 0, [-500.0] * WINDOW, [])
+    record = begun(catalog.find("cartpole"), CONFIG)._replace(counters=run.progress.counters())
+    run.progress.restore(continued(record, catalog.find("basic"), CONFIG).counters)
+    watch = run.watching()
+    watch.look()
+    for score in (20.0, 480.0, 480.0, 10.0, 10.0):
+        run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
+        watch.look()
+    assert run.progress.faults == {COLLAPSED: 1}
+    assert next(run.progress.full_means()) == 20.0
+
+
 def test_scores_that_are_not_finite_fill_no_window(run):
     run.progress.add_steps(0, 0, [80.0] * WINDOW, [])
-    watch = Guard(run.engine, run.progress, CONFIG, run.told.append)
+    watch = run.watching()
     watch.look()
     run.progress.add_steps(0, 0, [*[np.nan] * (WINDOW - 1), 10.0], [])  # the newest 100 are of before, but for one
     watch.look()
@@ -246,7 +269,7 @@ def test_a_run_that_collapses_whatever_its_step_size_is_left_alone(run):
 
 
 def test_a_share_of_0_never_goes_back(run):
-    watch = Guard(run.engine, run.progress, changed(CONFIG, collapse=0.0), run.told.append)
+    watch = run.watching(changed(CONFIG, collapse=0.0))
     for score in (10.0, 50.0, 50.0, 0.0, 0.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
         watch.look()

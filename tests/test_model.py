@@ -40,6 +40,16 @@ def test_apply_returns_the_updates_before_it(make_network):
     assert model.version == 3
 
 
+def test_gradients_of_what_lost_weights_have_played_are_not_applied(make_network):
+    model, gradients = model_and_gradients(make_network)
+    model.roll_back(model.snapshot())
+    before = model.snapshot()
+    assert model.apply(gradients, 0.01, version=0) is None
+    assert model.version == 1
+    assert all(np.array_equal(value, before[name]) for name, value in model.snapshot().items())
+    assert model.apply(gradients, 0.01, version=1) == 1
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_a_restored_model_goes_on_as_if_nothing_had_happened(make_network, optimizer):
     model, _ = model_and_gradients(make_network, optimizer)

@@ -69,10 +69,21 @@ def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redire
     assert (tmp_path / "result" / "summary.json").exists()
 
 
-@pytest.mark.parametrize("redirection", [">/dev/full", "| head -1", ">&-"])
-def test_lists_and_help_end_without_a_traceback(tmp_path, redirection):
-    for arguments in ("--list-scenarios", "--help"):
-        assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
+@pytest.mark.parametrize("arguments", ["train.py --list-scenarios", "play.py --list-models"])
+def test_a_list_that_is_lost_is_told_and_one_that_nobody_reads_to_its_end_is_none(tmp_path, arguments):
+    lost = piped(tmp_path, f"{arguments} >/dev/full")
+    program = arguments.partition(" ")[0]
+    assert (lost.returncode, lost.stderr) == (
+        1,
+        f"{program}: standard output could not be written: No space left on device\n",
+    )
+    assert piped(tmp_path, f"{arguments} | head -1").stderr == ""
+
+
+@pytest.mark.parametrize("redirection", ["| head -1", ">&-"])
+@pytest.mark.parametrize("arguments", ["--list-scenarios", "--help"])
+def test_lists_and_help_end_without_a_traceback(tmp_path, arguments, redirection):
+    assert piped(tmp_path, f"train.py {arguments} {redirection}").stderr == ""
 
 
 def trained_on_a_toy(folder, game, *flags):

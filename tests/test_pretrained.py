@@ -1,18 +1,23 @@
 """Models that come with the project, and runs that begin with what a model has learned."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import SMALL, call, train
+from fakes import complaint
 
 import doom_a3c as dc
 from doom_a3c.cli import listing
 from doom_a3c.run import pretrained
 from doom_a3c.run.agent import Agent
+from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load, save
 from doom_a3c.run.transfer import transfer
+from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.trust import Named
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +92,43 @@ def weights(network):
     return {variable.name: variable.numpy().copy() for variable in network.parameters}
 
 
-@pytest.mark.parametrize(("scenario", "heads"), [("basic", True), ("defend_the_center", False)])
-def test_a_run_begins_with_the_weights_and_only_its_own_game_takes_the_heads(model, scenario, heads):
-    network = Agent.load(model).builder.network("new", 12345)
-    before, source = weights(network), weights(Agent.load(model).network)
-    said = transfer(network, model, scenario, "basic")
-    assert said == f"begins with {'all' if heads else '9 of 11'} of the weights of best, trained on basic"
+@pytest.fixture
+def permuted(tmp_path):
+    """The scenario basic, of its own name, whose buttons are in another order."""
+    path = tmp_path / "own" / "basic.toml"
+    path.parent.mkdir()
+    path.write_text('base = "basic"\n[game]\nbuttons = ["ATTACK", "MOVE_RIGHT", "MOVE_LEFT"]\n')
+    return path
+
+
+@pytest.mark.parametrize(("scenario", "heads"), [("basic", True), ("defend_the_center", False), ("permuted", False)])
+def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_the_heads(model, scenario, heads, permuted):
+    agent = Agent.load(model)
+    plays = str(permuted) if scenario == "permuted" else scenario
+    found = catalog.find(plays)
+    game = found.game if scenario == "permuted" else agent.record.scenario.game
+    builder = Builder(replace(agent.record.scenario, name=found.name, game=game), agent.record.config)
+    network = builder.network("new", 12345)
+    before, source = weights(network), weights(agent.network)
+    said = transfer(network, model, builder, plays)
+    assert said.startswith(f"begins with {'all' if heads else '9 of 11'} of the weights of best, trained on basic")
+    assert ("; the heads, of policy and value, begin anew" in said) == (not heads)
     after = weights(network)
     for name in before:
         is_head = name.startswith(("policy/", "value/"))
         expected = before if is_head and not heads else source
         np.testing.assert_array_equal(after[name], expected[name])
+
+
+def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, permuted, tmp_path):
+    told = complaint(Agent.load, model, Named(scenario=str(permuted)))
+    assert told == f"{model} has learned other actions than those of {permuted}, or in another order"
+    assert Agent.load(model, Named(scenario="basic")).actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "last.ckpt").write_bytes(model.read_bytes())
+    result = call("train", "--resume", "--scenario", permuted, "--frames", 9000, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert "models/last.ckpt has learned other actions than scenario basic has, or in another order" in result.stderr
 
 
 def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_path):

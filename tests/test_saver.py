@@ -95,8 +95,10 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
 
 def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):
     disk[0] = True
-    with pytest.raises(module.SaveError, match="No space left on device"):
-        Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print).begin(state, Best())
+    lines = []
+    with pytest.raises(module.SaveError, match="No space left on device; a run begins where 0 MB are free"):
+        Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append).begin(state, Best())
+    assert lines == []  # which would tell that training continues
 
 
 def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, state):

@@ -177,6 +177,12 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "basic"\n[trainin]', "unknown setting 'trainin' (did you mean training?)"),
         ('base = "basic"\n[training]\ngame = 3', "unknown setting 'game' (did you mean games?)"),
         ('base = "basic"\n[observation]\nstack = 17', "stack must be 1 to 16"),
+        ('base = "basic"\n[game]\nmirror = ""', 'mirror must be true or false, not ""'),
+        ('base = "basic"\n[game]\nframe_skip = []', "frame_skip must be a whole number, such as 4, not []"),
+        (
+            'base = "basic"\n[training]\nshaping = ["HEALTH=1"]',
+            "shaping stands in [training], and belongs in a table of its own, [shaping]",
+        ),
         ("[game", "not a readable TOML file"),
         ("\x00", "is no text file"),
     ],

@@ -156,6 +156,7 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
         ("[network]\npool = 10", "pool must be 1 to 9: 9x9 is what there is to be pooled"),
         ("[game]\nvariables = [3]", "takes names"),
         ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "one number a variable"),
+        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = [1e7]', "one number a variable, 1,000,000 at most"),
         ("[game]\nbuttons = [3]", "a button or a list of buttons"),
     ],
 )

@@ -76,9 +76,14 @@ class GlobalModel(SharedNetwork):
         """What the roll-backs have left of the learning rate."""
         return 0.5 ** min(self.halvings, MAX_HALVINGS)
 
-    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float) -> int:
-        """Applies one update, with the `rate_share` of the learning rate; returns the updates before it."""
+    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float, version: int | None = None) -> int | None:
+        """Applies one update, with the `rate_share` of the learning rate; returns the updates before it.
+
+        Gradients of what weights of a `version` from before the newest roll-back have played are not applied: None.
+        """
         with self._lock:
+            if version is not None and version < self.since:
+                return None
             # An array: TensorFlow keeps every Python number that was ever made a tensor.
             self._compiled_apply(list(gradients), np.asarray(learning_rate * self.rate_share, np.float32))
             self.version += 1

@@ -110,7 +110,8 @@ class _Torso:
             for index, (kernel, bias, stride) in enumerate(self._convolutions):
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
-            if (side := self._spec.pool) > 1:  # at the edges the mean is of what there is
+            side = self._spec.pool  # on a line of its own: TensorFlow's AutoGraph warns of := when a network is exported
+            if side > 1:  # at the edges the mean is of what there is
                 maps = tf.nn.avg_pool2d(maps, side, side, "SAME")
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
         if self._variable_hidden:

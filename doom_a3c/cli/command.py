@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shlex
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from doom_a3c.cli.streams import make_patient
+from doom_a3c.cli.streams import draws, make_patient
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
 
@@ -87,7 +88,10 @@ def _check_folder() -> None:
 
 
 def end_at_once(number: int, line: str) -> NoReturn:
-    """Ends the process as after a signal, with a line on stderr."""
+    """Ends the process as after a signal, with a line on stderr in place of what is drawn on the terminal's last line."""
+    if draws():
+        with contextlib.suppress(OSError):
+            os.write(1, b"\r\x1b[K")
     print_at_once(line)
     os._exit(128 + number)
 

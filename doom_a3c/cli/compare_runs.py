@@ -53,7 +53,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.written(figures.runs_compared("mean score", drawn), target)
     width = max(5, *map(len, groups))
-    lines = [f"{'name':{width}}  runs  last mean of 100, by run"]
+    lines = [f"{'name':{width}}  runs  last mean of 100 episodes or fewer, by run"]
     for name, group in groups.items():
         lines.append(f"{name:{width}}  {len(group):4d}  {_ends(group)}")
     if short:

@@ -6,6 +6,7 @@ import shutil
 import textwrap
 from contextlib import closing
 
+from doom_a3c.cli.streams import answer
 from doom_a3c.envs.games import games_of
 from doom_a3c.run.doctor import findings
 from doom_a3c.run.run_record import RunRecord
@@ -24,7 +25,7 @@ def examined(record: RunRecord) -> int:
             if finding.advice:
                 advised += 1
                 print(_told("  -> advice", finding.advice), flush=True)
-    print(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
+    answer(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
     return 0
 
 

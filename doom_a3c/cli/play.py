@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.lines import Lines
+from doom_a3c.cli.streams import answer
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.progress import shown
 from doom_a3c.run import pretrained
@@ -78,7 +79,7 @@ def _play(arguments: list[str] | None) -> int:
     if options.list_models:
         from doom_a3c.cli.listing import models as listed  # late: hardly any call needs it
 
-        print(listed())
+        answer(listed())
         return 0
     useless, why = _without_effect(options)
     known = {**settings_of(Options), **settings_of(PlaySettings)}

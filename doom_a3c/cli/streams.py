@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -25,6 +26,18 @@ def make_patient() -> None:
         sys.stderr = _patient(sys.stderr, 2)
 
 
+def answer(text: str) -> None:
+    """Prints what a command was called for and nothing else.
+
+    Raises:
+        OSError: where that is lost; it is no loss where nobody reads on.
+    """
+    print(text, flush=True)
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(raw, _Patient) and raw.lost is not None and raw.lost.errno != errno.EPIPE:
+        raise OSError(raw.lost.errno, raw.lost.strerror, "standard output")
+
+
 def draws() -> bool:
     """Tells whether standard output is a terminal on which a line can be drawn over."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -43,6 +56,7 @@ class _Patient(io.RawIOBase):
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.lost: OSError | None = None  # why something could not be written
 
     def writable(self) -> bool:
         """Tells that it can be written to."""
@@ -60,7 +74,9 @@ class _Patient(io.RawIOBase):
         """Writes, or does not; all counts as written."""
         left = memoryview(data).cast("B")
         size = len(left)
-        with contextlib.suppress(OSError):
+        try:
             while left:
                 left = left[os.write(self._descriptor, left) :]
+        except OSError as error:
+            self.lost = error
         return size

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
+from doom_a3c.cli.streams import answer
 from doom_a3c.record.files import check_exists, output_file
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
@@ -78,13 +79,13 @@ def _train(arguments: list[str] | None) -> int:
     if options.list_scenarios:
         from doom_a3c.cli.listing import listing  # late: it imports ViZDoom
 
-        print(listing())
+        answer(listing())
         return 0
     if options.compare_runs:
         import_tensorflow(cpu_count(), options.verbose, "cpu")  # TensorBoard would load it aloud
         from doom_a3c.cli.compare_runs import compare_runs  # late: hardly any call needs it
 
-        print(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
+        answer(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
     scenarios.settled(overrides, "flags")

@@ -74,7 +74,7 @@ class LocalEngine:
     def roll_back(self, state: State) -> None:
         """Takes over the weights and optimizer slots of an earlier moment, with half the step size; what is counted stays.
 
-        Gradients that are being computed meanwhile are applied to them.
+        Gradients that are being computed meanwhile are not applied to them.
         """
         self._step_factor.restart()
         self._model.roll_back(state.variables)

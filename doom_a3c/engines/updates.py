@@ -172,9 +172,10 @@ class Updater:
             self._progress.add_fault(NON_FINITE)
         else:
             rate = schedule.at(frames, self._config.frames) * self._step_factor.value
-            before = self._model.apply(gradients.gradients, rate)
-            lag = max(0, before - version)  # a restarted server may be behind its hosts
-            self._progress.add_update(gradients.metrics.entropy, lag)
+            before = self._model.apply(gradients.gradients, rate, version)
+            if before is not None:
+                lag = max(0, before - version)  # a restarted server may be behind its hosts
+                self._progress.add_update(gradients.metrics.entropy, lag)
         if last:
             self._close_rollout()
         if self._logger is not None and last and self._limiter.allow():

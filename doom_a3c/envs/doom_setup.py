@@ -27,7 +27,13 @@ MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list t
 
 def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
     """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
-    return _names(_configured(spec, observation), spec)
+    return _names(_configured(spec, observation).get_available_buttons(), spec)
+
+
+def listed_actions(spec: DoomSpec) -> list[str]:
+    """Returns the same of a game whose `available_buttons` are known, whatever files it is of."""
+    known = vizdoom.Button.__members__
+    return _names([known[name] for name in dict.fromkeys(spec.available_buttons) if name in known], spec)
 
 
 def title(spec: DoomSpec, observation: Observation) -> str:
@@ -35,7 +41,8 @@ def title(spec: DoomSpec, observation: Observation) -> str:
     game = _configured(spec, observation)
     files = [Path(file).name for file in (game.get_doom_game_path(), game.get_doom_scenario_path()) if file]
     endless = [] if game.get_episode_timeout() else ["no time-out"]
-    return ", ".join([" with ".join(files), game.get_doom_map().lower(), *endless, in_words(_names(game, spec))])
+    actions = in_words(_names(game.get_available_buttons(), spec))
+    return ", ".join([" with ".join(files), game.get_doom_map().lower(), *endless, actions])
 
 
 def _configured(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
@@ -44,8 +51,7 @@ def _configured(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
     return game
 
 
-def _names(game: vizdoom.DoomGame, spec: DoomSpec) -> list[str]:
-    buttons = game.get_available_buttons()
+def _names(buttons: Sequence[vizdoom.Button], spec: DoomSpec) -> list[str]:
     return [
         "+".join(_name(*pressed) for pressed in zip(buttons, action, strict=True) if pressed[1]) or "NOTHING"
         for action in button_actions(spec, buttons)

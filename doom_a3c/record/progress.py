@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
@@ -213,6 +213,12 @@ class Progress:
         with self._lock:
             step = -(-len(self.curve) // count) or 1
             return [point.mean for point in self.curve[::-step]][::-1]
+
+    def full_means(self) -> Iterator[float]:
+        """Yields the means of the curve that are of 100 episodes: it begins anew where a run goes on with another game."""
+        with self._lock:
+            curve = list(self.curve)
+        return (point.mean for point in curve if point.episode >= curve[0].episode + WINDOW - 1)
 
     @property
     def mean_score(self) -> float | None:

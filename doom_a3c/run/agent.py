@@ -47,6 +47,8 @@ class Agent:
         if named.scenario:
             record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(named.scenario).name))
         builder = Builder(record.scenario, record.config)
+        if not builder.has_learned(record.learned):
+            raise UserError(f"{path} has learned other actions than those of {named.scenario}, or in another order")
         network = builder.network("player", record.config.seed)
         try:
             network.load(checkpoint.variables)

@@ -46,6 +46,14 @@ class Builder:
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
             core_called(scenario.network.core)  # networks are made later, and know no scenario's name
 
+    def has_learned(self, learned: DoomSpec | None) -> bool:
+        """Tells whether the actions here are those of the game that has been learned, where that is known."""
+        if learned is None:
+            return True
+        from doom_a3c.envs.doom_setup import listed_actions  # late: it imports ViZDoom
+
+        return list(self.actions) == listed_actions(learned)
+
     def example(self, games: int) -> Any:
         """Returns observations of that many games, zeros."""
         return create_empty_array(self._observations, games)

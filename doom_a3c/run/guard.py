@@ -56,8 +56,16 @@ class Guard:
     from then on, in a resumed run too; the best weights are those of the session.
     """
 
-    def __init__(self, engine: LocalEngine, progress: Progress, config: Config, log: Callable[[str], None]) -> None:
-        self._engine, self._progress, self._config, self._log = engine, progress, config, log
+    def __init__(
+        self,
+        engine: LocalEngine,
+        progress: Progress,
+        config: Config,
+        log: Callable[[str], None],
+        save: Callable[[], None],
+    ) -> None:
+        """`save` writes a checkpoint of the moment."""
+        self._engine, self._progress, self._config, self._log, self._save = engine, progress, config, log, save
         self._next = 0.0
         self._first = math.nan  # the mean of the run's first 100 episodes
         self._mark: _Mark | None = None  # the end of the window before
@@ -81,7 +89,7 @@ class Guard:
         window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
         if self._best is None:
             self._best = _Best(window, self._mark.state)
-            self._first = next((point.mean for point in self._progress.curve if point.episode >= WINDOW), window.mean)
+            self._first = next(self._progress.full_means(), window.mean)
         judged = self._judge(self._best, self._before, window, self._mark.state) if self._before else window
         self._before, self._mark = judged, self._here(steps_under_way(self._config), games_of_run(self._config))
 
@@ -98,13 +106,15 @@ class Guard:
             return after
         lost, gain = best.window.mean - better.mean, best.window.mean - self._first
         noise = NOISE * max(best.window.spread, better.spread)
-        self._worse_pairs = self._worse_pairs + 1 if lost > max(self._config.collapse * gain, noise) else 0
+        fallen = lost > noise and lost >= self._config.collapse * gain
+        self._worse_pairs = self._worse_pairs + 1 if fallen else 0
         if self._worse_pairs < (1 if gain > noise else PAIRS):
             return after
         self._worse_pairs = 0
         if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
+            self._save()  # before it is told: a run that is killed then goes on from there
             self._log(
                 f"the mean score fell from {shown(best.window.mean)} to {shown(better.mean)}: back to the weights of "
                 f"{best.state.counters.frames:,} frames, with half the step size"

@@ -13,6 +13,7 @@ from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import check_files, checked_name, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
+from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 5
@@ -60,6 +61,7 @@ class RunRecord(NamedTuple):
     config: Config
     counters: Counters
     best: Best
+    learned: DoomSpec | None = None  # whose buttons have been learned, where a user has named another game to play
 
 
 class Label(NamedTuple):
@@ -113,6 +115,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             scenario = scenarios.from_plain(tables, "its scenario")
             check_files(scenario.game)
             scenario, config = scenarios.resolved(scenario, data["config"], "its settings")
+        learned = _learned(data["scenario"], source) if named.scenario else None
         return RunRecord(
             checked_name(data["run"]),
             whole(data["restarts"], "restarts"),
@@ -120,6 +123,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             config,
             from_plain(data["progress"]),
             Best(_score(data["best_evaluation"]), _policy(data), _evaluations(data)),
+            learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
@@ -154,10 +158,18 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters, best = counters._replace(scores=()), best._replace(score=None, evaluations=())
+        counters = counters._replace(scores=(), curve=(), stride=1)
+        best = best._replace(score=None, evaluations=())
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
-    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best)
+    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
+
+
+def _learned(scenario: Mapping[str, Any], source: str) -> DoomSpec | None:
+    """Returns the buttons that a checkpoint's own game has; None for other games, and where a cfg says them."""
+    game = {key: scenario["game"][key] for key in ("available_buttons", "buttons") if key in scenario["game"]}
+    learned = scenarios.from_plain({"name": "learned", "game": game}, source).game
+    return learned if isinstance(learned, DoomSpec) and learned.available_buttons else None
 
 
 def _score(value: Any) -> float | None:

@@ -46,8 +46,17 @@ class Saver:
         Raises:
             SaveError: if there is no room for it.
         """
-        self.save(state, best)
-        self.check()
+        _check_finite(state)
+        with self._lock:
+            self._next = time.monotonic() + self._every
+            try:
+                self._folder.save(state.variables, self._of(state, best))
+            except OSError as error:
+                needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
+                raise SaveError(
+                    f"{self._folder.folder} could not be written to: {error.strerror or error}; a run begins where "
+                    f"{needed:,.0f} MB are free"
+                ) from None
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
         if free < ROOM * size:
             room = f"room for {free / 1e6:,.0f} MB, and a save may need {ROOM * size / 1e6:,.0f}"
@@ -89,7 +98,10 @@ class Saver:
         """Raises SaveError if the newest save has failed."""
         if self._outage.reason:
             reason = self._outage.reason
-            raise SaveError(f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}")
+            raise SaveError(
+                f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}; "
+                f"the one before it is in {self._folder.last}"
+            )
 
     def _failed(self, error: OSError) -> None:
         self._outage.failed(error)

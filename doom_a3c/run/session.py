@@ -83,15 +83,10 @@ def session_of(
         access.check(config.address)
     make_logger = make_logger or make_logger_called(config.logger)
     builder = Builder(record.scenario, config, games)
-    model, progress = builder.model(config), Progress()
-    if variables is not None:
-        _restore(model, progress, record, variables, builder)
-    transferred = transfer(model.network, source, record.scenario.name, config.scenario) if source else None
+    model, progress, transferred = _beginning(record, builder, variables, source)
     games.check()
-    if variables is not None:
-        record = checkpoints.with_best(record)
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
-    record = record if variables is not None else _claimed(record, logs_dir)
+    record = _claimed(record, logs_dir) if variables is None else checkpoints.with_best(record)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
     view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")
     if transferred:
@@ -117,17 +112,21 @@ def session_of(
         gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)))
         stack.enter_context(closing(builder))
         engine: Engine
-        guard = None
+        local = None
         if config.engine == "cluster":
             engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
         else:
-            engine = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
-            guard = Guard(engine, progress, config, view.log)
+            engine = local = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
         evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
         evaluations = _evaluations(record, evaluator, engine, saver, reporter)
+
+        def save() -> None:
+            saver.save(engine.capture(), evaluations.best)
+
+        guard = Guard(local, progress, config, view.log, save) if local else None
         training = Training(
             engine,
             progress=progress,
@@ -138,6 +137,16 @@ def session_of(
             guard=guard,
         )
         yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
+
+
+def _beginning(
+    record: RunRecord, builder: Builder, variables: Snapshot | None, source: Path | None
+) -> tuple[GlobalModel, Progress, str | None]:
+    """Returns the model and the counters that a session begins with, and what has been taken over of a `source`."""
+    model, progress = builder.model(record.config), Progress()
+    if variables is not None:
+        _restore(model, progress, record, variables, builder)
+    return model, progress, transfer(model.network, source, builder, record.config.scenario) if source else None
 
 
 def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
@@ -159,6 +168,11 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
     config, name = record.config, record.scenario.name
     kernel, actions = variables.get("policy/kernel"), builder.distribution.size
     known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
+    if not builder.has_learned(record.learned):
+        raise UserError(
+            f"{config.models_dir}/last.ckpt has learned other actions than scenario {name} has, or in another order: "
+            "resume it with its own buttons, or train in another --models-dir"
+        )
     if known != actions:
         raise UserError(
             f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "

@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.trust import Named
 
 
-def transfer(network: ACNetwork, source: Path, scenario: str, plays: str) -> str:
+def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> str:
     """Has a network begin with the weights of a checkpoint; returns what it has taken over, for people.
 
-    The heads, of policy and value, are taken from a model of the same scenario alone: elsewhere actions and scores mean
-    something else.
+    The heads, of policy and value, are taken from a model of the same scenario and actions alone: elsewhere actions and
+    scores mean something else.
 
     Args:
         network: of the new run.
         source: the checkpoint.
-        scenario: the name of the new run's scenario.
+        builder: of the new run.
         plays: what the user has named that scenario by: the checkpoint's game is not played, whatever it is.
 
     Raises:
@@ -27,9 +28,11 @@ def transfer(network: ACNetwork, source: Path, scenario: str, plays: str) -> str
     """
     checkpoint = load(source, Named(plays))
     checkpoint.check_finite(source)
-    own = checkpoint.record.scenario.name
-    taken = network.transfer(checkpoint.variables, heads=own == scenario)
+    own, scenario = checkpoint.record.scenario.name, builder.scenario.name
+    heads = own == scenario and builder.has_learned(checkpoint.record.learned)
+    taken = network.transfer(checkpoint.variables, heads)
     if not taken:
         raise UserError(f"{source} has a network of another kind: none of its weights fit those of {scenario}")
     parts = "all" if len(taken) == len(network.parameters) else f"{len(taken)} of {len(network.parameters)}"
-    return f"begins with {parts} of the weights of {source.stem}, trained on {own}"
+    without = "" if heads else "; the heads, of policy and value, begin anew, as actions or scores are others"
+    return f"begins with {parts} of the weights of {source.stem}, trained on {own}{without}"

@@ -140,7 +140,7 @@ def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise UserError(f"{source}: [game] config must be a text, the name of a cfg file")
     with about(source):
         check_there(name)
-    own = {key: value for key, value in game.items() if key != "config" and value not in ("", [])}
+    own = {key: value for key, value in game.items() if key != "config"}
     return {**table, "game": _merged(game_table(located(name)), own)}
 
 

@@ -16,6 +16,7 @@ from doom_a3c.settings.shaping import weights
 from doom_a3c.settings.wads import maps_in
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
+MAX_SCALE = 1e6  # of a game variable, whose sum with others is to stay a number
 
 
 def checked_name(value: Any) -> str:
@@ -89,10 +90,10 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
     require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
     weights(game.shaping)
-    numbers = all(type(scale) in (int, float) for scale in game.variable_scales)
+    numbers = all(type(scale) in (int, float) and abs(scale) <= MAX_SCALE for scale in game.variable_scales)
     require(
         numbers and len(game.variable_scales) in (0, len(game.variables)),
-        "[game] variable_scales needs one number a variable",
+        f"[game] variable_scales needs one number a variable, {MAX_SCALE:,.0f} at most",
     )
     if not (sides := re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", observation.resolution)):
         raise UserError(f"[observation] resolution must look like '160x120', not {observation.resolution!r}")

@@ -84,7 +84,7 @@ REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
-SEQUENCES = Group("--minibatches 2 or more (of --engine threads, or with --replay or --no-vtrace)", deals_sequences)
+SEQUENCES = Group("--minibatches 2 or more, and one of --engine threads, --replay 1 and --no-vtrace", deals_sequences)
 REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", sends_gradients)
@@ -355,7 +355,13 @@ class Config:
     episodes: int | None = setting(
         None, "the run ends after this many episodes of training", unit="episodes", low=1, section=OUTPUTS
     )
-    minutes: float | None = setting(None, "the run ends after this long", unit="minutes", above=0, section=USUAL)
+    minutes: float | None = setting(
+        None,
+        "the run ends after so long a training; the start and the last evaluation come on top",
+        unit="minutes",
+        above=0,
+        section=USUAL,
+    )
     target_score: float | None = setting(
         None, "the run ends when the mean score of the last 100 training episodes reaches this", section=USUAL
     )

@@ -105,7 +105,8 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
     for table, values in given.items():
         for key, value in values.items():
             if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
-                raise UserError(f"{source}: {key} stands {_place(table)}, and belongs {_place(own[key])}")
+                place = "in a table of its own, [shaping]" if key == "shaping" else _place(own[key])
+                raise UserError(f"{source}: {key} stands {_place(table)}, and belongs {place}")
 
 
 def _place(table: str) -> str:

@@ -61,7 +61,7 @@ def _weight(name: str, value: Any) -> Weight:
     except ValueError as error:
         raise UserError(f"{error}; it takes a number") from None
     for part, number in checked.items():
-        require(abs(number) <= MAX_WEIGHT, f"[shaping] {name}: {part} is {number:g}, {MAX_WEIGHT:g} at most")
+        require(abs(number) <= MAX_WEIGHT, f"[shaping] {name}: {part} is {number!r}, {MAX_WEIGHT:,.0f} at most")
     require(name != PLACES or not checked.get("loss"), f"[shaping] {PLACES}: it never falls, so it has no loss")
     require(checked.get("most", 1.0) > 0, f"[shaping] {name}: most is {checked.get('most', 1.0):g}, and must be above 0")
     return Weight(**checked)

@@ -52,8 +52,8 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         return _gymnasium(game, source)
     wad = named.wad and str(expanded(named.wad).resolve())
     table = {**game, "wad": wad} if wad else dict(game)
-    if (file := table.get("config")) and not _shipped(file):  # of the formats 2 and 3; later ones hold what it says
-        raise UserError(f"{source} plays by {str(file)[:200]!r}: if you trust that file, name it with --scenario")
+    if (config := table.get("config")) and not _shipped(config):  # of the formats 2 and 3; later ones hold what it says
+        raise UserError(f"{source} plays by {str(config)[:200]!r}: if you trust that file, name it with --scenario")
     if (file := table.get("wad")) and file != wad and not _shipped(file):
         name = str(file).rpartition("/")[2][:100]
         raise UserError(f"{source} plays {name!r}, which is not ViZDoom's own: if you trust that file, name it with --wad")
@@ -61,6 +61,8 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         raise UserError(
             f"{source} plays on {str(file)[:200]!r}, which is not ViZDoom's own: name its scenario with --scenario"
         )
+    if config:
+        table = {key: value for key, value in table.items() if value not in ("", [])}  # what those formats left to the cfg
     return dict(with_config_read({"game": table}, source)["game"])
 
 
