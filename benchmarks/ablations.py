@@ -239,5 +239,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except results.DamagedError as error:
+        sys.exit(f"ablations.py: {error}")
     except KeyboardInterrupt:
         sys.exit("ablations.py: interrupted; the same command goes on from here")

@@ -261,5 +261,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except results.DamagedError as error:
+        sys.exit(f"learning.py: {error}")
     except KeyboardInterrupt:
         sys.exit("learning.py: interrupted; the same command goes on from here")

@@ -153,5 +153,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except results.DamagedError as error:
+        sys.exit(f"own_wads.py: {error}")
     except KeyboardInterrupt:
         sys.exit("own_wads.py: interrupted; what is finished is kept")

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import results
 from learning import PLANS, Learned, best_of, folder_of, shown_trainings
 from supervised import terminate
 from trainings import scores_of
@@ -134,5 +135,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except results.DamagedError as error:
+        sys.exit(f"pretrained.py: {error}")
     except KeyboardInterrupt:
         sys.exit("pretrained.py: interrupted")

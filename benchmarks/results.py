@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
+class DamagedError(ValueError):
+    """A file of results has something else in it."""
+
+
 def finished(path: Path) -> list[dict[str, Any]]:
     """Returns what has been finished, the oldest first; nothing where there is no such file.
 
-    Ends the program at a line that is none, which a kill may have left half written.
+    Raises:
+        DamagedError: at a line that is none, which a kill may have left half written.
     """
     found = []
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), start=1):
         try:
             found += [json.loads(line)] if line else []
         except ValueError as error:
-            sys.exit(f"{path}, line {number}, is no result ({error}): mend it, or take it out")
+            raise DamagedError(f"{path}, line {number}, is no result ({error}): mend it, or take it out") from None
     return found
 
 

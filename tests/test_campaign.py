@@ -190,7 +190,7 @@ def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
     assert results.finished(path) == [{"game": "basic"}]
     with path.open("a") as file:
         file.write('{"game": "ba')
-    with pytest.raises(SystemExit, match="line 2, is no result"):
+    with pytest.raises(results.DamagedError, match="line 2, is no result"):
         results.finished(path)
 
 

@@ -221,7 +221,7 @@ def test_gradients_that_are_not_finite_are_counted_and_many_in_a_row_end_the_run
 
 def test_an_error_in_learning_ends_the_run_and_is_told(build, monkeypatch):
     server = build(state_of(2))
-    monkeypatch.setattr(server.model, "apply", lambda gradients, rate: 1 / 0)
+    monkeypatch.setattr(server.model, "apply", lambda gradients, rate, version: 1 / 0)
     verdict(server, "a", 1, 1, gradient_push())
     status = server.status()
     assert "in _learn" in status["error"]  # a traceback

@@ -173,7 +173,7 @@ def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
         ({"HEALTH": "much"}, "HEALTH: gain is much; it takes a number"),
         ({"HEALTH": {"win": 1}}, "takes a number, or a table of gain, loss and most"),
         ({"HEALTH": float("nan")}, "gain is nan"),
-        ({"HEALTH": 1e9}, "gain is 1e+09, 1e+06 at most"),
+        ({"HEALTH": 1e9}, "gain is 1000000000.0, 1,000,000 at most"),
         ({"HEALTH": {"gain": 1, "most": 0}}, "most is 0, and must be above 0"),
         ({"PLACES": {"loss": 1}}, "[shaping] PLACES: it never falls"),
     ],
@@ -245,7 +245,7 @@ def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
     [
         ("basic", "HEALTH", "--shaping HEALTH: it takes VARIABLE=GAIN"),
         ("basic", "HEALTH=nan", "gain"),
-        ("basic", "HEALTH=1e300", "1e+06 at most"),
+        ("basic", "HEALTH=1e300", "1,000,000 at most"),
         ("basic", "FOO=1", "FOO"),
         ("CartPole-v1", "HEALTH=1", "--shaping goes with Doom's games: cartpole is none"),
         ("ALE/Pong-v5", "HEALTH=1", "--shaping goes with Doom's games: pong is none"),

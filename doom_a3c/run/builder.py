@@ -16,7 +16,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import about
+from doom_a3c.settings.fields import UserError, about
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.network import check_size
 from doom_a3c.settings.scenarios import Scenario
@@ -52,7 +52,10 @@ class Builder:
             return True
         from doom_a3c.envs.doom_setup import listed_actions  # late: it imports ViZDoom
 
-        return list(self.actions) == listed_actions(learned)
+        try:
+            return list(self.actions) == listed_actions(learned)
+        except UserError:  # a stranger's checkpoint may name anything
+            return False
 
     def example(self, games: int) -> Any:
         """Returns observations of that many games, zeros."""

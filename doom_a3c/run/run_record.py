@@ -167,9 +167,11 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
 
 def _learned(scenario: Mapping[str, Any], source: str) -> DoomSpec | None:
     """Returns the buttons that a checkpoint's own game has; None for other games, and where a cfg says them."""
-    game = {key: scenario["game"][key] for key in ("available_buttons", "buttons") if key in scenario["game"]}
+    game = {key: scenario["game"].get(key) for key in ("available_buttons", "buttons")}
+    if not all(game.values()):
+        return None
     learned = scenarios.from_plain({"name": "learned", "game": game}, source).game
-    return learned if isinstance(learned, DoomSpec) and learned.available_buttons else None
+    return learned if isinstance(learned, DoomSpec) else None
 
 
 def _score(value: Any) -> float | None:

@@ -168,15 +168,15 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
     config, name = record.config, record.scenario.name
     kernel, actions = variables.get("policy/kernel"), builder.distribution.size
     known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
-    if not builder.has_learned(record.learned):
-        raise UserError(
-            f"{config.models_dir}/last.ckpt has learned other actions than scenario {name} has, or in another order: "
-            "resume it with its own buttons, or train in another --models-dir"
-        )
     if known != actions:
         raise UserError(
             f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
             f"{actions}: resume it with its own buttons, or train in another --models-dir"
+        )
+    if not builder.has_learned(record.learned):
+        raise UserError(
+            f"{config.models_dir}/last.ckpt has learned other actions than scenario {name} has, or in another order: "
+            "resume it with its own buttons, or train in another --models-dir"
         )
     try:
         model.restore(variables, record.counters.updates)
