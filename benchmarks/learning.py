@@ -187,9 +187,9 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield (
         "A row's command is `python train.py --scenario GAME --seed SEED --frames FRAMES`. Minutes are those of the clock, "
-        "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20. A target is "
-        "met where the mean of the better policy is no less. Held is the lowest mean of 100 training games after one that "
-        "is the target's, as a share of the best before it."
+        "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20; intervals are "
+        "of 95 per cent, by bootstrap. A target is met where the mean of the better policy is no less. Held is the lowest "
+        "mean of 100 training games after one that is the target's, as a share of the best before it."
     )
     yield ""
     yield (

@@ -82,8 +82,8 @@ def page() -> Iterator[str]:
     yield "    python train.py --scenario mine.toml --from basic"
     yield ""
     yield (
-        f"A mean is of {EPISODES} episodes that training has not seen, with its 95 per cent interval; random play is of "
-        "as many. `python benchmarks/pretrained.py` makes models, cards and this page."
+        f"A mean is of {EPISODES} episodes that training has not seen, with a 95 per cent interval (1.96 standard errors); "
+        "random play is of as many. `python benchmarks/pretrained.py` makes models, cards and this page."
     )
     yield ""
     yield "| model | greedy | sampled | random play | seed | frames | minutes | trained by | commit |"
