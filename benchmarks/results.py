@@ -29,5 +29,5 @@ def finished(path: Path) -> list[dict[str, Any]]:
 
 def add(path: Path, result: Mapping[str, Any]) -> None:
     """Adds what has just been finished."""
-    with path.open("ab", buffering=0) as file:  # in one write
-        file.write(f"{json.dumps(result)}\n".encode())
+    with path.open("ab") as file:
+        file.write(f"{json.dumps(result)}\n".encode())  # at once, or with an error

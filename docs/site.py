@@ -76,8 +76,9 @@ file, and that to the command line."""
 _ABOUT_SCENARIOS = """\
 What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every
 registered Gymnasium environment with discrete actions. Each is also in Gymnasium's registry:
-`gymnasium.make("doom_a3c/Basic-v0")`. The scores to expect are measured ones, and the budget of a file is what they took;
-[results](results/learned.md) has the commands. This page is made from the scenario files, by `python docs/site.py`."""
+`gymnasium.make("doom_a3c/Basic-v0")`. The scores to expect are measured ones, with the budgets of their files unless they
+say another; [results](results/learned.md) has the commands. This page is made from the scenario files, by
+`python docs/site.py`."""
 
 PAGES = {"settings.md": settings_page, "scenarios.md": scenarios_page}
 

@@ -10,11 +10,12 @@ from fakes import actor as play
 from fakes import changed, finish, model, network, queue_runs
 from run_fakes import ScriptedEngine, run_record, settings
 
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.updates import StepFactor, StepMetrics
+from doom_a3c.engines.updates import StepFactor, StepMetrics, Updater
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
 from doom_a3c.record.progress import WINDOW, Progress
@@ -390,6 +391,18 @@ def test_after_a_roll_back_the_step_factor_begins_anew(run):
     assert factor.value == 0.1
     factor.after(0.0, 1.0)
     assert factor.value == pytest.approx(0.15)  # in full, as at first
+
+
+def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
+    config, factor = changed(CONFIG, passes=2, target_kl=0.01), StepFactor(0.01, threads=2)
+    updater = Updater(config, run.engine.model, run.progress, factor, None)
+    run.engine.roll_back(run.engine.capture())
+    zeros = [0 * parameter for parameter in run.engine.model.network.parameters]
+    gradients = Gradients(zeros, LearnerMetrics(*[0.0] * 6), True, kl=5.0)
+    updater.apply(gradients, 0, last=True)
+    assert (factor.value, run.progress.updates) == (0.1, 0)
+    updater.apply(gradients, run.engine.model.since, last=True)
+    assert (factor.value < 0.1, run.progress.updates) == (True, 1)
 
 
 def test_the_target_falls_with_the_step_size_that_a_schedule_gives():

@@ -16,6 +16,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load, save
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.trust import Named
 
@@ -118,6 +119,15 @@ def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_th
         is_head = name.startswith(("policy/", "value/"))
         expected = before if is_head and not heads else source
         np.testing.assert_array_equal(after[name], expected[name])
+
+
+def test_actions_are_what_is_pressed_in_whatever_order_the_buttons_are():
+    pressed = [["MOVE_LEFT", "ATTACK"], ["MOVE_RIGHT", "ATTACK"]]
+    game = replace(catalog.find("basic").game, buttons=pressed)
+    builder = Builder(replace(catalog.find("basic"), game=game), Config())
+    assert builder.has_learned(replace(game, available_buttons=("ATTACK", "MOVE_RIGHT", "MOVE_LEFT")))
+    assert not builder.has_learned(replace(game, buttons=pressed[::-1]))
+    assert not builder.has_learned(replace(game, buttons=[["MOVE_UP"]]))  # which there is not
 
 
 def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, permuted, tmp_path):

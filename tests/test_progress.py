@@ -89,6 +89,13 @@ def test_a_long_curve_is_thinned_evenly(each):
     assert progress.episodes == count
 
 
+def test_the_first_full_mean_is_found_however_thin_the_curve_is():
+    progress = Progress()
+    play(progress, [0.0] * WINDOW + [1.0] * (3 * MAX_POINTS))
+    assert progress.curve[0].episode == 4
+    assert next(progress.full_means()) == 0.0
+
+
 @pytest.mark.parametrize("seam", [50, MAX_POINTS - 1, MAX_POINTS + 5, 2 * MAX_POINTS + 7])
 def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
     played = scores(2 * MAX_POINTS + 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import shlex
 import signal
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from doom_a3c.cli.streams import draws, make_patient
+from doom_a3c.cli.streams import LostError, draws, make_patient
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
 
@@ -50,6 +51,9 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         return 2
     except ModuleNotFoundError as error:
         return not_installed(program, error)
+    except LostError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
@@ -89,7 +93,7 @@ def _check_folder() -> None:
 
 def end_at_once(number: int, line: str) -> NoReturn:
     """Ends the process as after a signal, with a line on stderr in place of what is drawn on the terminal's last line."""
-    if draws():
+    if draws() and select.select([], [1], [], 0)[1]:  # one that is stopped takes nothing
         with contextlib.suppress(OSError):
             os.write(1, b"\r\x1b[K")
     print_at_once(line)

@@ -26,16 +26,20 @@ def make_patient() -> None:
         sys.stderr = _patient(sys.stderr, 2)
 
 
+class LostError(Exception):
+    """What a command was called for could not be written."""
+
+
 def answer(text: str) -> None:
     """Prints what a command was called for and nothing else.
 
     Raises:
-        OSError: where that is lost; it is no loss where nobody reads on.
+        LostError: where that is lost; it is no loss where nobody reads on.
     """
     print(text, flush=True)
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if isinstance(raw, _Patient) and raw.lost is not None and raw.lost.errno != errno.EPIPE:
-        raise OSError(raw.lost.errno, raw.lost.strerror, "standard output")
+        raise LostError(f"standard output could not be written: {raw.lost.strerror}")
 
 
 def draws() -> bool:

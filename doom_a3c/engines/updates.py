@@ -163,6 +163,8 @@ class Updater:
         Raises:
             DivergedError: when there were some that are not finite in too many rollouts in a row.
         """
+        if version < self._model.since:  # the newest roll-back has come between
+            return
         frames, schedule = self._progress.frames, self._config.learning_rate
         if last:
             share = schedule.share(frames, self._config.frames) * self._model.rate_share

@@ -217,8 +217,8 @@ class Progress:
     def full_means(self) -> Iterator[float]:
         """Yields the means of the curve that are of 100 episodes: it begins anew where a run goes on with another game."""
         with self._lock:
-            curve = list(self.curve)
-        return (point.mean for point in curve if point.episode >= curve[0].episode + WINDOW - 1)
+            curve, stride = list(self.curve), self._stride
+        return (point.mean for point in curve if point.episode >= curve[0].episode - stride + WINDOW)
 
     @property
     def mean_score(self) -> float | None:

@@ -53,7 +53,10 @@ class Builder:
         from doom_a3c.envs.doom_setup import listed_actions  # late: it imports ViZDoom
 
         try:
-            return list(self.actions) == listed_actions(learned)
+            pressed = [
+                [set(action.split("+")) for action in actions] for actions in (self.actions, listed_actions(learned))
+            ]
+            return pressed[0] == pressed[1]  # whatever the order in which an action names its buttons
         except UserError:  # a stranger's checkpoint may name anything
             return False
 

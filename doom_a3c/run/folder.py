@@ -89,8 +89,13 @@ class CheckpointFolder:
         self._check_ours()
         save(self.best, variables, record)
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the folder is still the run's."""
+        return self._is_ours()
+
     def _check_ours(self) -> None:
-        if not self._is_ours():
+        if not self.is_ours:
             raise OSError(errno.ENOENT, "the folder has been removed, or is another run's by now")
 
     def with_best(self, record: RunRecord) -> RunRecord:

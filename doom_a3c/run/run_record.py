@@ -114,8 +114,8 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         with about(source):
             scenario = scenarios.from_plain(tables, "its scenario")
             check_files(scenario.game)
+            learned = _learned(data["scenario"]) if named.scenario else None
             scenario, config = scenarios.resolved(scenario, data["config"], "its settings")
-        learned = _learned(data["scenario"], source) if named.scenario else None
         return RunRecord(
             checked_name(data["run"]),
             whole(data["restarts"], "restarts"),
@@ -165,12 +165,12 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
 
 
-def _learned(scenario: Mapping[str, Any], source: str) -> DoomSpec | None:
+def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
     """Returns the buttons that a checkpoint's own game has; None for other games, and where a cfg says them."""
     game = {key: scenario["game"].get(key) for key in ("available_buttons", "buttons")}
     if not all(game.values()):
         return None
-    learned = scenarios.from_plain({"name": "learned", "game": game}, source).game
+    learned = scenarios.from_plain({"name": "learned", "game": game}, "its own").game
     return learned if isinstance(learned, DoomSpec) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import time
@@ -53,10 +54,9 @@ class Saver:
                 self._folder.save(state.variables, self._of(state, best))
             except OSError as error:
                 needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
-                raise SaveError(
-                    f"{self._folder.folder} could not be written to: {error.strerror or error}; a run begins where "
-                    f"{needed:,.0f} MB are free"
-                ) from None
+                remedy = f"; a run begins where {needed:,.0f} MB are free" if error.errno == errno.ENOSPC else ""
+                reason = f"{error.strerror or error}{remedy}"
+                raise SaveError(f"{self._folder.folder} could not be written to: {reason}") from None
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
         if free < ROOM * size:
             room = f"room for {free / 1e6:,.0f} MB, and a save may need {ROOM * size / 1e6:,.0f}"
@@ -98,9 +98,9 @@ class Saver:
         """Raises SaveError if the newest save has failed."""
         if self._outage.reason:
             reason = self._outage.reason
+            before = f"; the one before it is in {self._folder.last}" if self._folder.is_ours else ""
             raise SaveError(
-                f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}; "
-                f"the one before it is in {self._folder.last}"
+                f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}{before}"
             )
 
     def _failed(self, error: OSError) -> None:

@@ -45,7 +45,7 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
     if config.advantage == "n_step" and uses_vtrace(config):
         remedy = "--no-vtrace to learn uncorrected" + (", with --replay 0" if replay_count(config) else "")
         raise UserError(
-            "--advantage n_step takes rollouts as the newest policy's own, V-trace uses_vtrace them: "
+            "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
             f"use --advantage gae, or {remedy}"
         )
     if not config.vtrace and (explores(config) or replay_count(config)):
