@@ -49,9 +49,8 @@ class Saver:
         """
         _check_finite(state)
         with self._lock:
-            self._next = time.monotonic() + self._every
             try:
-                self._folder.save(state.variables, self._of(state, best))
+                self._write(state, best)
             except OSError as error:
                 needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
                 remedy = f"; a run begins where {needed:,.0f} MB are free" if error.errno == errno.ENOSPC else ""
@@ -70,13 +69,16 @@ class Saver:
         """
         _check_finite(state)
         with self._lock:
-            self._next = time.monotonic() + self._every
             try:
-                self._write_best()
-                self._folder.save(state.variables, self._of(state, best))
-                self._outage.worked()
+                self._write(state, best)
             except OSError as error:
                 self._failed(error)
+
+    def _write(self, state: State, best: Best) -> None:
+        self._next = time.monotonic() + self._every
+        self._write_best()
+        self._folder.save(state.variables, self._of(state, best))
+        self._outage.worked()
 
     def save_best(self, state: State, best: Best) -> None:
         """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
