@@ -1,8 +1,9 @@
-"""The tables of --list-scenarios and --list-models."""
+"""What --list-scenarios and --list-models show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+import textwrap
 
 from doom_a3c.record.progress import shown
 from doom_a3c.run.pretrained import cards
@@ -11,7 +12,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
-_WIDTH = 44  # of the buttons
+_WIDTH = 100  # at most
+_BUTTONS = 76  # characters of them: there are games of hundreds
 
 
 def models() -> str:
@@ -20,32 +22,35 @@ def models() -> str:
     for name, card in cards().items():
         scores = (shown(card.greedy[0]), shown(card.sample[0]), shown(card.random[0]))
         rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
-    told = "play one: play.py --model MODEL; begin a training with its weights: train.py --from MODEL"
-    return "\n".join([*_aligned(rows, str.rjust), "", told])
-
-
-def _aligned(rows: Sequence[tuple[str, ...]], justify: Callable[[str, int], str] = str.ljust) -> list[str]:
-    """Returns the lines of a table, all columns but the first justified as told."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(justify, row[1:], widths[1:])]).rstrip() for row in rows]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+    return "\n".join([*lines, "", "play one: play.py --model MODEL", "learn on from its weights: train.py --from MODEL"])
 
 
 def listing() -> str:
-    """Returns every scenario's game, buttons, input, budget of frames and the score to expect."""
-    rows = [("scenario", "game", "buttons", "input", "frames", "score to expect")]
+    """Returns every scenario's game, input, budget of frames, buttons and the score to expect, as wide as the terminal."""
+    width = min(_WIDTH, shutil.get_terminal_size().columns)
+    lines = []
     for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
         scenario = catalog.find(name)
         buttons, seen = _facts(scenario)
-        short = buttons if len(buttons) <= _WIDTH else buttons[: _WIDTH - 4].rpartition(" ")[0] + " ..."
-        frames = f"{scenario.training.get('frames', Config.frames):,}"
-        rows.append((name, scenario.game.title, short, seen, frames, scenario.expected_score))
-    return "\n".join(
-        [
-            *_aligned(rows),
-            "",
-            "Every Atari game (--scenario ALE/Qbert-v5), Gymnasium environment (--scenario Acrobot-v1) and ViZDoom file",
-            "(--scenario mine.cfg) works too, with settings that are not tuned for it.",
-        ]
+        facts = (
+            f"{scenario.game.title}, {seen}, {scenario.training.get('frames', Config.frames):,} frames",
+            textwrap.shorten(buttons, _BUTTONS, placeholder=" ..."),
+            f"score to expect: {scenario.expected_score}",
+        )
+        lines += [name, *(_wrapped(fact, width, indent="    ") for fact in facts)]
+    told = (
+        "Every Atari game (--scenario ALE/Qbert-v5), Gymnasium environment (--scenario Acrobot-v1) and ViZDoom file "
+        "(--scenario mine.cfg) works too, with settings that are not tuned for it."
+    )
+    return "\n".join([*lines, "", _wrapped(told, width)])
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> str:
+    """Returns text in lines that break between words; what is too long for one has one of its own."""
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
