@@ -196,8 +196,8 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield (
         "basic's 85 is [more than there is](doom.md#basic-the-best-there-is); of predict_position's 0.80 there is "
         "[hardly more](doom.md#predict_position-what-there-is-to-be-had-and-what-can-be-seen). The second seed of "
-        "health_gathering_supreme had 1,890 after 13.0M frames, and was learned anew for longer; that of my_way_home was "
-        "never learned for longer, and the first had 0.59 after as many frames."
+        "health_gathering_supreme had 1,890 after 13.0M frames, and was learned anew for longer; my_way_home was learned "
+        "anew without the mirror, with which it had [0.19 and 0.96](doom.md#what-is-seen-what-is-paid) after 2.1M."
     )
     yield ""
     yield "| game | seed | frames, of plan | minutes | games | greedy | sampled | random play | target | held | commit |"
