@@ -62,7 +62,7 @@ GAMES = {
     "predict_position": Game(1_000_000, 0.3),
 }
 PARTS = ["cartpole", "basic", "defend_the_center"]  # each of another kind; measured in these, unless ONLY says otherwise
-AS_IT_IS = "as it is"  # the variant that others differ from, unless they were measured before the mirror
+AS_IT_IS = "as it is"  # the variant that others differ from, unless they were measured when the file was another
 VARIANTS = {
     AS_IT_IS: Variant(),
     "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
@@ -79,6 +79,7 @@ VARIANTS = {
     "an LSTM of 64 cells": Variant(overrides="[network]\ncore_size = 64\n"),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
     "no mirror": Variant(overrides="[game]\nmirror = false\n"),
+    "every second game in a mirror": Variant(overrides="[game]\nmirror = true\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
     "averages of 2x2 before the dense layer": Variant(overrides="[network]\npool = 2\n"),
     "four frames at once": Variant(overrides="[observation]\nstack = 4\n"),
@@ -95,7 +96,14 @@ ONLY = {  # games of a variant that is nothing to the others, or is a matter of 
     "no KL cost towards uniform": ["basic", "defend_the_center"],
     "no LSTM, single steps dealt out": ["basic", "defend_the_center"],
     "an LSTM of 64 cells": ["basic", "defend_the_center"],
-    "no mirror": [game for game in GAMES if game not in ("cartpole", "predict_position")],  # the latter's file has none
+    "no mirror": ["basic", "defend_the_center", "health_gathering", "health_gathering_supreme", "deathmatch"],  # have one
+    "every second game in a mirror": [
+        "my_way_home",
+        "predict_position",
+        "defend_the_line",
+        "deadly_corridor",
+        "take_cover",
+    ],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
     "four frames at once": ["basic", "defend_the_center"],
