@@ -190,14 +190,16 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
         "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20; intervals are "
         "of 95 per cent, by bootstrap. A target is met where the mean of the better policy is no less. Held is the lowest "
         "mean of 100 training games after one that is the target's, as a share of the best before it. A row is of the file "
-        "that its commit has: no game of Doom had a mirror before 7803d3f, and since 00af159 few have one."
+        "that its commit has: no game of Doom had a mirror before 7803d3f, and since 00af159 only "
+        "[some](methods.md#the-mirror) have one."
     )
     yield ""
     yield (
         "basic's 85 is [more than there is](doom.md#basic-the-best-there-is); of predict_position's 0.80 there is "
         "[hardly more](doom.md#predict_position-what-there-is-to-be-had-and-what-can-be-seen). The second seed of "
-        "health_gathering_supreme had 1,890 after 13.0M frames, and was learned anew for longer; my_way_home was learned "
-        "anew without the mirror, with which it had [0.19 and 0.96](doom.md#what-is-seen-what-is-paid) after 2.1M."
+        "health_gathering_supreme had 1,890 after 13.0M frames, and was learned anew for longer; my_way_home had 0.59 and "
+        "0.96 after as many frames with the settings of c80736b, 0.98 (seed 1) after 5.6M with those of 23866be, and with "
+        "the mirror [0.19 and 0.96](doom.md#what-is-seen-what-is-paid) after 2.1M, before it was learned anew."
     )
     yield ""
     yield "| game | seed | frames, of plan | minutes | games | greedy | sampled | random play | target | held | commit |"

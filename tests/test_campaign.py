@@ -31,9 +31,10 @@ from doom_a3c.run import pretrained as models
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.launch import new_run
+from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import select
-from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.games import DoomSpec, GameSettings
 
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
 CAMPAIGN = f"""
@@ -201,6 +202,13 @@ def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
         flags = parser.parse([str(each) for each in ablations.flags_of(game, variant, 3, tmp_path)])
         config = new_run(select(flags, Config) | select(flags, GameSettings)).config
         assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
+
+
+def test_the_mirror_is_taken_from_games_that_have_it_and_given_to_others():
+    games = {game: find(game).game for game in ablations.GAMES}
+    doom = {name: game.mirror for name, game in games.items() if isinstance(game, DoomSpec)}
+    assert set(ablations.ONLY["no mirror"]) == {name for name, mirror in doom.items() if mirror}
+    assert set(ablations.ONLY["every second game in a mirror"]) == {name for name, mirror in doom.items() if not mirror}
 
 
 @pytest.fixture

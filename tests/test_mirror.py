@@ -84,11 +84,10 @@ def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):
         np.testing.assert_array_equal(mirror.step(0)[0], game.step(1)[0][:, ::-1])
 
 
-def test_only_games_that_were_measured_so_are_mirrored():
+def test_which_games_of_doom_are_mirrored():
     doom = [scenario for scenario in map(find, available()) if isinstance(scenario.game, DoomSpec)]
-    basics = {"basic", "simpler_basic", "rocket_basic"}
-    others = {"health_gathering", "health_gathering_supreme", "defend_the_center", "deathmatch"}
-    assert {scenario.name for scenario in doom if scenario.game.mirror} == basics | others
+    names = {"basic", "health_gathering", "health_gathering_supreme", "defend_the_center", "deathmatch"}
+    assert {scenario.name for scenario in doom if scenario.game.mirror} == names
 
 
 def test_variables_of_a_side_are_mirrored_and_angles_are_to_either_side_of_nought(closing):

@@ -193,14 +193,19 @@ def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_terminal(tmp_path, columns):
+@pytest.mark.parametrize(("columns", "widest"), [(80, 80), (200, 100)])
+def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_terminal(tmp_path, columns, widest):
     result = call("train", "--list-scenarios", cwd=tmp_path, COLUMNS=str(columns))
     assert result.returncode == 0
     lines = result.stdout.splitlines()
-    assert max(map(len, lines)) <= columns
+    assert widest - 10 < max(map(len, lines)) <= widest
     assert set(available()) < set(lines)
     basic = lines[lines.index("basic") :]
-    assert basic[1:3] == ["    basic.wad, 84x84x1, core lstm, 2,100,000 frames", "    MOVE_LEFT MOVE_RIGHT ATTACK"]
+    assert basic[1:3] == [
+        "    basic.wad, input 84x84x1, core lstm, budget 2,100,000 frames",
+        "    MOVE_LEFT MOVE_RIGHT ATTACK",
+    ]
     assert basic[3].startswith("    score to expect: 80 (mean of 100 episodes); 75 within")
-    assert lines[lines.index("pong") + 1] == "    ALE/Pong-v5, 84x84x4, core none, 16,200,000 frames"
+    assert lines[lines.index("pong") + 2] == "    NOOP FIRE RIGHT LEFT RIGHTFIRE LEFTFIRE"
+    assert lines[lines.index("cartpole") + 2] == "    2 actions"
+    assert lines[lines.index("deadly_corridor") + 2].endswith(" MOVE_LEFT+MOVE_FORWARD+TURN_LEFT ...")

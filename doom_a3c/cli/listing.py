@@ -12,8 +12,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
-_WIDTH = 100  # at most
-_BUTTONS = 76  # characters of them: there are games of hundreds
+_WIDTH = 100  # columns at most, on a wider terminal, too
+_BUTTONS = 76  # characters that their names may take: some games have hundreds of actions
 
 
 def models() -> str:
@@ -28,15 +28,15 @@ def models() -> str:
 
 
 def listing() -> str:
-    """Returns every scenario's game, input, budget of frames, buttons and the score to expect, as wide as the terminal."""
+    """Returns every scenario's game, input, budget, buttons and the score to expect, in lines that fit the terminal."""
     width = min(_WIDTH, shutil.get_terminal_size().columns)
     lines = []
     for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
         scenario = catalog.find(name)
         buttons, seen = _facts(scenario)
         facts = (
-            f"{scenario.game.title}, {seen}, {scenario.training.get('frames', Config.frames):,} frames",
-            textwrap.shorten(buttons, _BUTTONS, placeholder=" ..."),
+            f"{scenario.game.title}, input {seen}, budget {scenario.training.get('frames', Config.frames):,} frames",
+            textwrap.shorten(buttons, _BUTTONS, placeholder=" ...", break_on_hyphens=False),
             f"score to expect: {scenario.expected_score}",
         )
         lines += [name, *(_wrapped(fact, width, indent="    ") for fact in facts)]
