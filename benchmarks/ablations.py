@@ -29,6 +29,7 @@ from trainings import PAGES, commit, counters, run
 
 from doom_a3c.record.progress import shown
 from doom_a3c.settings.catalog import find
+from doom_a3c.settings.games import DoomSpec
 
 MEASURED = PAGES / "ablations.jsonl"
 
@@ -89,6 +90,7 @@ VARIANTS = {
     "the same, no guard either": Variant(("--target-kl", 0, "--collapse", 0), 10),
 }
 
+MIRRORS = {game: spec.mirror for game in GAMES if isinstance(spec := find(game).game, DoomSpec)}  # in their files
 ONLY = {  # games of a variant that is nothing to the others, or is a matter of all
     AS_IT_IS: list(GAMES),
     "normalized rewards": list(GAMES),
@@ -96,20 +98,8 @@ ONLY = {  # games of a variant that is nothing to the others, or is a matter of 
     "no KL cost towards uniform": ["basic", "defend_the_center"],
     "no LSTM, single steps dealt out": ["basic", "defend_the_center"],
     "an LSTM of 64 cells": ["basic", "defend_the_center"],
-    "no mirror": [
-        "basic",
-        "defend_the_center",
-        "health_gathering",
-        "health_gathering_supreme",
-        "deathmatch",
-    ],  # their files have one
-    "every second game in a mirror": [
-        "my_way_home",
-        "predict_position",
-        "defend_the_line",
-        "deadly_corridor",
-        "take_cover",
-    ],
+    "no mirror": [game for game, mirror in MIRRORS.items() if mirror],
+    "every second game in a mirror": [game for game, mirror in MIRRORS.items() if not mirror],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "averages of 2x2 before the dense layer": ["basic", "defend_the_center"],
     "four frames at once": ["basic", "defend_the_center"],

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from contextlib import closing
 
 from doom_a3c.cli.streams import answer
+from doom_a3c.cli.wrapping import text_width
 from doom_a3c.envs.games import games_of
 from doom_a3c.run.doctor import findings
 from doom_a3c.run.run_record import RunRecord
 
-_WIDTH = 100  # at most
 _COLUMN = 15
 
 
@@ -31,5 +30,4 @@ def examined(record: RunRecord) -> int:
 
 def _told(what: str, says: str) -> str:
     """Returns a line, or several that begin in one column."""
-    width = min(_WIDTH, shutil.get_terminal_size().columns)
-    return textwrap.fill(says, width, initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)
+    return textwrap.fill(says, text_width(), initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)

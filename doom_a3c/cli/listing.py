@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 
+from doom_a3c.cli.wrapping import WHOLE_WORDS, text_width
 from doom_a3c.record.progress import shown
 from doom_a3c.run.pretrained import cards
 from doom_a3c.settings import catalog
@@ -12,7 +12,6 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
-_WIDTH = 100  # columns at most, on a wider terminal, too
 _BUTTONS = 76  # characters that their names may take: some games have hundreds of actions
 
 
@@ -29,7 +28,6 @@ def models() -> str:
 
 def listing() -> str:
     """Returns every scenario's game, input, budget, buttons and the score to expect, in lines that fit the terminal."""
-    width = min(_WIDTH, shutil.get_terminal_size().columns)
     lines = []
     for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
         scenario = catalog.find(name)
@@ -39,19 +37,17 @@ def listing() -> str:
             textwrap.shorten(buttons, _BUTTONS, placeholder=" ...", break_on_hyphens=False),
             f"score to expect: {scenario.expected_score}",
         )
-        lines += [name, *(_wrapped(fact, width, indent="    ") for fact in facts)]
+        lines += [name, *(_wrapped(fact, indent="    ") for fact in facts)]
     told = (
         "Every Atari game (--scenario ALE/Qbert-v5), Gymnasium environment (--scenario Acrobot-v1) and ViZDoom file "
         "(--scenario mine.cfg) works too, with settings that are not tuned for it."
     )
-    return "\n".join([*lines, "", _wrapped(told, width)])
+    return "\n".join([*lines, "", _wrapped(told)])
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> str:
+def _wrapped(text: str, indent: str = "") -> str:
     """Returns text in lines that break between words; what is too long for one has one of its own."""
-    return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.fill(text, text_width(), initial_indent=indent, subsequent_indent=indent, **WHOLE_WORDS)
 
 
 def _facts(scenario: Scenario) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,12 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from doom_a3c.cli.status import rows, sparkline, time_left
+from doom_a3c.cli.wrapping import WHOLE_WORDS
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
-
-
-_WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
 class _Console(Console):
@@ -45,7 +43,7 @@ class Screen:
     def log(self, message: str) -> None:
         """Prints a message above the panel; lines break between words, but for commands, which people copy."""
         for line in message.splitlines():
-            broken = [line] if line.startswith(" ") else textwrap.wrap(line, self._console.width, **_WHOLE_WORDS) or [""]
+            broken = [line] if line.startswith(" ") else textwrap.wrap(line, self._console.width, **WHOLE_WORDS) or [""]
             self._console.print("\n".join(broken), soft_wrap=True)
 
     def close(self) -> None:
