@@ -129,7 +129,7 @@ def vtrace_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
 
 
 def corrected_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
-    """Returns advantages and returns of V-trace, a sum for every step."""
+    """Returns rho times the advantages of V-trace, these normalized first where that is wanted, and its returns."""
     log_probs, values = played_by(network, rollout)
     ratios = np.exp(log_probs - rollout.log_probs)
     next_values = np.where(rollout.ends, rollout.next_values, values[1:])
@@ -146,10 +146,10 @@ def corrected_by_hand(network, rollout, rho_clip, c_clip, normalize=False):
                 weight *= rollout.discounts[t, b] * traces[t, b]
     later = SETTINGS.gae_lambda * np.where(rollout.ends, 0, corrections[1:])
     targets = rollout.rewards + rollout.discounts * (next_values + later)
-    advantages = np.minimum(rho_clip, ratios) * (targets - values[:T])
+    advantages = targets - values[:T]
     if normalize:
         advantages = (advantages - advantages.mean()) / advantages.std()
-    return advantages, values[:T] + corrections[:T]
+    return np.minimum(rho_clip, ratios) * advantages, values[:T] + corrections[:T]
 
 
 def decided(network, size=100):

@@ -264,7 +264,8 @@ def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
         else:
             played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
             targets = generalized_advantages(*played, 1.0, 0.99)
-        returns, advantages = (np.reshape(target, -1) for target in targets)
+        returns = np.reshape(targets.returns, -1)
+        advantages = np.reshape(targets.weights * targets.advantages, -1)
         policy, value = -tf.reduce_mean(advantages * log_probs), 0.5 * tf.reduce_mean((returns - values) ** 2)
         total = policy + 0.5 * value - 0.1 * tf.reduce_mean(entropies)
     gradients, metrics, finite, _ = learner.gradients([learner.prepare(rollout)], 0)

@@ -96,6 +96,25 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     assert_close(learn(network, changed, **changes).gradients, gradients, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "passes": 2}, {"replay": 1, "passes": 2}]
+)
+def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_nothing(make_network, changes):
+    network = decided(make_network(core="none"))
+    rollout = random_rollout(network)  # its log-probabilities are those of another policy, so the ratios differ
+    one_state = np.broadcast_to(rollout.observations[:1, :1], rollout.observations.shape)
+    bandit = rollout._replace(
+        observations=one_state,
+        rewards=np.ones((T, B), np.float32),
+        discounts=np.zeros((T, B), np.float32),
+        ends=np.ones((T, B), np.bool_),
+    )
+    free = {"entropy_cost": 0.0, "uniform_cost": 0.0, "value_cost": 0.0, "ratio_clip": 1e9}
+    found = learn(network, bandit, normalize_advantages=True, **free, **changes)
+    assert found.metrics.grad_norm < 1e-5
+    assert learn(network, bandit, **free, **changes).metrics.grad_norm > 0.01
+
+
 def test_without_vtrace_a_rollout_of_another_policy_is_taken_as_played(make_network):
     network = decided(make_network())
     rollout = random_rollout(network)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
+from doom_a3c.algorithm.losses import actor_critic_loss, importance_ratios, normalized, proximal
 
 COSTS = {"entropy_cost": 0.03, "uniform_cost": 0.07, "value_cost": 0.4}
 N, A = 6, 4
@@ -188,10 +188,12 @@ def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
     with tf.GradientTape(persistent=True) as tape:
         ratios = tf.exp(log_probs - played)
         expected = tf.minimum(ratios * advantages, tf.clip_by_value(ratios, 0.8, 1.2) * advantages)
-        weights = proximal(advantages, log_probs - played, 0.2)
+        weights = proximal(ratios * advantages, advantages, log_probs - played, 0.2)
         objective = tf.stop_gradient(weights) * log_probs
     gradients = [tape.gradient(one, log_probs) for one in (objective, expected)]
     np.testing.assert_allclose(*gradients, rtol=1e-6)
     assert 10 < np.count_nonzero(gradients[0] == 0) < 90
-    np.testing.assert_array_equal(proximal(advantages, tf.zeros_like(advantages), 0.2), advantages)
-    assert proximal(tf.constant([1.0]), tf.constant([100.0]), 0.2) == 0  # where the ratio itself overflows
+    np.testing.assert_array_equal(proximal(advantages, advantages, tf.zeros_like(advantages), 0.2), advantages)
+    one, huge = tf.constant([1.0]), tf.constant([100.0])  # whose exponential overflows
+    assert proximal(importance_ratios(huge), one, huge, 0.2) == 0
+    assert np.isfinite(proximal(-importance_ratios(huge), -one, huge, 0.2))

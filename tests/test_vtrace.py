@@ -45,8 +45,7 @@ def random_case(seed, length, batch, end_probability=0.15):
 
 def targets(case, *, trace_decay, rho_clip, c_clip):
     tensors = (tf.convert_to_tensor(array) for array in case)
-    returns, advantages = vtrace(*tensors, trace_decay=trace_decay, rho_clip=rho_clip, c_clip=c_clip)
-    return returns.numpy(), advantages.numpy()
+    return [target.numpy() for target in vtrace(*tensors, trace_decay=trace_decay, rho_clip=rho_clip, c_clip=c_clip)]
 
 
 def brute_force(case, trace_decay, rho_clip, c_clip):
@@ -55,18 +54,19 @@ def brute_force(case, trace_decay, rho_clip, c_clip):
     ratios = np.exp(ratios)
     length, batch = rewards.shape
     returns, advantages = values.copy(), np.zeros((length, batch))
+    weights = np.minimum(rho_clip, ratios)
     for b in range(batch):
         for s, t in itertools.combinations_with_replacement(range(length), 2):
             if not ends[s:t, b].any():
                 traces = [trace_decay * min(c_clip, ratio) for ratio in ratios[s:t, b]]
-                delta = min(rho_clip, ratios[t, b]) * (rewards[t, b] + discounts[t, b] * next_values[t, b] - values[t, b])
+                delta = weights[t, b] * (rewards[t, b] + discounts[t, b] * next_values[t, b] - values[t, b])
                 returns[s, b] += np.prod(discounts[s:t, b]) * np.prod(traces) * delta
         for s in range(length):
             goes_on = s + 1 < length and not ends[s, b]
             later = returns[s + 1, b] - values[s + 1, b] if goes_on else 0.0
             target = rewards[s, b] + discounts[s, b] * (next_values[s, b] + trace_decay * later)
-            advantages[s, b] = min(rho_clip, ratios[s, b]) * (target - values[s, b])
-    return returns, advantages
+            advantages[s, b] = target - values[s, b]
+    return returns, advantages, weights
 
 
 @pytest.mark.parametrize("clips", CLIPS)
@@ -84,10 +84,11 @@ def test_targets_equal_brute_force(shape, trace_decay, clips):
 def test_two_decisions_by_hand():
     case = Case(*(np.float32(row)[:, None] for row in ([0, 0], [1, 2], [0.5, 0.5], [0, 0], [3, 4], [4, 8])))
     case = case._replace(log_ratios=np.log(np.float32([[2], [0.5]])))
-    returns, advantages = targets(case, trace_decay=0.5, rho_clip=1.5, c_clip=1.0)
+    returns, advantages, weights = targets(case, trace_decay=0.5, rho_clip=1.5, c_clip=1.0)
     # rho = 1.5, 0.5; c = 0.5, 0.25; differences 1 + 4/2 - 3 = 0 and 2 + 8/2 - 4 = 2, weighed 0 and 1
     np.testing.assert_allclose(returns[:, 0], [3 + 0 + 0.5 * 0.5 * 1, 4 + 1], rtol=1e-6)
-    np.testing.assert_allclose(advantages[:, 0], [1.5 * (1 + 0.5 * (4 + 0.5 * 1) - 3), 0.5 * 2], rtol=1e-6)
+    np.testing.assert_allclose(advantages[:, 0], [1 + 0.5 * (4 + 0.5 * 1) - 3, 2], rtol=1e-6)
+    np.testing.assert_allclose(weights[:, 0], [1.5, 0.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize("clips", [(1.0, 1.0), (2.0, 3.0), (1e9, 1e9)])
@@ -97,7 +98,8 @@ def test_on_policy_targets_are_generalised_advantages(trace_decay, clips):
     case = case._replace(log_ratios=np.zeros_like(case.rewards), discounts=np.float32(GAMMA) * (case.discounts > 0))
     _, rewards, discounts, ends, values, next_values = case
     expected = generalized_advantages(rewards, discounts, ends > 0, values, next_values, trace_decay, GAMMA)
-    returns, advantages = targets(case, trace_decay=trace_decay, rho_clip=clips[0], c_clip=clips[1])
+    returns, advantages, weights = targets(case, trace_decay=trace_decay, rho_clip=clips[0], c_clip=clips[1])
+    np.testing.assert_array_equal(weights, 1)
     np.testing.assert_allclose(returns, expected.returns, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(advantages, expected.advantages, rtol=1e-4, atol=1e-5)
 
@@ -108,7 +110,7 @@ def test_on_policy_targets_of_lambda_1_are_n_step_returns(n):
     case = case._replace(log_ratios=np.zeros_like(case.rewards))
     _, rewards, discounts, ends, values, next_values = case
     expected = n_step_returns(rewards, discounts, ends > 0, values, next_values, n, "bootstrap")
-    returns, advantages = targets(case, trace_decay=1.0, rho_clip=1.0, c_clip=1.0)
+    returns, advantages, _ = targets(case, trace_decay=1.0, rho_clip=1.0, c_clip=1.0)
     np.testing.assert_allclose(returns, expected.returns, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(advantages, expected.advantages, rtol=1e-4, atol=1e-5)
 
@@ -135,13 +137,14 @@ def test_a_clip_of_a_billion_is_none():
 
 def test_actions_that_the_policy_never_takes_teach_nothing():
     case = random_case(4, 8, 4)
-    returns, advantages = targets(case._replace(log_ratios=np.full_like(case.rewards, -np.inf)), **FREE)
+    returns, advantages, weights = targets(case._replace(log_ratios=np.full_like(case.rewards, -np.inf)), **FREE)
     np.testing.assert_array_equal(returns, case.values)
-    np.testing.assert_array_equal(advantages, np.zeros_like(advantages))
+    np.testing.assert_array_equal(weights, 0)
+    assert np.isfinite(advantages).all()
     # One such action in the middle cuts off what comes after it.
     case.log_ratios[3] = -np.inf
     changed = case._replace(rewards=case.rewards + 100 * (np.arange(8) > 3)[:, None].astype(np.float32))
-    for before, after in zip(targets(case, **FREE), targets(changed, **FREE), strict=True):
+    for before, after in zip(targets(case, **FREE)[:1], targets(changed, **FREE)[:1], strict=True):
         np.testing.assert_array_equal(before[:4], after[:4])
         assert (before[4:] != after[4:]).all()
 
@@ -152,8 +155,10 @@ def test_nothing_leaks_across_an_end(discount):
     case.ends[2], case.discounts[2] = 1, discount
     poisoned = Case(*(array.copy() for array in case))
     poisoned.rewards[3:], poisoned.values[3:], poisoned.next_values[3:], poisoned.log_ratios[3:] = 1e6, -1e6, 1e6, 3
-    for before, after in zip(targets(case, **FREE), targets(poisoned, **FREE), strict=True):
+    pairs = list(zip(targets(case, **FREE), targets(poisoned, **FREE), strict=True))
+    for before, after in pairs:
         np.testing.assert_array_equal(before[:3], after[:3])
+    for _, after in pairs[:2]:
         assert (np.abs(after[3:]) > 1e5).all()
 
 

@@ -15,6 +15,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, assessed, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
+from doom_a3c.algorithm.returns import Targets
 from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
 
 
@@ -171,7 +172,7 @@ class Learner:
                 network.distribution.entropy(taken.logits),
                 network.distribution.from_uniform(taken.logits),
                 taken.values,
-                tf.reshape(self._weights(targets.advantages, log_ratios), [-1]),
+                tf.reshape(self._weights(targets, log_ratios), [-1]),
                 tf.reshape(targets.returns, [-1]),
                 entropy_cost=entropy_cost,
                 uniform_cost=self._config.uniform_cost,
@@ -182,14 +183,14 @@ class Learner:
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
 
-    def _weights(self, advantages: tf.Tensor, log_ratios: tf.Tensor) -> tf.Tensor:
-        """Returns what the gradients of log pi are multiplied with."""
+    def _weights(self, targets: Targets, log_ratios: tf.Tensor) -> tf.Tensor:
+        """Returns the factors of the gradients of log pi, [T, B]."""
         config = self._config
-        if config.normalize_advantages:
-            advantages = normalized(advantages)
-        if updates_per_rollout(config) == 1:
-            return advantages
-        return proximal(advantages, log_ratios, config.ratio_clip, ratio_included=self._estimator.recomputes)
+        advantages = normalized(targets.advantages) if config.normalize_advantages else targets.advantages
+        weighted = targets.weights * advantages
+        return (
+            weighted if updates_per_rollout(config) == 1 else proximal(weighted, advantages, log_ratios, config.ratio_clip)
+        )
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor

@@ -62,8 +62,8 @@ class Replay:
         if self._count:
             length = len(members[0].played.rollout.actions)
             # [T, B], or cut into sequences [L, T / L * B]: read row by row, both are T times B, with rollouts side by side.
-            _, advantages = batch.basis
-            sizes = np.abs(advantages).reshape(length, len(members), -1).mean(axis=(0, 2))
+            _, advantages, rhos = batch.basis
+            sizes = np.abs(rhos * advantages).reshape(length, len(members), -1).mean(axis=(0, 2))
             for one, size in zip(members, sizes, strict=True):
                 one.weight = float(size)
         return batch

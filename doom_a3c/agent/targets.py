@@ -14,9 +14,10 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
+from doom_a3c.algorithm.losses import importance_ratios
 from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import vtrace
-from doom_a3c.settings.config import Config, replay_count, uses_vtrace
+from doom_a3c.settings.config import Config, replay_count, updates_per_rollout, uses_vtrace
 
 Basis = tuple[Any, ...]  # arrays [T, B]
 
@@ -47,8 +48,8 @@ class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
     recomputes: bool
-    """Whether each gradient has targets of its own, of what the network says then: it is to run over the observation after
-    the last step, too, and the advantages hold the ratios of its policy to the one of `prepare` already."""
+    """Whether every gradient has targets of its own, from the network's values at that moment, including the value of the
+    observation after the last step."""
 
     def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what targets are made from."""
@@ -63,29 +64,26 @@ class Estimator(Protocol):
         """
 
 
-class _Settled:
-    """Targets that are made before the first update."""
+class PlayedTargets:
+    """Targets from the values computed while playing: GAE, or n-step returns. They stay the same for all updates."""
 
     recomputes = False
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
-        """Returns them."""
-        return Targets(*basis)
-
-
-class PlayedTargets(_Settled):
-    """Targets from the values that were computed while playing: GAE, or n-step returns. They stay what they are."""
-
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._on_policy = updates_per_rollout(config) == 1
 
     def prepare(self, rollout: Rollout) -> Prepared:
         """Returns the targets themselves."""
         config = self._config
         played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
         if config.advantage == "n_step":
-            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail))
-        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount))
+            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail)[:2])
+        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount)[:2])
+
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+        """Returns the prepared targets, weighted by PPO's ratio where several updates are made from them."""
+        return Targets(*basis, weights=1.0 if self._on_policy else importance_ratios(log_ratios))
 
 
 class VTraceTargets:
@@ -116,12 +114,14 @@ class VTraceTargets:
         )
 
 
-class ReconsideredTargets(_Settled):
+class ReconsideredTargets:
     """Targets by V-trace from what the network says before the first update; they, and the policy of then, stay.
 
     That network is the target network of IMPACT (Luo et al. 2020, arXiv:1912.00167), which holds the updates near a policy
     that is new however old the one is that played. Here it is as old as the rollout's first update.
     """
+
+    recomputes = False
 
     def __init__(self, network: ACNetwork, config: Config) -> None:
         self._network, self._traced = network, VTraceTargets(config)
@@ -133,6 +133,11 @@ class ReconsideredTargets(_Settled):
         found = self._compiled(rollout.observations, rollout.resets, rollout.core_state, rollout.actions, played, basis)
         log_probs, *targets = found.numpy()
         return Prepared(log_probs, Targets(*targets))
+
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+        """Returns the prepared targets, weighted by the ratio to the policy that played: rho of then times r since then."""
+        returns, advantages, rhos = basis
+        return Targets(returns, advantages, rhos * importance_ratios(log_ratios))
 
     def _reconsidered(
         self,

@@ -47,7 +47,7 @@ def actor_critic_loss(
         entropies: H(pi) in nats, [N].
         uniform_kls: KL(u || pi) in nats, [N].
         values: V, [N].
-        weights: w, the advantages, or what `proximal` makes of them, [N].
+        weights: w, advantages times their importance weights, or what `proximal` makes of those, [N].
         returns: R, [N].
 
     Raises:
@@ -70,22 +70,26 @@ def actor_critic_loss(
     return Loss(total, policy, value, entropy, uniform_kl)
 
 
-def proximal(advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float, ratio_included: bool = False) -> tf.Tensor:
+def importance_ratios(log_ratios: tf.Tensor) -> tf.Tensor:
+    """Returns r = pi / mu, always finite, of log r."""
+    return tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
+
+
+def proximal(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
     """Returns weights of log pi that hold the policy near the one that played, however often a step is learned from.
 
     A weight is 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that
-    its advantage asks for, and r A elsewhere. Times the gradient of log pi that is the gradient of PPO's clipped objective,
-    min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
+    its advantage asks for, and w A elsewhere. With w = r, w A times the gradient of log pi is the gradient of PPO's clipped
+    objective, min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
 
     Args:
-        advantages: A, of any shape.
+        weighted: w A, the advantages times their importance weights, of any shape.
+        advantages: A, of that shape.
         log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, of that shape.
         clip: how far a ratio may move from 1.
-        ratio_included: whether the advantages hold the ratio already.
     """
-    ratios = tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
-    moved = tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip)
-    return tf.where(moved, 0.0, advantages if ratio_included else ratios * advantages)
+    ratios = importance_ratios(log_ratios)
+    return tf.where(tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip), 0.0, weighted)
 
 
 def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:

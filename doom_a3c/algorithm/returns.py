@@ -21,7 +21,8 @@ class Targets(NamedTuple):
     """What the loss regresses on and reinforces; NumPy arrays, or tensors where they are made inside a graph."""
 
     returns: Any  # [T, B], targets of the values
-    advantages: Any  # [T, B], of the policy gradient; V-trace's hold the weights rho
+    advantages: Any  # [T, B], of the policy gradient
+    weights: Any = 1.0  # importance weights of the advantages, [T, B]; 1 where the policy that learns has played
 
 
 def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:

@@ -24,12 +24,14 @@ def vtrace(
         rho_t = min(rho_clip, pi / mu),  c_t = lambda * min(c_clip, pi / mu)
         delta_t = rho_t * (r_t + discount_t * V(s_{t+1}) - V(s_t))
         v_t - V(s_t) = delta_t + discount_t * c_t * (v_{t+1} - V(s_{t+1})),  the last term 0 after an end
-        advantage_t = rho_t * (r_t + discount_t * (V(s_{t+1}) + lambda * (v_{t+1} - V(s_{t+1}))) - V(s_t))
+        advantage_t = r_t + discount_t * (V(s_{t+1}) + lambda * (v_{t+1} - V(s_{t+1}))) - V(s_t),  weight_t = rho_t
 
-    With lambda 1 the advantage is the paper's, rho_t * (r_t + discount_t * v_{t+1} - V(s_t)). Below that it takes v_{t+1}
-    by its share lambda, as DeepMind's rlax does, so that on-policy (pi = mu, clips of 1 or more) the advantage is that of
-    GAE(lambda) and v_t its return; with lambda 1 they are n-step returns that bootstrap at the rollout's end. No gradient
-    flows through the result.
+    The policy gradient is that of weight_t * advantage_t * log pi. The weight stands apart because advantages that are
+    centred must be centred without it: a constant added to all advantages changes no expected gradient, one added to
+    rho * advantage does. With lambda 1 the advantage is the paper's, r_t + discount_t * v_{t+1} - V(s_t). Below that it
+    takes v_{t+1} by its share lambda, as DeepMind's rlax does, so that on-policy (pi = mu, clips of 1 or more) the
+    advantage is that of GAE(lambda) and v_t its return; with lambda 1 they are n-step returns that bootstrap at the
+    rollout's end. No gradient flows through the result.
 
     Args:
         log_ratios: log(pi / mu) of the actions taken, pi the learning and mu the acting policy, [T, B].
@@ -64,5 +66,5 @@ def vtrace(
         corrections.append(delta + decay * corrections[-1])
     correction = tf.stack(corrections[:0:-1])
     later = tf.stack(corrections[-2::-1])  # v_{t+1} - V(s_{t+1}) for each t
-    advantages = rhos * (rewards + discounts * next_values + onward * trace_decay * later - values)
-    return Targets(tf.stop_gradient(values + correction), tf.stop_gradient(advantages))
+    advantages = rewards + discounts * next_values + onward * trace_decay * later - values
+    return Targets(*map(tf.stop_gradient, (values + correction, advantages, rhos)))
