@@ -41,6 +41,7 @@ from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, resolved
+from doom_a3c.settings.streams import Stream, seed_of
 
 if TYPE_CHECKING:
     from doom_a3c.agent.distributions import Actions
@@ -144,7 +145,7 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
         envs = [env.unwrapped for env in envs]
 
     def stepper(index: int) -> Callable[[], None]:
-        random = np.random.default_rng(index)
+        random = np.random.default_rng(seed_of(index, Stream.RANDOM_PLAY))
         envs[index].reset(seed=index)
         return lambda: envs[index].step(builder.distribution.uniform(games, random))
 

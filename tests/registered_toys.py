@@ -135,5 +135,17 @@ class Talking(Toy):
         return *super().step(action)[:4], dict(self.words)
 
 
-for toy in (Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Talking):
+class Coin(Plain):
+    """Throws a coin at its reset, and pays who guesses it."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.side = int(self.np_random.random() < 0.5)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float(action == self.side), True, False, {}
+
+
+for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

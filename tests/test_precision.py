@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.agent.precision import matrix_type
+from doom_a3c.agent.precision import add_bias, matrix_type
 
 T, B = 3, 6
 SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}
 
 
 def played(network):
-    """Returns values and gradients of a rollout with a reset inside, compiled: uncompiled sums of biases are rounded."""
+    """Returns values and gradients of a rollout with a reset inside."""
     random = np.random.default_rng(0)
     pixels = random.integers(256, size=(T, B, *network.inputs.pixels), dtype=np.uint8)
     observations = pixels
@@ -54,6 +54,17 @@ def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, cor
     for expected, found in zip([values, *gradients], [rounded_values, *rounded_gradients], strict=True):
         assert found.dtype == tf.float32
         assert np.linalg.norm(found - expected) < 0.05 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("shape", [(20_000, 4), (40, 20, 20, 4)])
+def test_the_gradient_of_a_bias_is_summed_in_full_precision_with_any_kernel(shape):
+    upstream = np.random.default_rng(0).uniform(0.5, 1, shape).astype(np.float32)
+    bias = tf.Variable(tf.zeros(4))
+    with tf.GradientTape() as tape:  # not compiled, TensorFlow uses the kernel that it has without AVX512
+        added = add_bias(tf.zeros(shape, tf.bfloat16), bias)
+        total = tf.reduce_sum(upstream * tf.cast(added, tf.float32))
+    assert added.dtype == tf.bfloat16
+    np.testing.assert_allclose(tape.gradient(total, bias), upstream.reshape(-1, 4).sum(axis=0), rtol=0.01)
 
 
 def test_rounded_copies_follow_the_weights(make_network):

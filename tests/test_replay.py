@@ -146,7 +146,7 @@ def test_each_new_rollout_of_a_batch_brings_as_many_older_ones(make_network):
 def test_by_advantage_rollouts_are_drawn_in_proportion_to_what_they_teach(make_network, core, by_advantage):
     network, draws, seen = decided(make_network(core=core)), 120, collections.Counter()
     kept = [marked(network, 0), marked(network, 1)]
-    kept[1] = kept[1]._replace(rollout=kept[1].rollout._replace(rewards=20 * kept[1].rollout.rewards))
+    kept[1] = kept[1]._replace(rollout=kept[1].rollout._replace(rewards=60 * kept[1].rollout.rewards))
     for index in range(draws):
         replay = replay_of(network, index, replay_by_advantage=by_advantage)
         replay.batches([kept], 0)
@@ -168,7 +168,7 @@ def test_how_much_a_rollout_teaches_is_what_it_taught_the_last_time(make_network
     replay.batches([[first]], 0)
     before = [one.weight for one in replay._kept]
     assert before == pytest.approx(sizes_by_hand(network, [first]), rel=1e-3)
-    decided(network, 0.5)
+    decided(network, 0.1)
     network.refresh()
     assert batch_of(replay, second)[0] == [1, 0]
     after = [one.weight for one in replay._kept]

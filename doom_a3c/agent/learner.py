@@ -17,6 +17,7 @@ from doom_a3c.agent.targets import Basis, assessed, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.algorithm.returns import Targets
 from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
+from doom_a3c.settings.streams import Stream, seed_of
 
 
 class Batch(NamedTuple):
@@ -87,10 +88,10 @@ class Learner:
     weights that the network has each time.
     """
 
-    def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
-        """`index` tells the learners of a run apart: each deals games or steps out in its own way."""
+    def __init__(self, network: ACNetwork, config: Config, index: int, host: int = 0) -> None:
+        """`index` and `host` tell the learners of a run apart: each deals minibatches in its own order."""
         self._network, self._config, self._estimator = network, config, estimator_of(network, config)
-        self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(1,)))  # no game's
+        self._random = np.random.default_rng(seed_of(config.seed, Stream.MINIBATCHES, index, host))
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
         self._combined = network.compiled(("combined", config), self._combine)

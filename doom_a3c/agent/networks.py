@@ -19,7 +19,7 @@ from doom_a3c.agent.cores import CoreState, core_called
 from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
-from doom_a3c.agent.precision import Matrix, matrix_type
+from doom_a3c.agent.precision import Matrix, add_bias, matrix_type
 from doom_a3c.settings.network import Network, maps_of, numbers_apart
 
 
@@ -125,7 +125,7 @@ class _Torso:
         for kernel, bias in layers:
             matrix = kernel.read()
             features = tf.matmul(tf.cast(features, matrix.dtype), matrix)
-            features = self._activation(tf.nn.bias_add(features, tf.cast(bias, features.dtype)))
+            features = self._activation(add_bias(features, bias))
         return features
 
     def _centring(self, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -281,7 +281,7 @@ def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int)
         kernel = tf.reshape(kernel, (rows, columns // stride, stride * channels, filters))
         strides = [stride, 1]
     maps = tf.nn.conv2d(tf.cast(maps, kernel.dtype), kernel, strides, "VALID")
-    return tf.nn.bias_add(maps, tf.cast(bias, maps.dtype))
+    return add_bias(maps, bias)
 
 
 def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.policy import Decider, Decision
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
+from doom_a3c.settings.streams import split
 
 Bools = NDArray[np.bool_]
 Rewards = NDArray[np.float64]
@@ -54,9 +55,10 @@ class Step(NamedTuple):
     faults: Sequence[str]  # the kinds of all faults met
 
 
-def draw_seeds(seed: np.random.SeedSequence, games: int) -> Any:
-    """Returns a seed for each game, in the array form that every vector environment takes."""
-    return seed.generate_state(games)
+def split_seed(seed: np.random.SeedSequence, games: int) -> tuple[np.random.Generator, Any]:
+    """Returns a player's generator of actions, and a seed for each game in the array form that all vectors take."""
+    actions, resets = split(seed, 2)
+    return np.random.default_rng(actions), resets.generate_state(games)
 
 
 def met_faults(infos: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from doom_a3c.agent.learner import Batch, Learner
 from doom_a3c.agent.rollouts import Played, concatenated
 from doom_a3c.settings.config import Config, replay_count
+from doom_a3c.settings.streams import Stream, seed_of
 
 
 class _Kept:
@@ -27,7 +28,7 @@ class Replay:
         """`index` tells those of a run apart: each draws in its own way."""
         self._learner, self._count, self._by_advantage = learner, replay_count(config), config.replay_by_advantage
         self._kept: deque[_Kept] = deque(maxlen=config.replay_size)
-        self._random = np.random.default_rng(np.random.SeedSequence([config.seed, index], spawn_key=(2,)))
+        self._random = np.random.default_rng(seed_of(config.seed, Stream.REPLAY, index))
 
     def batches(self, groups: Sequence[Sequence[Played]], since: int) -> tuple[list[Batch], int]:
         """Returns a batch of each group of new rollouts, older ones behind them, and the version of the oldest weights.

@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
-from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, draw_seeds
+from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, split_seed
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rewards import AS_PAID, RewardScale
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
@@ -124,7 +124,7 @@ class Actor:
         self._discount, self._reward_scale = discount, reward_scale
         self._epsilons, self._bootstrap, self._known_sums = epsilons, bootstrap, known_sums
         self._paid = np.zeros(self._batch)  # in each game's episode so far, earlier rewards discounted
-        self._player = Player(env, policy, np.random.default_rng(seed), draw_seeds(seed, self._batch))
+        self._player = Player(env, policy, *split_seed(seed, self._batch))
         self._faults = self._player.faults  # of the reset: the first rollout tells them
 
     def rollout(self) -> Played:

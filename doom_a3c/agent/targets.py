@@ -83,7 +83,8 @@ class PlayedTargets:
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
         """Returns the prepared targets, weighted by PPO's ratio where several updates are made from them."""
-        return Targets(*basis, weights=1.0 if self._on_policy else importance_ratios(log_ratios))
+        returns, advantages = basis
+        return Targets(returns, advantages, 1.0 if self._on_policy else importance_ratios(log_ratios))
 
 
 class VTraceTargets:

@@ -41,15 +41,16 @@ class Worker:
         updates: Updates,
         stop: threading.Event,
         example: Any = None,
+        host: int = 0,
     ) -> None:
         """`counts` are the whole run's; `example` are observations of all its games, to compile ahead of their start."""
-        self._index, self._example = index, example
+        self._index, self._host, self._example = index, host, example
         self._config, self._model, self._network, self._make_actor = config, model, network, make_actor
         self._counts, self._updates, self._stop_event = counts, updates, stop
 
     def run(self) -> None:
         """Trains until a budget is used up or it is told to stop."""
-        policy, learner = Policy(self._network), Learner(self._network, self._config, self._index)
+        policy, learner = Policy(self._network), Learner(self._network, self._config, self._index, self._host)
         if self._example is not None:
             self._compile(policy, learner, self._example)
         replay = Replay(learner, self._config, self._index)

@@ -19,6 +19,7 @@ from doom_a3c.envs.pixels import Pixels, rgb
 from doom_a3c.settings.fields import UserError, nearest
 from doom_a3c.settings.games import ATARI, AtariSpec, Observation, in_words
 from doom_a3c.settings.infos import LIFE_LOST
+from doom_a3c.settings.streams import Stream
 
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 
@@ -102,7 +103,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         """Resets all games; `seed` is an array of one per game, or an int."""
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
         if seeds is not None:
-            self._random = np.random.default_rng(seeds)
+            self._random = np.random.default_rng(np.random.SeedSequence(seeds, spawn_key=(Stream.RESTARTS,)))
         self._ages[:], self._lost[:] = 0, False
         return self._begun(*self.env.reset(seed=seeds, options=options))
 

@@ -18,6 +18,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Narration
 from doom_a3c.settings.config import Config, uses_vtrace
 from doom_a3c.settings.derived import Counts, rows_kept, worker_count
+from doom_a3c.settings.streams import Stream, seed_of
 
 
 class LearnedCounts(Counts, Protocol):
@@ -73,5 +74,5 @@ class ActorFactory:
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
             bootstrap=not uses_vtrace(config),
-            seed=np.random.SeedSequence([config.seed, self._restarts, index, self._host]),
+            seed=seed_of(config.seed, Stream.TRAINING, self._restarts, index, self._host),
         )

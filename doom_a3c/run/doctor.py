@@ -26,6 +26,7 @@ from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, located
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import most_parameters
+from doom_a3c.settings.streams import Stream, seed_of
 from doom_a3c.settings.wads import maps_in
 
 GAMES = 8  # that are played at random ...
@@ -92,7 +93,7 @@ def _maps(record: RunRecord) -> Iterator[Finding]:
 
 def _played(games: Games, seed: int) -> Play:
     """Plays games at random."""
-    random, wanted = np.random.default_rng(seed), math.prod(PICTURES)
+    random, wanted = np.random.default_rng(seed_of(seed, Stream.RANDOM_PLAY)), math.prod(PICTURES)
     scores: list[float] = []
     lengths: list[int] = []
     time_outs = 0

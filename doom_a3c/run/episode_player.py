@@ -23,6 +23,7 @@ from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.moments import Moments
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.streams import Stream, seed_of
 
 
 class Screen(Protocol):
@@ -156,7 +157,7 @@ class EpisodePlayer:
         show: Callable[[Picture], None],
         stepped: Callable[[int], None],
     ) -> Played:
-        random = np.random.default_rng(seed)  # an episode's own: it is the same whatever has been played before
+        random = np.random.default_rng(seed_of(seed, Stream.PLAY))  # the same whatever has been played before
         seeds: Any = np.array([seed])  # the form that all vector environments take
         player = Player(self._env, self._policy, random, seeds)
         if player.cut_short[0]:

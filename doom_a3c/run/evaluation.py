@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.player import Player, Step, draw_seeds
+from doom_a3c.agent.player import Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.record.progress import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.checkpoint import finite
@@ -112,8 +112,7 @@ class Evaluator:
     ) -> None:
         """`add_fault` is told the kind of each fault that the games meet."""
         self._env, self.network, self._policy = env, network, Policy(network)
-        self._random = np.random.default_rng(seed)
-        self._seeds = draw_seeds(seed, env.num_envs)
+        self._random, self._seeds = split_seed(seed, env.num_envs)
         self._epsilon, self._add_fault = epsilon, add_fault
 
     def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:

@@ -11,10 +11,11 @@ import numpy as np
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
-from doom_a3c.agent.player import Player, draw_seeds
+from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import first_scores, shares
+from doom_a3c.settings.streams import Stream, seed_of
 
 GAMES = 10
 MAX_SECONDS = 30.0
@@ -39,9 +40,9 @@ class RandomPolicy:
 def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
     """Returns the scores of so many episodes of random play, of fewer where those take longer than so many seconds."""
     games, end = min(GAMES, episodes), time.monotonic() + seconds
-    sequence, epsilons = np.random.SeedSequence(seed), np.zeros(games, np.float32)
+    epsilons = np.zeros(games, np.float32)
     with closing(builder.evaluation_env(games)) as env:
-        random = np.random.default_rng(sequence)
-        player = Player(env, RandomPolicy(builder.distribution), random, draw_seeds(sequence, games))
+        streams = split_seed(seed_of(seed, Stream.RANDOM_PLAY), games)
+        player = Player(env, RandomPolicy(builder.distribution), *streams)
         finished = first_scores(lambda: player.step(epsilons), shares(episodes, games), lambda: time.monotonic() < end)
     return list(itertools.chain(*finished))

@@ -61,6 +61,7 @@ def host(settings: dict[str, Any], name: str, number: int, server: Server) -> Ho
         counts=counts,
         gifs=gifs,
         unblock=builder.unblock,
+        number=number,
     )
 
 

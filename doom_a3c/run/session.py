@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from doom_a3c.agent.model import GlobalModel, Snapshot, State, captured
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.cluster import access
@@ -42,6 +40,7 @@ from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings.derived import worker_count
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.streams import Stream, seed_of
 
 
 class Session(NamedTuple):
@@ -257,7 +256,7 @@ def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator
     return Evaluator(
         builder.evaluation_env(games_for(config.evaluation_episodes)),
         builder.network("evaluator", config.seed),
-        np.random.SeedSequence([config.seed, record.restarts, 2**31]),
+        seed_of(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
         engine.add_fault,
     )

@@ -65,15 +65,19 @@ class Host:
         counts: RunCounts,
         gifs: deque[Gif],
         unblock: Callable[[], None],
+        number: int = 0,
     ) -> None:
-        """`counts` and `gifs` are shared with what `make_actor` makes; for the rest see the threads engine."""
+        """`counts` and `gifs` are shared with what `make_actor` makes; for the rest see the threads engine.
+
+        `number` tells the random streams of hosts apart.
+        """
         workers, self._stop_event = worker_count(config), threading.Event()
         model, stop = SharedNetwork(network), self._stop_event
         make: Callable[..., Worker | RolloutWorker]
         if config.transport == "gradients":
             sums = GradientAccumulator(config.push_rollouts, config.accumulate)
             self._buffer: SendBuffer = sums
-            make = partial(Worker, config=config, counts=counts, updates=sums)
+            make = partial(Worker, config=config, counts=counts, updates=sums, host=number)
         else:
             self._buffer = rollouts = RolloutBuffer(workers)
             make = partial(RolloutWorker, buffer=rollouts)

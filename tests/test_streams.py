@@ -1,0 +1,57 @@
+"""Random streams: no number seeds two things."""
+
+import itertools
+
+import numpy as np
+import pytest
+import registered_toys  # noqa: F401  # registers the coin
+
+from doom_a3c.agent.player import split_seed
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.episode_player import EpisodePlayer
+from doom_a3c.run.random_play import random_scores
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.streams import Stream, seed_of
+
+
+@pytest.fixture(scope="module")
+def coin():
+    """The builder of a game that throws a fair coin at its reset and pays who guesses it."""
+    return Builder(catalog.find("tests/Coin-v0"), Config())
+
+
+def words(seed):
+    return tuple(seed.generate_state(4))
+
+
+def test_streams_of_one_seed_differ_from_each_other_and_from_that_of_a_game():
+    for seed in (0, 7, 2**31 - 1):
+        keys = [(), (0,), (0, 0), (0, 0, 0), (1,), (0, 1)]
+        streams = [words(seed_of(seed, stream, *each)) for stream in Stream for each in keys]
+        games = [words(np.random.SeedSequence([seed + game, *zeros])) for game in range(4) for zeros in ([], [0] * 3)]
+        assert len(set(streams)) == len(Stream) * len(keys)
+        assert not set(streams) & set(games)
+
+
+def test_a_players_actions_and_games_have_streams_of_their_own_that_are_the_same_each_time():
+    seed = seed_of(1, Stream.TRAINING, 0, 0)
+    (random, games), (again, others) = split_seed(seed, 5), split_seed(seed, 5)
+    assert random.bit_generator.state == again.bit_generator.state
+    np.testing.assert_array_equal(games, others)
+    assert len(set(games.tolist())) == 5
+    numbers = random.random(4)
+    for one in (seed, *map(np.random.SeedSequence, games.tolist())):
+        assert not np.isin(np.random.default_rng(one).random(4), numbers).any()
+
+
+def test_actions_of_an_episode_tell_nothing_of_its_game(coin):
+    with EpisodePlayer(coin, coin.network("player", 0), greedy=False, epsilon=0.0) as player:
+        played = [player.episode(seed) for seed in range(400)]
+    shares = [np.mean([each.episode.score for each in played]), np.mean([each.actions[0] for each in played])]
+    assert shares == pytest.approx([0.5, 0.5], abs=0.1)  # four standard deviations
+
+
+def test_random_play_guesses_a_fair_coin_in_half_of_the_games(coin):
+    firsts = list(itertools.chain(*(random_scores(coin, 10, seed) for seed in range(40))))
+    assert np.mean(firsts) == pytest.approx(0.5, abs=0.1)
