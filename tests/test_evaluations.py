@@ -61,6 +61,14 @@ def test_unchanged_weights_are_not_evaluated_twice(engine):
     assert evaluations.best.score == 11.0  # of the sampled policy
 
 
+def test_weights_that_a_run_went_back_to_are_evaluated_anew(engine):
+    evaluations, start = evaluations_of(engine, [10.0, 5.0]), engine.model.snapshot()
+    evaluations.evaluate()
+    engine.model.roll_back(start)
+    evaluations.evaluate()
+    assert len(evaluations.best.evaluations) == 2
+
+
 def test_what_is_reported_are_the_weights_that_were_evaluated(engine):
     reports = []
     evaluations = evaluations_of(engine, [10.0, 5.0], lambda *report: reports.append(report), best=Best(8.0, "greedy"))

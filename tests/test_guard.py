@@ -18,11 +18,11 @@ from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.updates import StepFactor, StepMetrics, Updater
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
-from doom_a3c.record.progress import WINDOW, Progress
+from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import COLLAPSED, PAIRS, Guard
+from doom_a3c.run.guard import PAIRS, Guard
 from doom_a3c.run.run_record import begun, continued
 from doom_a3c.run.session import session_of
 from doom_a3c.settings import catalog
@@ -277,13 +277,13 @@ def test_a_share_of_0_never_goes_back(run):
     assert run.progress.faults == {}
 
 
-def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, faults=None, **limits):
+def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, halvings=0, **limits):
     """Returns a session of cartpole that evaluates nothing on its way, and writes no logs."""
     scenario, config = settings("cartpole")
     folders = {name: str(tmp_path) for name in ("models_dir", "frames_dir", "logs_dir")}
     config = changed(config, **limits, evaluate_every=0.0, evaluation_episodes=1, **folders)
     record = run_record()._replace(scenario=scenario, config=config)
-    record = record._replace(counters=record.counters._replace(faults=faults or {}))
+    record = record._replace(counters=record.counters._replace(halvings=halvings))
     view = SimpleNamespace(show=lambda status: None, log=log, phase=lambda what: None)
     games = games_of(scenario.game, scenario.observation, config.game_processes)
     return session_of(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
@@ -301,8 +301,23 @@ def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, mon
         variables = session.training._engine.capture().variables
         session.training.run()
     assert looks
-    with cartpole_session(tmp_path, variables=variables, faults={COLLAPSED: 3}, **limits) as session:
-        assert session.training._engine._model.halvings == 3
+    with cartpole_session(tmp_path, variables=variables, halvings=3, **limits) as session:
+        assert session.training._engine._model.rate_share == 0.125
+        assert session.training._engine.capture().counters.halvings == 3
+
+
+@pytest.mark.parametrize(("scenario", "halvings"), [("cartpole", 3), ("basic", 0)])
+def test_a_run_that_goes_on_with_another_game_begins_with_the_whole_step_size(scenario, halvings):
+    counters = Progress().counters()._replace(halvings=3, faults={COLLAPSED: 3})
+    record = begun(catalog.find("cartpole"), CONFIG)._replace(counters=counters)
+    assert continued(record, catalog.find(scenario), CONFIG).counters.halvings == halvings
+
+
+def test_the_collapses_of_another_game_do_not_count_towards_the_limit(run):
+    run.progress.restore(run.progress.counters()._replace(faults={COLLAPSED: MAX_HALVINGS}))
+    for score in (10.0, 50.0, 50.0, 20.0, 20.0):
+        run.play(score)
+    assert len(run.told) == 1
 
 
 def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path, monkeypatch):
@@ -340,6 +355,7 @@ def test_every_roll_back_halves_the_step_size():
         shared.roll_back(before)
     np.testing.assert_allclose(changes[1], changes[0] / 2, rtol=1e-3)
     np.testing.assert_allclose(changes[2], changes[0] / 4, rtol=1e-3)
+    assert shared.moment(Progress().counters).counters.updates == 3  # roll-backs are no updates
     shared.halvings = 10**6  # nothing overflows
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 

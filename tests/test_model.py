@@ -58,7 +58,7 @@ def test_a_restored_model_goes_on_as_if_nothing_had_happened(make_network, optim
     updates = [[tf.constant(random.normal(size=p.shape), tf.float32) for p in model.network.parameters]] * 3
     for gradients in updates[:2]:
         model.apply(gradients, 0.01)
-    restored.restore(model.snapshot(), model.version)
+    restored.restore(model.snapshot(), model.updates)
     assert restored.version == 2
     model.apply(updates[2], 0.01)
     restored.apply(updates[2], 0.01)

@@ -43,6 +43,14 @@ def test_a_restarted_server_goes_on_where_its_state_was_taken(build):
     assert server.state()["members"] == {"a": (1, 5, 0), "b": (1, 1, 0), "c": (7, 0, 0)}
 
 
+def test_a_restarted_server_keeps_the_halvings_of_the_learning_rate(build):
+    state = state_of(2)
+    state["counters"]["halvings"] = 3
+    server = build(state)
+    assert server._model.rate_share == 0.125
+    assert server.state()["counters"]["halvings"] == 3
+
+
 def test_a_host_that_was_replaced_before_the_restart_is_fenced_and_its_successor_loses_nothing(build):
     """The state is older than the replacement: it knows the lost process, and its three pushes, but not the next one."""
     lost = build(state_of(2))

@@ -34,7 +34,6 @@ class SharedNetwork:
         self._replace = network.compiled("replace", partial(_assign, network.parameters))
         self.version = 0  # updates and roll-backs that have made these weights
         self.since = 0  # the version that the newest roll-back made: what older ones have played is not learned from
-        self.halvings = 0  # of the learning rate, one for each roll-back
 
     def pull(self, network: ACNetwork) -> None:
         """Copies the shared weights and their version into `network`, which is kept alive."""
@@ -66,6 +65,8 @@ class GlobalModel(SharedNetwork):
     def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
         """`optimizer` is one of the network's parameters."""
         super().__init__(network)
+        self.updates = 0  # of the run; roll-backs, which make versions too, are none
+        self.halvings = 0  # of the learning rate, one for each roll-back while learning this game
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
         key = (type(optimizer), optimizer.epsilon)  # what `apply` depends on beside its variables
@@ -87,12 +88,13 @@ class GlobalModel(SharedNetwork):
             # An array: TensorFlow keeps every Python number that was ever made a tensor.
             self._compiled_apply(list(gradients), np.asarray(learning_rate * self.rate_share, np.float32))
             self.version += 1
+            self.updates += 1
             return self.version - 1
 
     def moment(self, counters: Callable[[], Counters]) -> State:
         """Returns copies of weights and optimizer slots, with the counters of that moment: no update comes between."""
         with self._lock:
-            return State(self._copies(), counters()._replace(updates=self.version))
+            return State(self._copies(), counters()._replace(updates=self.updates, halvings=self.halvings))
 
     def snapshot(self) -> Snapshot:
         """Returns a consistent copy of weights and optimizer slots by name."""
@@ -102,8 +104,8 @@ class GlobalModel(SharedNetwork):
     def _copies(self) -> Snapshot:
         return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
-    def restore(self, snapshot: Snapshot, version: int) -> None:
-        """Takes over a snapshot.
+    def restore(self, snapshot: Snapshot, updates: int, halvings: int = 0) -> None:
+        """Takes over a snapshot, the number of updates behind it and the halvings of its learning rate.
 
         Raises:
             ValueError: if a name or a shape is not this model's.
@@ -115,7 +117,8 @@ class GlobalModel(SharedNetwork):
                 raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
         with self._lock:
             self._assign(snapshot)
-            self.version = version
+            self.version = self.updates = updates
+            self.halvings = halvings
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """Takes over an earlier snapshot of this model's, and halves the learning rate; versions count on."""
@@ -157,6 +160,11 @@ class State(NamedTuple):
 
     variables: Snapshot
     counters: Counters
+
+    def has_weights_of(self, other: State) -> bool:
+        """Tells whether two states of one run have the same weights: every update and every roll-back changes them."""
+        mine, its = self.counters, other.counters
+        return (mine.updates, mine.halvings) == (its.updates, its.halvings)
 
 
 def captured(model: GlobalModel, progress: Progress) -> State:

@@ -14,6 +14,7 @@ from doom_a3c.settings.fields import finite, whole
 WINDOW = 100  # episodes in the running mean
 MAX_SCORE = 1e100  # a mean of larger ones may overflow
 NO_SCORE = "score_not_finite"  # the kind of the fault
+COLLAPSED = "score_collapsed"  # that of a roll-back
 MAX_POINTS = 4000  # of the score curve
 KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
 MAX_NUMBERS, MAX_MEAN = 2**53, 1e20  # of what is told of rewards
@@ -61,6 +62,7 @@ class Counters(NamedTuple):
     curve: Sequence[Point]
     stride: int  # every so many episodes the curve has a point
     reward_sums: RunningMoments = NO_MOMENTS  # see RolloutStats
+    halvings: int = 0  # of the learning rate, one for each roll-back while learning this game
 
 
 def to_plain(counters: Counters) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def to_plain(counters: Counters) -> dict[str, Any]:
         **counters._asdict(),
         "curve": [list(point) for point in counters.curve],
         "reward_sums": list(counters.reward_sums),
+        "halvings": counters.halvings,
     }
 
 
@@ -77,15 +80,17 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
         raise ValueError("there are too many scores")
     numbers = {name: whole(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
+    faults = _faults(data["faults"])
     return Counters(
         **numbers,
-        faults=_faults(data["faults"]),
+        faults=faults,
         scores=[_finite_score(score) for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
         reward_sums=moments_from(
             data.get("reward_sums", NO_MOMENTS), numbers["steps"]
         ),  # checkpoints of before 2026-11-23 have none
+        halvings=whole(data.get("halvings", faults.get(COLLAPSED, 0)), "halvings"),  # of before 2026-11-28: none
     )
 
 

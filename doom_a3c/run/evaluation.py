@@ -207,7 +207,7 @@ class Evaluations:
     def evaluate(self, stop: threading.Event | None = None) -> None:
         """Evaluates the weights as they are now, unless they have been already, and reports it."""
         state = self._capture()
-        if self._given_up or (self._newest and state.counters.updates == self._newest.state.counters.updates):
+        if self._given_up or (self._newest and state.has_weights_of(self._newest.state)):
             return
         if not finite(state.variables):
             return  # whoever saves the run ends it

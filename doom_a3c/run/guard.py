@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
-from doom_a3c.record.progress import WINDOW, Progress, shown
+from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress, shown
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import games_of_run, steps_under_way
 
-COLLAPSED = "score_collapsed"  # the kind of the fault
 SECONDS = 2.0  # from one mark to the next, at least
 NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
 PAIRS = 2  # of windows in a row, worse than the best, before a run that has gained no more than noise goes back
@@ -111,7 +110,7 @@ class Guard:
         if self._worse_pairs < (1 if gain > noise else PAIRS):
             return after
         self._worse_pairs = 0
-        if self._progress.faults[COLLAPSED] < MAX_HALVINGS:
+        if between.counters.halvings < MAX_HALVINGS:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
             self._save()  # before it is told: a run that is killed then goes on from there

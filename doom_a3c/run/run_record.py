@@ -158,7 +158,7 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
-        counters = counters._replace(scores=(), curve=(), stride=1)
+        counters = counters._replace(scores=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=())
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)

@@ -31,7 +31,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import COLLAPSED, Guard
+from doom_a3c.run.guard import Guard
 from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
@@ -178,14 +178,13 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
             "resume it with its own buttons, or train in another --models-dir"
         )
     try:
-        model.restore(variables, record.counters.updates)
+        model.restore(variables, record.counters.updates, record.counters.halvings)
     except ValueError as error:
         raise UserError(
             f"{config.models_dir}/last.ckpt holds another network or optimizer than scenario {name} with "
             f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
         ) from None
     progress.restore(record.counters)
-    model.halvings = progress.faults[COLLAPSED]
 
 
 def _described(record: RunRecord, builder: Builder) -> str:

@@ -103,7 +103,7 @@ class ParameterServer:
             if self._ready:
                 return
             counters = from_plain(state["counters"])
-            self._model.restore(state["variables"], counters.updates)
+            self._model.restore(state["variables"], counters.updates, counters.halvings)
             self._progress.restore(counters)
             self._members.restore(state["members"])
             self._ready = True
