@@ -1,5 +1,6 @@
 """Saving: when a checkpoint is due, and what it says."""
 
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -91,6 +92,43 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
         "warning: checkpoints not written: No space left on device; training continues, and tries again",
         "checkpoints written again",
     ]
+
+
+@pytest.mark.parametrize(("room", "kept"), [(3, [64, 96, 128]), (2, [96, 128]), (1, [96])])
+def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monkeypatch, state, room, kept):
+    write, lines = folder_module.save, []
+
+    def save(path, variables, record):  # one more file, beside what it replaces, must find room
+        files = {path.stat().st_ino for path in tmp_path.glob("*.ckpt")}
+        if len(files) >= room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, variables, record)
+
+    def at(frames):
+        return state._replace(counters=state.counters._replace(frames=frames))
+
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
+    for frames in (0, 32, 64, 96):
+        saver.save(at(frames), Best())
+    last = (tmp_path / "last.ckpt").read_bytes()
+    monkeypatch.setattr(folder_module, "save", save)
+    saver.save(at(128), Best())
+    assert [int(path.stem.split("-")[1]) for path in sorted(tmp_path.glob("frames-*"))] == kept
+    assert ((tmp_path / "last.ckpt").read_bytes() == last) == (kept[-1] == 96)
+    assert sum("full" in line for line in lines) == 1
+    monkeypatch.undo()
+    saver.save(at(160), Best())
+    assert load(tmp_path / "last.ckpt").record.counters.frames == 160
+
+
+def test_the_best_never_gives_way(tmp_path, state, disk):
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
+    saver.save_best(state, Best(7.0, "greedy"))
+    saver.save(state, Best(7.0, "greedy"))
+    disk[0] = True
+    saver.save_best(state, Best(9.0, "greedy"))
+    saver.save(state, Best(9.0, "greedy"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "frames-000000000032.ckpt", "last.ckpt"]
 
 
 def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):

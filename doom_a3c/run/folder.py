@@ -89,6 +89,15 @@ class CheckpointFolder:
         self._check_ours()
         save(self.best, variables, record)
 
+    def make_room(self) -> Path | None:
+        """Removes the oldest kept checkpoint but `last.ckpt`; returns its path, None if there is none to remove."""
+        with contextlib.suppress(OSError):
+            for old in sorted(self.folder.glob("frames-*.ckpt")):
+                if self.is_ours and self.last.exists() and not old.samefile(self.last):
+                    old.unlink()
+                    return old
+        return None
+
     @property
     def is_ours(self) -> bool:
         """Whether the folder is still the run's."""

@@ -17,6 +17,7 @@ from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings.fields import RunError
 
 ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SaveError(RunError):
@@ -35,6 +36,7 @@ class Saver:
         self._next = time.monotonic() + every
         self._outage = Outage("checkpoints", log)
         self._best: tuple[State, Best] | None = None  # that could not be written yet
+        self._made_room = False
         self._lock = threading.Lock()
 
     def due(self) -> bool:
@@ -77,7 +79,7 @@ class Saver:
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
         self._write_best()
-        self._folder.save(state.variables, self._of(state, best))
+        self._with_room(lambda: self._folder.save(state.variables, self._of(state, best)))
         self._outage.worked()
 
     def save_best(self, state: State, best: Best) -> None:
@@ -93,8 +95,20 @@ class Saver:
     def _write_best(self) -> None:
         if self._best is not None:
             state, best = self._best
-            self._folder.save_best(state.variables, self._of(state, best))
+            self._with_room(lambda: self._folder.save_best(state.variables, self._of(state, best)))
             self._best = None
+
+    def _with_room(self, write: Callable[[], None]) -> None:
+        """Writes; where the disk is full, older kept checkpoints give way. Raises OSError if none of them is left."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in FULL or (removed := self._folder.make_room()) is None:
+                    raise
+            if not self._made_room:
+                self._log(f"warning: {self._folder.folder} is full: {removed.name} and older ones make room for the newest")
+            self._made_room = True
 
     def check(self) -> None:
         """Raises SaveError if the newest save has failed."""
