@@ -37,11 +37,11 @@ def root():
     return ROOT
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make_network():
     """Builds networks small enough for brute force: 8x8 pixels, grey unless told, one convolution, a core of 5.
 
-    Those of a module share what is compiled, as the networks of a run do.
+    All of a session share what is compiled, as the networks of a run do: compiling takes most of the time of many tests.
     """
     from doom_a3c.agent.distributions import Categorical
     from doom_a3c.agent.graphs import Graphs

@@ -36,6 +36,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import select
 from doom_a3c.settings.games import DoomSpec, GameSettings
 
+pytestmark = pytest.mark.tools
+
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
 CAMPAIGN = f"""
 import sys

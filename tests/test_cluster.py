@@ -22,6 +22,7 @@ from doom_a3c.run.checkpoint import load
 from doom_a3c.settings.trust import Named
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]

@@ -4,6 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 
 def test_training_survives_every_kind_of_death_and_counts_it(root):
     command = [sys.executable, str(root / "benchmarks" / "deaths.py"), "--kills", "5"]

@@ -26,6 +26,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import Evaluator
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (requirements-cluster.txt)"),
 ]

@@ -15,6 +15,8 @@ from campaigns import disk, kills, soak
 from campaigns.kills import Promised
 from campaigns.runs import Announced, Count, Event, Results, Run, check_whole, frames_in
 
+pytestmark = pytest.mark.tools
+
 SAID = """training cartpole: 1 workers x 4 games, 1,000 frames; logs in logs
 evaluation at 4,608 frames: greedy 132.0 +- 19.0, sampled 84.0 +- 2.00, 2 episodes each, the best so far
 0.5% | 4:51 left | frames 10,240/2,000,000, 6,831 a second | evaluation 132.0, best 132.0 | episodes 446 | entropy 0.187

@@ -18,6 +18,8 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 
+pytestmark = pytest.mark.tools
+
 KINDS = pytest.mark.parametrize("kind", [LocalVectorEnv, ProcessVectorEnv])
 SEEN = Observation(size=(8, 8))
 

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import fuzz
 from fuzzing.mutations import Mutator, toml_of, zipped
 
+pytestmark = pytest.mark.tools
+
 TREE = {"a": [1, 2.5, "text"], "b": {"c": None, "d": True}}
 
 GUARDED = """

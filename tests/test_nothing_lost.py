@@ -12,6 +12,8 @@ from benchmarks.processes import kill
 from doom_a3c.run.checkpoint import load
 from doom_a3c.settings.trust import Named
 
+pytestmark = pytest.mark.process
+
 QUICK = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluate-every", "0", "--evaluation-episodes", "1")
 
 

@@ -9,6 +9,8 @@ import sys
 import pytest
 from commands import ROOT, call
 
+pytestmark = pytest.mark.process
+
 DOC = (ROOT / "docs" / "own-scenario.md").read_text()
 SHORT = {
     "--minutes 4": "--minutes 10 --frames 2000 --workers 1 --games 2 --evaluation-episodes 1",

@@ -16,6 +16,8 @@ import peers
 import supervised
 from peers import Point, Points, System, UserError
 
+pytestmark = pytest.mark.tools
+
 # A trainer with an engine: in a session of its own, deaf to SIGTERM, with shared memory mapped.
 ENGINE = """
 import mmap, os, signal, sys, time

@@ -12,6 +12,8 @@ from fakes import until
 from benchmarks.processes import engines, kill, left_over
 from doom_a3c.run.checkpoint import load, save
 
+pytestmark = pytest.mark.process
+
 QUICK = ("--workers", 1, "--evaluate-every", 0, "--evaluation-episodes", 1)
 MINE = ("--scenario", "mine.toml", *QUICK, "--frames", 300)
 RESUME = ("--resume", "--models-dir", "own", "--frames", 600)

@@ -5,6 +5,8 @@ import importlib.util
 import pytest
 from commands import ROOT
 
+pytestmark = pytest.mark.tools
+
 spec = importlib.util.spec_from_file_location("docs_site", ROOT / "docs" / "site.py")
 site = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(site)

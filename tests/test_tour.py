@@ -5,6 +5,8 @@ import pytest
 from commands import ROOT
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def tour():
