@@ -317,6 +317,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.process
 def test_a_kill_at_any_moment_leaves_a_whole_last_checkpoint(tmp_path, root):
     delays = random.Random(0)
     folder = CheckpointFolder(tmp_path)

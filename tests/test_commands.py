@@ -122,6 +122,7 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, t
     assert "--random-episodes 4" in page
 
 
+@pytest.mark.process
 def test_of_two_agents_the_better_one_is_told(brief, tmp_path):
     models = [brief] * 2
     result = call("play", "--compare", *models, "--episodes", 3, "--out", "out", cwd=tmp_path)
@@ -154,6 +155,7 @@ gymnasium.register("Told-v0", Told, max_episode_steps=50)
 """
 
 
+@pytest.mark.process
 def test_ctrl_c_leaves_the_comparison_so_far(tmp_path):
     (tmp_path / "told.py").write_text(TOLD)
     arguments = ("--compare", "cartpole", "cartpole", "--scenario", "told:Told-v0", "--episodes", 20000)
@@ -168,6 +170,7 @@ def test_ctrl_c_leaves_the_comparison_so_far(tmp_path):
     assert all(row.endswith(",") for row in rows)  # the second has not played
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("policy", ["greedy", "sample"])
 def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp_path, policy):
     folder, _ = trained
@@ -182,6 +185,7 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
     assert f"{policy} policy" in result.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("start", "hung"), [(Running, False), (RunningAnew, True)])
 def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung):
     with start("play", "--model", brief, "--episodes", 500, "--record", 500, cwd=tmp_path) as process:
@@ -197,6 +201,7 @@ def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung)
     assert json.loads((tmp_path / "result" / "summary.json").read_text())["episodes"] >= 1  # those that had ended
 
 
+@pytest.mark.process
 def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(brief, tmp_path):
     (tmp_path / "result").mkdir()
     (tmp_path / "result" / "episode_009.mp4").touch()  # nobody's of play.py
@@ -210,6 +215,7 @@ def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(brief, 
     assert summary["recordings"] == singles[:2]
 
 
+@pytest.mark.process
 def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
     module = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
     (tmp_path / "my_games.py").write_text(f"{module}gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n")
@@ -221,6 +227,7 @@ def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
     assert played.returncode == 0, played.stderr
 
 
+@pytest.mark.process
 def test_an_episode_is_that_of_its_seed_in_every_call_whatever_was_played_before(trained, tmp_path):
     folder, _ = trained
     rows = []
@@ -253,6 +260,7 @@ def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     assert len(list((folder / "logs").iterdir())) == 1  # the same TensorBoard run goes on
 
 
+@pytest.mark.process
 def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
     small = ("--workers", 1, "--games", 2, "--minibatches", 2, "--frames", 1000, "--evaluation-episodes", 1)
 
@@ -268,6 +276,7 @@ def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
     assert not all(np.array_equal(first[name], other[name]) for name in first)
 
 
+@pytest.mark.process
 def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     folder, _ = trained
     models = folder / "models"
@@ -278,6 +287,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.process
 def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
     import vizdoom
 
@@ -291,6 +301,7 @@ def test_an_own_wad_with_a_cfg_beside_it_trains(tmp_path):
     assert (tmp_path / "models" / "last.ckpt").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("start", "scenario", "flags", "overlay", "score"),
     [
@@ -330,6 +341,7 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, sc
     assert imageio.imread(tmp_path / "result" / "scores.png").ndim == 3
 
 
+@pytest.mark.process
 def test_a_page_of_somebody_elses_is_not_overwritten(trained, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("<h1>home</h1>")

@@ -96,6 +96,7 @@ def test_actions_that_are_not_discrete_are_told(tmp_path):
         found("Pendulum-v1", tmp_path)
 
 
+@pytest.mark.process
 def test_a_good_game_gets_hardly_any_advice(tmp_path):
     result = call("train", "--doctor", "--scenario", "basic", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -135,6 +135,7 @@ def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_exampl
     assert made.args[0].value == agent.plays
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
 def test_the_example_plays_from_any_folder(tmp_path, kind):
     _, example = export(agent_of("basic"), kind, tmp_path)

@@ -210,6 +210,7 @@ def test_the_command_lines_import_tensorflow_without_keras(root):
     assert output.stdout.split()[-1] == "Adam"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("asked", "got"), [({}, "True"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "False")])
 def test_tensorflow_computes_with_onednn_unless_told_otherwise(root, asked, got):
     code = (

@@ -103,6 +103,7 @@ def test_what_is_not_installed_is_told_in_one_line(kind, monkeypatch):
         make_logger_called(kind)
 
 
+@pytest.mark.process
 def test_a_run_is_logged_as_it_is_told_to(tmp_path):
     result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

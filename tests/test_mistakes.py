@@ -60,6 +60,7 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
@@ -80,6 +81,7 @@ def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_the_device_that_the_scenario_file_names_counts(tmp_path):
     (tmp_path / "mine.toml").write_text('base = "cartpole"\n[training]\ndevice = "gpu:99"\n')
     refused = call("train", "--scenario", "mine.toml", cwd=tmp_path)
@@ -87,6 +89,7 @@ def test_the_device_that_the_scenario_file_names_counts(tmp_path):
     assert "TensorFlow sees" in refused.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("model", "told"),
     [
@@ -111,6 +114,7 @@ def test_a_model_in_a_folder_that_may_not_be_entered_is_told(monkeypatch):
     assert "Permission denied" in complaint(check_exists, Path("models/last.ckpt"))
 
 
+@pytest.mark.process
 def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -122,6 +126,7 @@ def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
@@ -136,6 +141,7 @@ def test_flags_of_play_that_do_nothing_are_told(flags, told, tmp_path):
     assert (result.returncode, result.stderr) == (2, f"play.py: {told}\n")
 
 
+@pytest.mark.process
 def test_help_states_default_unit_and_range():
     result = call("train", "--help", cwd=ROOT)
     assert result.returncode == 0
@@ -147,6 +153,7 @@ def test_help_states_default_unit_and_range():
     assert "[default unset; frames; 1 to 64]" in text  # of the frame skip, which is the scenario's
 
 
+@pytest.mark.process
 def test_help_begins_with_the_usual_flags_and_has_each_once():
     lines = call("train", "--help", cwd=ROOT).stdout.splitlines()
     assert lines[0] == "usage: train.py [flags]"
@@ -159,11 +166,13 @@ def test_help_begins_with_the_usual_flags_and_has_each_once():
     assert not {"--no-resume", "--no-list-scenarios", "--no-quiet", "--no-verbose"} & set(flags)
 
 
+@pytest.mark.process
 def test_flags_without_a_value_are_given_or_not_but_for_those_that_a_scenario_sets(tmp_path):
     assert "unknown argument --no-resume" in call("train", "--no-resume", cwd=tmp_path).stderr
     assert "--no-vtrace" in call("train", "--help", cwd=tmp_path).stdout
 
 
+@pytest.mark.process
 def test_the_version_and_what_shells_complete_by_are_printed(tmp_path):
     assert call("play", "--version", cwd=tmp_path).stdout == f"doom_a3c {__version__}\n"
     completion = call("train", "--print-completion", "bash", cwd=tmp_path)
@@ -174,6 +183,7 @@ def test_the_version_and_what_shells_complete_by_are_printed(tmp_path):
     assert call("train", "--print-completion", "fisch", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", ["train", "play"])
 def test_a_python_without_the_packages_is_told_what_to_do(tmp_path, program):
     (tmp_path / "last.ckpt").touch()
@@ -185,6 +195,7 @@ def test_a_python_without_the_packages_is_told_what_to_do(tmp_path, program):
     assert ". .venv/bin/activate" in result.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["a/b", "..", "~x", "a\nb", "x" * 200, ""])
 def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
     result = call("train", "--name", name, cwd=tmp_path)
@@ -193,6 +204,7 @@ def test_what_is_no_name_of_a_run_is_a_mistake(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("columns", "widest"), [(80, 80), (200, 100)])
 def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_terminal(tmp_path, columns, widest):
     result = call("train", "--list-scenarios", cwd=tmp_path, COLUMNS=str(columns))

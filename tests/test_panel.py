@@ -194,6 +194,7 @@ def terminal(tmp_path):
         one.kill()
 
 
+@pytest.mark.process
 def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_path):
     run = terminal(80, settings=SLOW, **TOYS)
     run.wait_for("loading TensorFlow")
@@ -213,6 +214,7 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
     assert (tmp_path / "models" / "last.ckpt").exists()
 
 
+@pytest.mark.process
 def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
     run = terminal(80, "--frames", "300", TERM="dumb")
     status, lines = run.end()
@@ -221,6 +223,7 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
     assert any(line.startswith("ended by frames") for line in lines)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("columns", "drawn"), [(80, f"{0:7d} {'':7} "), (20, "\n      0\n")])
 def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, drawn, terminal):
     run = terminal(
@@ -263,6 +266,7 @@ def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
     assert output.getvalue() == "\x1b[Kunder way\r\x1b[Kdone\n\x1b[Kagain\r\x1b[K"
 
 
+@pytest.mark.process
 def test_a_pipe_gets_lines_without_marks(tmp_path):
     result = call("train", *SLOW, "--minutes", "0.25", cwd=tmp_path, **TOYS)  # longer than a line takes to come
     assert (result.returncode, result.stderr) == (0, "")

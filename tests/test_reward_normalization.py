@@ -134,6 +134,7 @@ def test_normalized_rewards_are_clipped_and_not_scaled():
         consistent(normalized, {"reward_scale"})
 
 
+@pytest.mark.process
 def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp_path):
     small = ("--workers", 2, "--games", 2, "--rollout-length", 4, "--evaluate-every", 0, "--evaluation-episodes", 1)
     flags = ("--scenario", "cartpole", "--normalize-rewards", *small)

@@ -210,6 +210,7 @@ def test_a_variable_is_shaped_once():
     assert complaint(shaping_table, ["HEALTH=1", "HEALTH=2"]) == "--shaping has HEALTH twice"
 
 
+@pytest.mark.process
 def test_the_command_line_shapes(tmp_path):
     flags = ("--frames", "100", "--shaping", "HEALTH=0.05,0.01", "AMMO2=0,0.1,0.2")
     result = train(tmp_path, *flags)
@@ -221,6 +222,7 @@ def test_the_command_line_shapes(tmp_path):
     assert load(tmp_path / "models" / "last.ckpt").record.scenario.game.shaping == {"KILLCOUNT": {"gain": 1.0}}
 
 
+@pytest.mark.process
 def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
     # Every shot costs 1000 for learning; the worst game of basic scores some -400.
     flags = ("--frames", "2000", "--seed", "3", "--shaping", "AMMO2=0,1000", "--summary", "summary.json")

@@ -327,6 +327,7 @@ def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "models"]
 
 
+@pytest.mark.process
 def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tmp_path, wad):
     (tmp_path / "mine.cfg").write_text("available_buttons = { MOVE_LEFT ATTACK }\nepisode_timeout = 300\n")
     small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
@@ -346,6 +347,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
         assert taken.returncode == 0, taken.stderr
 
 
+@pytest.mark.process
 def test_a_users_wad_of_a_shipped_name_is_not_taken_for_that(tmp_path):
     record = run_record("basic")
     game = dataclasses.replace(record.scenario.game, wad=str(tmp_path / "basic.wad"))

@@ -14,6 +14,7 @@ def test_environments_need_no_tensorflow(tmp_path, what):
     output_of(SCRIPT, what, cwd=tmp_path)
 
 
+@pytest.mark.tools
 @pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs all of requirements-test.txt")
 def test_another_library_learns_from_the_environment(tmp_path):
     assert output_of(SCRIPT, "learns", cwd=tmp_path) == "(1000, True)"
