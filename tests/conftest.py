@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` does
 
 
-LONGEST = ("cluster", "commands", "nothing_lost", "resuming", "tour", "own_scenario", "driver")
+LONGEST = (
+    *("cluster", "pretrained", "commands", "campaign", "deaths", "own_scenario", "signals", "nothing_lost", "driver"),
+    *("resuming", "tour", "learner", "shaping"),
+)
 
 
 def pytest_collection_modifyitems(items):
