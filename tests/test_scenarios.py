@@ -179,9 +179,21 @@ def test_a_misspelt_name_names_the_nearest(typed, meant):
     assert f"did you mean {meant}?" in complaint(catalog.find, typed)
 
 
-@pytest.mark.parametrize("name", ["zzzzzz", "base/doom", "here/mine.toml", "cig", "doom2"])
+@pytest.mark.parametrize("name", ["zzzzzz", "base/doom", "here/mine.toml"])
 def test_what_is_none_is_refused(name):
     assert name in complaint(catalog.find, name)
+    assert name not in NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "for several players") for name in catalog._MATCHES), *((name, f"{name}.wad") for name in catalog._SOLD)],
+)
+def test_shipped_files_that_cannot_be_played_say_what_they_are(name, kind):
+    for typed in (name, f"{name}.cfg", f"{name}.wad"):
+        said = complaint(catalog.find, typed)
+        assert kind in said
+        assert "unknown scenario" not in said
     assert name not in NAMES
 
 

@@ -2,14 +2,21 @@
 
 import struct
 import zipfile
+from dataclasses import replace
+from functools import partial
 
 import pytest
+from doom_games import BASIC
 from fakes import complaint
-from wad_files import MAP, wad
+from wad_files import MAP, archive, binary_map, text_map, wad, wad_of
 
-from doom_a3c.settings import wads
-from doom_a3c.settings.games import shipped_folder
-from doom_a3c.settings.wads import maps_in
+from doom_a3c.envs.doom_process import DoomProcess
+from doom_a3c.envs.doom_setup import configure
+from doom_a3c.settings import catalog, wads
+from doom_a3c.settings.games import DoomSpec, shipped_folder
+from doom_a3c.settings.levels import check_files
+from doom_a3c.settings.starts import Starts, starts_in
+from doom_a3c.settings.wads import contents_of, maps_in
 
 WHOLE = wad("MAP01", *MAP)
 
@@ -82,3 +89,167 @@ def test_an_archive_is_not_unpacked_whatever_it_unpacks_to(tmp_path, monkeypatch
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inner.wad", wad("MAP01", *MAP, size=2**20))
     assert "the WAD files in it are larger than 1 MiB" in complaint(maps_in, tmp_path / "mine.pk3")
+
+
+# Where the engine looks in an archive
+
+FLASKS = [2014] * 3
+LEVEL = wad_of(*text_map("MAP01", 1, *FLASKS))
+PLACES = {
+    "maps/map01.wad": True,
+    "MAPS/Map01.WAD": True,
+    "maps\\map01.wad": True,
+    "mymap.wad": True,
+    "MAP01.WAD": True,
+    "mine/mymap.wad": True,  # in mine.zip
+    "Mine/MyMap.WAD": True,
+    "mymod/maps/map01.wad": False,
+    "mine/maps/map01.wad": False,
+    "maps/sub/map01.wad": False,
+    "levels/map01.wad": False,
+    "other/mymap.wad": False,
+    "maps/map01.wad/map01.wad": False,
+    "./maps/map01.wad": False,
+}
+
+
+@pytest.mark.parametrize(("place", "loaded"), PLACES.items())
+def test_a_map_in_an_archive_counts_where_the_engine_looks(tmp_path, place, loaded):
+    path = archive(tmp_path / "mine.zip", {"readme.txt": "", place: LEVEL})
+    assert maps_in(path) == ["MAP01"] * loaded
+    if not loaded:
+        said = complaint(check_files, DoomSpec(wad=str(path)))
+        assert place in said
+        assert "maps/map01.wad" in said
+
+
+@pytest.mark.parametrize("place", ["MAPS/Map01.WAD", "mine/mymap.wad", "mymod/maps/map01.wad", "maps/sub/map01.wad"])
+def test_the_engine_looks_where_maps_are_counted(tmp_path, place):
+    path = archive(tmp_path / "mine.zip", {place: LEVEL})
+
+    def set_up(game):
+        configure(game, replace(BASIC[0], wad=str(path)), BASIC[1])
+        game.set_objects_info_enabled(True)
+
+    process = DoomProcess(set_up)
+    names = {thing.name for thing in process.game.get_state().objects}
+    process.close()
+    assert (names == {"DoomPlayer", "HealthBonus"}) == PLACES[place]  # else it is Freedoom's first map
+
+
+def test_a_wad_in_the_folder_maps_begins_with_its_map_and_lends_it_its_own_name(tmp_path):
+    path = archive(
+        tmp_path / "mine.pk3", {"maps/hall.wad": wad_of(*text_map("MAP05", 1)), "maps/no.wad": wad("CREDIT", "MAP01", *MAP)}
+    )
+    assert maps_in(path) == ["HALL"]
+
+
+def test_of_two_maps_of_one_name_the_last_is_played(tmp_path):
+    empty, playable = text_map("MAP01"), text_map("MAP01", 1)
+    for name, order in (("first.wad", (playable, empty)), ("last.wad", (empty, playable))):
+        (tmp_path / name).write_bytes(wad_of(*order[0], *order[1]))
+    files = {"maps/map01.wad": wad_of(*empty), "a.wad": wad_of(*empty), "B.wad": wad_of(*playable)}
+    check_files(DoomSpec(wad=str(archive(tmp_path / "mine.pk3", files))))
+    check_files(DoomSpec(wad=str(tmp_path / "last.wad")))
+    assert "player 1" in complaint(check_files, DoomSpec(wad=str(tmp_path / "first.wad")))
+
+
+def test_an_archive_in_an_archive_is_to_be_unpacked(tmp_path):
+    inner = archive(tmp_path / "mymod.pk3", {"maps/map01.wad": LEVEL})
+    outer = archive(tmp_path / "mymod.zip", {"mymod.pk3": inner.read_bytes(), "readme.txt": ""})
+    assert "unpack mymod.pk3" in complaint(check_files, DoomSpec(wad=str(outer)))
+
+
+# Games, and levels that look like one
+
+
+def test_a_file_with_the_header_of_a_game_and_a_palette_is_played_as_the_game_it_is(tmp_path):
+    game = ("PLAYPAL", bytes(768 * 14)), *binary_map("E1M1", 1)
+    (tmp_path / "heretic.wad").write_bytes(wad_of(*game, kind=b"IWAD"))
+    own, other = "doom_map = e1m1\navailable_buttons = { ATTACK }\n", "doom_game_path = freedoom2.wad\n"
+    (tmp_path / "heretic.cfg").write_text(own)
+    (tmp_path / "named.cfg").write_text(own + "doom_scenario_path = heretic.wad\n")
+    (tmp_path / "both.cfg").write_text(own + "doom_scenario_path = heretic.wad\ndoom_game_path = heretic.wad\n")
+    for name in ("heretic.wad", "named.cfg", "both.cfg"):
+        spec = catalog.find(str(tmp_path / name)).game
+        assert (spec.wad, spec.iwad) == ("", str(tmp_path / "heretic.wad"))
+    (tmp_path / "heretic.cfg").write_text(own + other)
+    for wrong in (partial(catalog.find, str(tmp_path / "heretic.wad")), partial(check_files, replace(spec, wad=spec.iwad))):
+        assert "doom_game_path" in complaint(wrong)
+
+
+@pytest.mark.parametrize("kind", [b"IWAD", b"PWAD"])
+def test_a_lone_map_is_a_level_whatever_its_header_says(tmp_path, kind):
+    (tmp_path / "mine.wad").write_bytes(wad_of(*text_map("MAP01", 1), kind=kind))
+    (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
+    spec = catalog.find(str(tmp_path / "mine.wad")).game
+    assert (spec.wad, spec.iwad) == (str(tmp_path / "mine.wad"), "")
+    said = complaint(check_files, replace(spec, iwad=spec.wad, wad=""))
+    assert "PLAYPAL" in said
+    assert "mine.wad is no game" in said
+    assert "basic.wad is no game" in complaint(check_files, replace(spec, iwad="basic.wad"))
+
+
+# Starts
+
+ALONE, SEVERAL, NONE = Starts(True, False), Starts(False, True), Starts(False, False)
+
+
+def starts(tmp_path, *lumps):
+    (tmp_path / "mine.wad").write_bytes(wad_of(*lumps))
+    return starts_in(tmp_path / "mine.wad", contents_of(tmp_path / "mine.wad").levels[0])
+
+
+@pytest.mark.parametrize(
+    ("types", "found"), [((2014, 1), ALONE), ((11, 11), SEVERAL), ((2, 3), SEVERAL), ((2014,), NONE), ((), None)]
+)
+def test_starts_are_found_in_every_format(tmp_path, types, found):
+    for hexen in (False, True):
+        lumps = binary_map("MAP01", *(types or (2014,)), hexen=hexen)
+        assert starts(tmp_path, *lumps, *binary_map("MAP02", 1, hexen=True)) == (found or NONE)
+    assert starts(tmp_path, *text_map("MAP01", *types)) == (found or NONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("THING { Type=1; }", ALONE),
+        ("thing { type = 0x1; }", ALONE),
+        ('thing // type = 11;\n{ /* } */ type = 1; comment = "}\\" // { type = 3; "; }', ALONE),
+        ("// thing { type = 1; }\n", NONE),
+        ("/* thing { type = 1; } */", NONE),
+        ("linedef { type = 1; }", NONE),
+        ("thing { type = 1; arg0 = 1; }", NONE),  # for who comes from another map
+        ("thing { type = 1; arg0 = 0; }", ALONE),
+        ("thing { x = ; }", None),
+        ("thing { type = 11; x = ; }", None),
+        ("thing { type = 11; } oops", None),
+        ("hello world", None),
+        ("thing { type = 1.5; }", None),
+        ("thing { type = 11; ", None),
+    ],
+)
+def test_a_map_as_text_is_read_as_the_engine_reads_it_or_left_to_it(tmp_path, text, found):
+    lumps = ("MAP01", b""), ("TEXTMAP", f'namespace = "zdoom";\n{text}\n'.encode()), ("ENDMAP", b"")
+    assert starts(tmp_path, *lumps) == found
+
+
+def test_a_map_that_nobody_can_begin_in_is_told_with_one_that_somebody_can(tmp_path):
+    path = tmp_path / "mine.wad"
+    path.write_bytes(wad_of(*text_map("MAP01", 11), *text_map("MAP02"), *text_map("MAP03", 1)))
+    said = [complaint(check_files, DoomSpec(wad=str(path), map=name)) for name in ("map01", "map02")]
+    assert "several players" in said[0]
+    assert "several players" not in said[1]
+    for each in said:
+        assert "player 1" in each
+        assert "doom_map = map03" in each
+    check_files(DoomSpec(wad=str(path), map="map03"))
+    for name in ("cig.wad", "multi_duel.wad"):
+        assert f"map01 of {name} is for several players" in complaint(check_files, DoomSpec(wad=name))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(shipped_folder().glob("*.wad")) if name.stem not in catalog._MATCHES]
+)
+def test_every_level_of_vizdooms_for_one_player_has_a_start(name):
+    check_files(DoomSpec(wad=str(name)))

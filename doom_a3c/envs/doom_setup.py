@@ -11,15 +11,13 @@ from typing import Any
 
 import vizdoom
 
-from doom_a3c.settings.checks import check_files
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import UserError, listed, nearest, plain, validated
+from doom_a3c.settings.fields import UserError, nearest, plain, validated
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
+from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.shaping import PLACES, weights
-from doom_a3c.settings.wads import maps_in
 
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # how buttons end
-MAX_SHOWN = 8  # maps in a list of those that there are
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
 MAX_DELTA = 180  # degrees of a turn a frame; the engine reads looks and moves in ways of its own
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
@@ -101,10 +99,21 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
             f"buttons, or a list of groups of actions, not {spec.buttons!r}"
         )
     if not binary and not isinstance(spec.buttons, list | tuple):
-        raise UserError("the scenario has no button to press: name some in available_buttons of its cfg")
+        raise UserError(_without_buttons(names))
     if not actions:
         raise UserError("[game] buttons is empty: name the actions")
     return [_vector(action, names, binary) for action in actions]
+
+
+def _without_buttons(deltas: Sequence[str]) -> str:
+    """Returns what to do where all the buttons there are, if any, are deltas."""
+    if not deltas:
+        return "the scenario has no button to press: name some in available_buttons of its cfg"
+    actions = ", ".join(f'"{name}={amount}"' for name in deltas[:2] for amount in (-5, 5))
+    return (
+        f"{', '.join(deltas)}: these buttons alone need to be told how far. Name the actions in a .toml whose config is "
+        f"the cfg, such as [game] buttons = [{actions}], or add buttons such as TURN_LEFT to available_buttons"
+    )
 
 
 def _vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str]) -> list[float]:
@@ -207,7 +216,6 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
     """
     game = _configured(spec, observation)
     check_files(spec)
-    _check_map(game)
     return button_actions(spec, game.get_available_buttons())
 
 
@@ -227,18 +235,3 @@ def _other_side(button: str) -> str:
     """Returns MOVE_LEFT for MOVE_RIGHT, and so on, and any other button as it is."""
     action, _, side = button.rpartition("_")
     return f"{action}_{SIDES[side]}" if side in SIDES else button
-
-
-def _check_map(game: vizdoom.DoomGame) -> None:
-    """Raises UserError unless the scenario's wad, or the game's where there is none, has the map.
-
-    The engine would look for it forever, or play the game's own first map instead.
-    """
-    wad = Path(game.get_doom_scenario_path() or game.get_doom_game_path())
-    maps = [name.lower() for name in maps_in(wad)]
-    if not maps:
-        raise UserError(
-            f"{wad} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
-        )
-    if game.get_doom_map().lower() not in maps:
-        raise UserError(f"there is no map {game.get_doom_map()!r} in {wad.name}, which has {listed(maps, MAX_SHOWN)}")

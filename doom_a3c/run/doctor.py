@@ -85,7 +85,7 @@ def _maps(record: RunRecord) -> Iterator[Finding]:
     game = record.scenario.game
     if isinstance(game, DoomSpec):
         maps = [name.lower() for name in maps_in(located(game.wad or game.iwad or FREEDOOM))]
-        played = game.map.lower() or "map01"
+        played = game.map_played
         others = [name for name in maps if name != played]
         more = f"; it also has {', '.join(others[:8])}{' ...' if len(others) > 8 else ''}" if others else ""
         yield Finding("maps", f"{played} of {game.title} is played{more}")

@@ -10,10 +10,11 @@ from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, evaluation_point, from_plain, to_plain
 from doom_a3c.run.names import run_name
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.checks import check_files, checked_name, is_name
+from doom_a3c.settings.checks import checked_name, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
 from doom_a3c.settings.games import DoomSpec
+from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 5

@@ -6,14 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.cfg import game_table
-from doom_a3c.settings.checks import check_files, check_there
 from doom_a3c.settings.fields import UserError, about, nearest
-from doom_a3c.settings.games import ATARI, located, shipped_folder
+from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, text_bytes
+from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain, with_frame_skip_in_game
 from doom_a3c.settings.wads import GAME_FILES
 
@@ -26,9 +27,9 @@ else:
 _HERE = Path(__file__).resolve().parent.parent
 SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
 
-# Shipped cfg files that cannot be played alone as they are: games of several players (ViZDoom crashes when it starts them
-# without a host), and those that need a wad which cannot be shipped.
-_UNPLAYABLE = ("cig", "multi", "multi_duel", "doom", "doom2")
+# Shipped files that cannot be played as they are.
+_MATCHES = ("cig", "cig_with_unknown", "multi", "multi_deathmatch", "multi_duel")  # without a host ViZDoom crashes
+_SOLD = ("doom", "doom2")  # games that cannot be shipped
 
 _KINDS = (".toml", ".cfg", *GAME_FILES)  # of files that are scenarios
 _SHIPPED = (".wad", ".cfg", ".toml")  # a name may end so: basic.wad is ViZDoom's where the user has none
@@ -50,7 +51,7 @@ def available() -> dict[str, Path]:
     """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
     files = _own_files()
     tuned = {name: files[name] for name in own_names()}
-    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in _UNPLAYABLE}
+    shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in (*_MATCHES, *_SOLD)}
     return {**shipped, **tuned}
 
 
@@ -78,6 +79,13 @@ def find(name: str) -> Scenario:
     bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
     if bare in known:
         return _load(known[bare])
+    if bare in _MATCHES:
+        raise UserError(f"{name} is a game for several players, each with an agent of its own; a scenario here is for one")
+    if bare in _SOLD:
+        raise UserError(
+            f"{name} needs a game that is sold, {bare}.wad: if you have it, put it beside a cfg of yours that says "
+            f"doom_game_path = {bare}.wad; freedoom1 and freedoom2 are free games of its kind"
+        )
     if path.suffix.lower() in _KINDS and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")
     if _GYMNASIUM_ID.fullmatch(name):
@@ -123,8 +131,16 @@ def _scenario(table: dict[str, Any], source: str) -> Scenario:
     """Builds the scenario that a user's files describe, once what they name is known to be there."""
     scenario = from_plain(with_config_read(table, source), source)
     with about(f"scenario {scenario.name}"):
+        scenario = replace(scenario, game=_on_its_own(scenario.game))
         check_files(scenario.game)
     return scenario
+
+
+def _on_its_own(game: GameSpec) -> GameSpec:
+    """Returns a game whose wad is no level but a game itself, such as a free Heretic, as what the engine plays alone."""
+    if isinstance(game, DoomSpec) and game.wad and game.iwad in ("", game.wad) and is_game(game.wad):
+        return replace(game, iwad=game.wad, wad="")
+    return game
 
 
 def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:

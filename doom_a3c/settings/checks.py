@@ -1,19 +1,16 @@
-"""What every scenario must be, whoever has written it: names, values, sizes and ranges, and files that are there."""
+"""What every scenario must be, whoever has written it: names, values, sizes and ranges."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import MAX_TEXT, UserError, about, require, validated
-from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, GameSpec, Observation, located, shipped_folder
-from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.shaping import weights
-from doom_a3c.settings.wads import maps_in
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 MAX_SCALE = 1e6  # of a game variable, whose sum with others is to stay a number
@@ -29,24 +26,6 @@ def checked_name(value: Any) -> str:
 def is_name(value: Any) -> bool:
     """Tells whether a value may be the name of a scenario or a run, which is that of folders."""
     return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable() and len(value.encode()) <= 200
-
-
-def check_files(game: GameSpec) -> None:
-    """Raises UserError where a wad that a game needs is not there, or damaged."""
-    if not isinstance(game, DoomSpec):
-        return
-    for file in filter(None, (game.wad, game.iwad)):
-        check_there(file)
-        path = located(file)
-        if path.parent not in (shipped_folder(), shipped_folder().parent):  # those are whole
-            maps_in(path)
-
-
-def check_there(file: str) -> None:
-    """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
-    there = Path(file).is_absolute() or exists(located(file))
-    require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
-    check_file(located(file))
 
 
 def check_values(value: Any, depth: int = 0) -> None:

@@ -13,7 +13,7 @@ from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
 RULE = re.compile(r"sv_[a-z0-9_]{1,40}")  # a variable of the engine that shapes a game
-FREEDOOM = "freedoom2.wad"  # what ViZDoom plays unless it is told otherwise
+FREEDOOM, FIRST_MAP = "freedoom2.wad", "map01"  # what ViZDoom plays unless it is told otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class DoomSpec(_Spec):
     frames_per_second: ClassVar[int] = 35  # in real time
     wad: str = ""  # the scenario's file: absolute, or a bare name of one that ViZDoom ships; '' plays the game itself
     iwad: str = ""  # the game's file, which that is played on, likewise; '' is Freedoom: Phase 2
-    map: str = ""  # '' is map01
+    map: str = ""  # '' is FIRST_MAP
     available_buttons: tuple[str, ...] = ()  # those there are
     buttons: Any = "single"  # or 'together', 'combinations', a list of actions, each a button or some, or of groups of them
     variables: tuple[str, ...] = ()  # game variables shown to the network
@@ -59,6 +59,11 @@ class DoomSpec(_Spec):
     shaping: Mapping[str, Any] = field(default_factory=dict)  # of rewards for learning alone, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
     mirror: bool = False  # a worker plays every second of its games, from the second on, as if seen in a mirror
+
+    @property
+    def map_played(self) -> str:
+        """The map's name in small letters."""
+        return self.map.lower() or FIRST_MAP
 
     @property
     def title(self) -> str:

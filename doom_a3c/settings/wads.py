@@ -1,12 +1,19 @@
-"""WAD files and zip archives (pk3) of them: whether they are whole, and which maps they hold."""
+"""WAD files and zip archives (pk3) of them: whether they are whole, which maps they hold, and whether they are a game.
+
+Maps are counted as the engine counts them. In an archive it loads `maps/NAME.wad`, as the map NAME, and WADs at the top, in
+letters of any case; for a map that lies anywhere else it plays the game's own of that name, silently.
+"""
 
 from __future__ import annotations
 
+import functools
 import lzma
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -14,63 +21,160 @@ from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.inputs import check_file
 
 GAME_FILES = (".wad", ".pk3", ".ipk3", ".zip")
+ARCHIVES = (".pk3", ".ipk3", ".zip", ".pk7", ".7z", ".rar")  # in another archive the engine does not open them
 MAX_LUMPS = 100_000  # Freedoom has 3,000
 MAX_INNER_BYTES = 256 * 2**20  # of a WAD in an archive, which is unpacked to be looked at
+PALETTE = "PLAYPAL"  # what every game has, and the engine does not start without
 _HEAD = struct.Struct("<4sII")  # kind, entries in the directory, where that begins
 _ENTRY = struct.Struct("<II8s")  # where a lump begins, its size, its name
-_NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # of a map, which has ten lumps and more after its name
+_NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # of a map in Doom's format, after its name
+_MAP_LUMPS = {*_NEEDED, "SEGS", "SSECTORS", "NODES", "REJECT", "BLOCKMAP", "BEHAVIOR"}  # all of one
 _DAMAGE = (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 _UNSUPPORTED = (NotImplementedError, RuntimeError)  # ways of packing that Python does not know; a password
 
 
-def maps_in(path: Path) -> list[str]:
-    """Returns the names of the maps in a WAD file or an archive, such as MAP01 or E1M1.
+class Lump(NamedTuple):
+    """An entry of a WAD's directory."""
 
-    In an archive they are WAD files in the folder `maps`, or in other WAD files.
+    name: str
+    place: int
+    size: int
+
+
+class Level(NamedTuple):
+    """A map in a WAD file or an archive."""
+
+    name: str  # such as MAP01 or E1M1
+    inside: str  # the file that holds it in an archive, '' in a WAD
+    loaded: bool  # whether the engine looks there
+    lumps: tuple[Lump, ...]  # what follows its name
+
+
+class Contents(NamedTuple):
+    """What a WAD file or an archive holds, as far as it says what can be played."""
+
+    levels: tuple[Level, ...]  # in the engine's order: of two with one name it plays the last
+    archives: tuple[str, ...]  # in an archive
+    palette: bool
+    iwad: bool  # whether its header says that it is a game of its own
+
+    @property
+    def maps(self) -> list[str]:
+        """The names of the maps that the engine can play, each once."""
+        return list(dict.fromkeys(level.name for level in self.levels if level.loaded))
+
+    @property
+    def is_game(self) -> bool:
+        """Whether it is a game of its own, and no level for one: some level editors write that header, too."""
+        return self.iwad and self.palette
+
+
+def contents_of(path: Path) -> Contents:
+    """Returns what a WAD file or an archive holds.
 
     Raises:
         UserError: if the file cannot be read, is neither, or is damaged: the engine only hangs or exits on one that is.
     """
     check_file(path)
+    status = path.stat()
+    return _contents(path, status.st_size, status.st_mtime_ns)
+
+
+def maps_in(path: Path) -> list[str]:
+    """Returns the names of the maps that the engine finds in a WAD file or an archive; raises as `contents_of` does."""
+    return contents_of(path).maps
+
+
+def read_lump(path: Path, level: Level, name: str) -> bytes | None:
+    """Returns what is in a lump of a map, None where it has none of that name; raises as `contents_of` does."""
+    for lump in level.lumps:
+        if lump.name == name:
+            with _reading(path) as file:
+                if not level.inside:
+                    return _read(file, lump)
+                with zipfile.ZipFile(file) as archive, archive.open(level.inside) as inner:
+                    return _read(inner, lump)
+    return None
+
+
+def _read(file: IO[bytes], lump: Lump) -> bytes:
+    file.seek(lump.place)
+    return file.read(lump.size)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
-            archive = file.read(2) == b"PK"
-            file.seek(0)
-            return _maps_in_archive(file) if archive else _maps(file, path.stat().st_size)
+            yield file
     except (*_DAMAGE, *_UNSUPPORTED) as error:
         raise UserError(f"{path} is no complete WAD file or zip (pk3) archive: {error}") from None
 
 
-def _maps_in_archive(file: IO[bytes]) -> list[str]:
-    maps: list[str] = []
+@functools.lru_cache(maxsize=16)  # every game of a server asks for the same
+def _contents(path: Path, size: int, changed: int) -> Contents:
+    with _reading(path) as file:
+        archive = file.read(2) == b"PK"
+        file.seek(0)
+        if archive:
+            return _archive_contents(file, path.stem)
+        iwad, lumps = _directory(file, size)
+        return Contents(_levels(lumps), (), any(lump.name == PALETTE for lump in lumps), iwad)
+
+
+def _archive_contents(file: IO[bytes], name: str) -> Contents:
+    """Returns what an archive of that name holds."""
+    levels: list[Level] = []
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
-        for entry in archive.infolist():
-            name = Path(entry.filename.lower())
-            if name.suffix != ".wad":
-                continue
+        entries = sorted(archive.infolist(), key=lambda entry: entry.filename.lower())
+        wads = [entry for entry in entries if _place(entry.filename)[2] == ".wad"]
+        for entry in sorted(wads, key=lambda entry: not _is_map_file(entry.filename)):  # WADs within come after all files
             unpacked += entry.file_size
             if unpacked > MAX_INNER_BYTES:
                 raise ValueError(f"the WAD files in it are larger than {MAX_INNER_BYTES // 2**20} MiB")
             with archive.open(entry) as inner:
-                found = _maps(inner, entry.file_size)
-            maps += [name.stem.upper()] * bool(found) if name.parts[0] == "maps" else found
-    return maps
+                _, lumps = _directory(inner, entry.file_size)
+            levels += _levels_inside(entry.filename, name, lumps)
+    inner_archives = tuple(entry.filename for entry in entries if _place(entry.filename)[2] in ARCHIVES)
+    palette = any(_place(entry.filename)[:2] == ([], PALETTE.lower()) for entry in entries)
+    return Contents(tuple(levels), inner_archives, palette, iwad=False)
 
 
-class _Lump(NamedTuple):
-    """An entry of a WAD's directory."""
+def _place(filename: str) -> tuple[list[str], str, str]:
+    """Returns a file's folders in an archive, its name and how that ends, as the engine takes them."""
+    *folders, name = filename.replace("\\", "/").lower().split("/")
+    return folders, *os.path.splitext(name)
 
-    name: str
-    size: int
+
+def _is_map_file(filename: str) -> bool:
+    return _place(filename)[0] == ["maps"]
 
 
-def _lumps(file: IO[bytes], size: int) -> list[_Lump]:
-    """Returns the directory of a WAD of that many bytes; raises ValueError, or struct.error, unless it is whole."""
+def _levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> Iterator[Level]:
+    """Yields the maps in a WAD of an archive; in the folder maps its first lump is the map, whatever that is called."""
+    found = _levels(lumps)
+    folders, stem, _ = _place(filename)
+    if _is_map_file(filename):
+        first = _level_at(lumps, 0)
+        if first or found:
+            yield Level(stem.upper(), filename, loaded=first is not None, lumps=(first or found[0]).lumps)
+        return
+    top = folders in ([], [archive.lower()])  # mine.zip may have all in a folder mine
+    for level in found:
+        yield level._replace(inside=filename, loaded=top)
+
+
+def _directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
+    """Returns whether a WAD of that many bytes calls itself a game, and its directory.
+
+    Raises:
+        ValueError: unless it is whole; or struct.error.
+    """
     head = file.read(_HEAD.size)
     if head[:4] not in (b"IWAD", b"PWAD"):
         raise ValueError(f"it begins with {head[:4]!r}, where a WAD has 'PWAD'")
-    _, count, start = _HEAD.unpack(head)
+    kind, count, start = _HEAD.unpack(head)
     if count > MAX_LUMPS or start + _ENTRY.size * count > size:
         raise ValueError(f"its directory of {count:,} lumps is not in it")
     file.seek(start)
@@ -79,19 +183,33 @@ def _lumps(file: IO[bytes], size: int) -> list[_Lump]:
         name = raw.split(b"\0")[0].decode("ascii", "replace").upper()
         if length and place + length > size:
             raise ValueError(f"its lump {name} is not in it")
-        lumps.append(_Lump(name, length))
-    return lumps
+        lumps.append(Lump(name, place, length))
+    return kind == b"IWAD", lumps
 
 
-def _maps(file: IO[bytes], size: int) -> list[str]:
-    """Returns the names that stand before the lumps of a whole map."""
-    lumps = _lumps(file, size)
-    return [name for index, (name, _) in enumerate(lumps) if _is_map(iter(lumps[index + 1 : index + 11]))]
+def _levels(lumps: Sequence[Lump]) -> tuple[Level, ...]:
+    """Returns the maps in a WAD."""
+    found = (_level_at(lumps, index) for index in range(len(lumps)))
+    return tuple(level for level in found if level)
 
 
-def _is_map(lumps: Iterator[_Lump]) -> bool:
-    """Returns whether the lumps after a name make it that of a map, in Doom's format or as text."""
-    first = next(lumps, None)
-    if first is None or first.name not in ("THINGS", "TEXTMAP") or not first.size:
-        return False
-    return first.name == "TEXTMAP" or {first.name, *(lump.name for lump in lumps if lump.size)} >= _NEEDED
+def _level_at(lumps: Sequence[Lump], index: int) -> Level | None:
+    """Returns the map whose name is that lump's, in Doom's format or as text; None where it is no map's."""
+    following = lumps[index + 1 : index + 2]
+    if not following or not following[0].size or following[0].name not in ("THINGS", "TEXTMAP"):
+        return None
+    if following[0].name == "THINGS":
+        following = _map_lumps(lumps[index + 1 : index + 1 + len(_MAP_LUMPS)])
+        if not {lump.name for lump in following if lump.size} >= _NEEDED:
+            return None
+    return Level(lumps[index].name, "", loaded=True, lumps=tuple(following))
+
+
+def _map_lumps(lumps: Sequence[Lump]) -> list[Lump]:
+    """Returns the first of the lumps, as far as they belong to one map in Doom's format."""
+    found: dict[str, Lump] = {}
+    for lump in lumps:
+        if lump.name not in _MAP_LUMPS or lump.name in found:  # another map begins
+            break
+        found[lump.name] = lump
+    return list(found.values())

@@ -1,0 +1,97 @@
+"""Whether a Doom game can be played: its files are whole, the one is a game, the other has the map and a start in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from doom_a3c.settings.fields import UserError, listed, require
+from doom_a3c.settings.games import FREEDOOM, DoomSpec, GameSpec, located
+from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.starts import starts_in
+from doom_a3c.settings.wads import Contents, Level, contents_of
+
+MAX_SHOWN = 8  # maps in a list of those that there are
+
+
+def check_there(file: str) -> None:
+    """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
+    there = Path(file).is_absolute() or exists(located(file))
+    require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
+    check_file(located(file))
+
+
+def check_files(game: GameSpec) -> None:
+    """Raises UserError where a game of Doom's would have the engine crash, hang, or play another map than is meant."""
+    if not isinstance(game, DoomSpec):
+        return
+    for file in filter(None, (game.wad, game.iwad)):
+        check_there(file)
+    if game.iwad:
+        _check_game(located(game.iwad))
+    path = located(game.wad or game.iwad or FREEDOOM)
+    contents = contents_of(path)
+    if game.wad and contents.is_game:
+        raise UserError(
+            f"{path} is a game of its own (an IWAD with a PLAYPAL), and no level for another: name it as doom_game_path in "
+            "the cfg, which is [game] iwad in a .toml, and no wad"
+        )
+    _check_map(path, contents, game.map_played)
+
+
+def is_game(file: str) -> bool:
+    """Returns whether a file that a scenario names is a game of its own; raises as `check_files` does."""
+    check_there(file)
+    return contents_of(located(file)).is_game
+
+
+def _check_game(path: Path) -> None:
+    require(
+        contents_of(path).palette,
+        f"{path} is no game: it has no PLAYPAL, without which the engine crashes. doom_game_path takes a game, such as "
+        "freedoom2.wad (leave it out for that one), doom_scenario_path a level",
+    )
+
+
+def _check_map(path: Path, contents: Contents, name: str) -> None:
+    """Raises UserError unless a file has a map of that name that the engine finds, and that one player can begin in.
+
+    The engine would look for it forever, play the game's own map instead, or crash.
+    """
+    levels = {level.name.lower(): level for level in contents.levels if level.loaded}
+    if level := levels.pop(name, None):
+        _check_starts(path, level, levels)
+        return
+    misplaced = list(dict.fromkeys(level.inside for level in contents.levels if not level.loaded))
+    if misplaced:
+        others = f"has {_shown(levels)} and " if levels else "has "
+        raise UserError(
+            f"the engine finds no map {name!r} in {path}: it {others}{_shown(misplaced)}, but the engine looks in "
+            f"maps/NAME.wad, which begins with its map, and in WADs at the archive's top: move it to maps/{name}.wad"
+        )
+    if levels:
+        raise UserError(f"there is no map {name!r} in {path.name}, which has {_shown(levels)}: doom_map names one")
+    if contents.archives:
+        raise UserError(
+            f"{path} has no map to play: the engine opens no archive in another; unpack {_shown(contents.archives)}"
+        )
+    raise UserError(
+        f"{path} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
+    )
+
+
+def _check_starts(path: Path, level: Level, others: Mapping[str, Level]) -> None:
+    starts = starts_in(path, level)
+    if starts is None or starts.player_1:
+        return
+    its = "is for several players: it has starts for others, and none" if starts.several else "has no start"
+    near = itertools.islice(others.items(), MAX_SHOWN)
+    playable = [name for name, other in near if (others_starts := starts_in(path, other)) and others_starts.player_1]
+    cure = f"doom_map = {playable[0]} has one" if playable else "add one in an editor of levels"
+    name = f"{level.name.lower()} of {path.name}"
+    raise UserError(f"{name} {its} for player 1 (a thing of type 1), without which the engine crashes: {cure}")
+
+
+def _shown(names: Iterable[str]) -> str:
+    return listed(list(names), MAX_SHOWN)
