@@ -250,3 +250,52 @@ def test_a_cfg_is_read_as_vizdoom_reads_it(own, tmp_path):
     assert game.wad == str(tmp_path / "a#b.wad")
     assert game.available_buttons == ("MOVE_LEFT", "ATTACK", "SPEED")
     assert (game.settings["living_reward"], game.settings["render_messages"]) == (-1.5, True)
+
+
+COMMENTED = """
+# as ViZDoom's own guide writes them
+doom_scenario_path = basic.wad  # the level
+doom_game_path = # the game\nfreedoom2.wad
+doom_map = map01#the first
+living_reward = -1\t# every tic
+episode_start_time = 0 # at once
+render_all_frames = true#yes
+available_buttons = { # three = of them { as } well
+    MOVE_LEFT  # to the left
+    # MOVE_FORWARD
+    MOVE_RIGHT#right
+    ATTACK
+} # no more
+game_args = +sv_noautoaim 1 # a rule
+depth_buffer_enabled = true  # depth, too
+"""
+
+
+def test_comments_stand_behind_values_too(own):
+    game = own(*COMMENTED.splitlines())
+    assert (game.wad.rpartition("/")[2], game.iwad, game.map) == ("basic.wad", "freedoom2.wad", "map01")
+    assert game.available_buttons == ("MOVE_LEFT", "MOVE_RIGHT", "ATTACK")
+    assert game.rules == {"sv_noautoaim": 1}
+    expected = {"living_reward": -1, "episode_start_time": 0, "render_all_frames": True}
+    assert {key: game.settings[key] for key in expected} == expected
+    ready = vizdoom.DoomGame()
+    configure(ready, game, SCENARIO.observation)
+    assert ready.get_episode_start_time() == 1  # what ViZDoom makes of 0
+
+
+@pytest.mark.parametrize(
+    ("name", "comment"), [("hash#tag.wad", ""), ("hash#tag.wad", "\t# that one"), ("level #1.wad", "")]
+)
+def test_a_hash_may_be_part_of_a_files_name(tmp_path, own, name, comment):
+    shutil.copy(tmp_path / "basic.wad", tmp_path / name)
+    assert own(f"doom_scenario_path = {name}{comment}").wad == str(tmp_path / name)
+
+
+def test_deltas_alone_are_told_to_need_how_far(own):
+    spec = replace(SCENARIO.game, available_buttons=("TURN_LEFT_RIGHT_DELTA", "MOVE_FORWARD_BACKWARD_DELTA"))
+    for buttons in ("single", "together", "combinations"):
+        said = complaint(check, replace(spec, buttons=buttons), SCENARIO.observation)
+        assert "no button to press" not in said
+        assert "TURN_LEFT_RIGHT_DELTA=-5" in said
+    proposed = said[said.index("buttons = ") + len("buttons = ") : said.index("]", said.index("buttons = ")) + 1]
+    assert len(check(replace(spec, buttons=eval(proposed)), SCENARIO.observation)) == 4

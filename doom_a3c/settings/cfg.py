@@ -22,6 +22,8 @@ _IGNORED = re.compile(
 )
 _REFUSED = re.compile(r"vizdoompath|doomconfigpath")
 _FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
+_COMMENT, _COMMENT_AFTER_FILE = re.compile(r"#.*"), re.compile(r"\s+#.*")  # a file may be called hash#tag.wad
+_FILE_LINE = re.compile(r"\s*doom_?(scenario|game)_?path\s*=\s*[^#\s]", re.IGNORECASE)
 _LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
@@ -64,9 +66,8 @@ def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
     unfinished, first = "", 0
     for number, line in enumerate(lines, 1):
         first = first if unfinished else number
-        if line.lstrip().startswith("#"):
-            continue
-        unfinished = f"{unfinished} {line}".strip()
+        so_far = f"{unfinished} {line}".strip()
+        unfinished = so_far if _FILE_LINE.match(so_far) else _COMMENT.sub("", so_far).strip()
         if not unfinished or unfinished.endswith("=") or ("{" in unfinished and "}" not in unfinished):
             continue
         match = _LINE.fullmatch(unfinished)
@@ -86,7 +87,12 @@ def _names(value: str, where: str) -> list[str]:
 
 
 def _file(path: Path, value: str) -> str:
-    """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name."""
+    """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name.
+
+    What follows a # is a comment, unless it belongs to the name, as in hash#tag.wad, and in level #1.wad where that exists.
+    """
+    if not exists(path.parent / value):
+        value = _COMMENT_AFTER_FILE.sub("", value)
     beside = path.parent / value
     return value if path.parent == shipped_folder() or not exists(beside) else str(beside)
 

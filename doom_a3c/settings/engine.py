@@ -36,7 +36,7 @@ class EngineSettings:
     episode_timeout: int | None = setting(
         None, "an episode ends after so long; 0 is never", unit="frames", low=0, high=2**31 - 1
     )
-    episode_start_time: int | None = setting(None, "frames before an episode begins", unit="frames", low=1, high=2**31 - 1)
+    episode_start_time: int | None = setting(None, "frames before an episode begins", unit="frames", low=0, high=2**31 - 1)
     ticrate: int | None = setting(None, "frames a second of real time", low=1, high=1000)
     doom_skill: int | None = setting(None, "difficulty", low=1, high=5)
     render_hud: bool | None = setting(None, "show the status bar")
