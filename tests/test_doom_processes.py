@@ -5,23 +5,28 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from doom_games import BASIC, GAMES, SCENARIO
+from fakes import complaint
+from wad_files import text_map, wad_of
 
 from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c.agent.player import met_faults
-from doom_a3c.envs import doom_process, supervisor
+from doom_a3c.envs import doom_process, registry, supervisor
 from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.ends import _BY_SIGNAL as KILLED
+from doom_a3c.envs.ends import engine_end
 from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import GamesError
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.games import shipped_folder
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 
@@ -61,7 +66,6 @@ from functools import partial
 from doom_a3c.settings import catalog
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.games import shipped_folder
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
@@ -177,14 +181,130 @@ def test_engines_that_die_newborn_are_replaced(wait):
     vector.close()
 
 
-def test_what_the_engine_says_last_is_told_when_it_does_not_start(monkeypatch):
+class Reaper(threading.Thread):
+    """Kills so many engines as soon as they are born."""
+
+    def __init__(self, count):
+        super().__init__(daemon=True)
+        self.killed, self._count = set(), count
+
+    def run(self):
+        deadline = time.monotonic() + 60
+        while len(self.killed) < self._count and time.monotonic() < deadline:
+            for pid in set(engines(os.getpid())) - self.killed:
+                kill(pid)
+                self.killed.add(pid)
+            time.sleep(0.005)
+
+
+def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypatch):
+    monkeypatch.setattr(supervisor, "PAUSES", [pause / 10 for pause in supervisor.PAUSES])
+    assert sum(supervisor.PAUSES) * 10 >= 120
+    assert list(supervisor.PAUSES) == sorted(supervisor.PAUSES)
+    reaper = Reaper(8)
+    reaper.start()
+    vector = ProcessVectorEnv(GAMES, prepare=True)
+    _, infos = vector.reset(seed=1)
+    assert len(met_faults(infos)) == len(reaper.killed) == 8
+    assert vector.step(np.array([0]))[1].tolist() == [-4]
+    vector.close()
+
+
+def test_games_whose_engines_are_always_killed_say_so_at_last(monkeypatch):
     monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
-    game = replace(SCENARIO.game, iwad=str(shipped_folder() / "basic.wad")), SCENARIO.observation  # whole, and no game
+    reaper = Reaper(3)
+    reaper.start()
+    vector = ProcessVectorEnv(GAMES, prepare=True)
+    assert "the engine was killed as it started" in complaint(vector.reset)
+    vector.close()
+
+
+def broken(folder, kind):
+    """Returns a game of a level that the engine cannot play."""
+    level = text_map("MAP01", 1)
+    name, text = level[1]
+    lumps = {
+        "a thing's parent": [("DECORATE", b"actor Thing : NoSuchParent 12000 { }"), *level],
+        "a setting": [("MAPINFO", b'map MAP01 "x" { sky1 = }\nnosuch {'), *level],
+        "a number": [("MAPINFO", b'map MAP01 "x"\n{ levelnum = banana }'), *level],
+        "a text": [level[0], (name, text + b"thing { x = ; }"), level[2]],
+        "a vertex": [level[0], (name, text.replace(b"v2 = 1", b"v2 = 99")), level[2]],
+        "its end": level[:2],
+    }
+    (folder / "mine.wad").write_bytes(wad_of(*lumps[kind]))
+    return replace(SCENARIO.game, wad=str(folder / "mine.wad")), SCENARIO.observation
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("a thing's parent", "Parent type 'NoSuchParent' not found"),
+        ("a setting", '"mine.wad:MAPINFO" line 2: Unknown property'),
+        ("a number", "reads MAPINFO"),
+        ("a text", "Expected ';' but got '}' instead"),
+        ("a vertex", "invalid vertices: 0 and/or 99"),
+        ("its end", "check the level in an editor"),
+    ],
+)
+def test_a_level_that_crashes_the_engine_is_named_at_once_with_what_the_engine_says(tmp_path, monkeypatch, kind, words):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 600.0))  # which nobody waits for
+    vector = ProcessVectorEnv([partial(DoomEnv, *broken(tmp_path, kind))], prepare=True)
+    said = complaint(vector.wait_for_one)
+    assert "map01 of mine.wad" in said
+    assert words in said
+    assert "SIGSEGV" not in said
+    vector.close()
+
+
+def test_every_door_says_the_same_of_a_level_that_crashes_the_engine(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.0, 600.0))
+    game = broken(tmp_path, "a text")
+    (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
     vector = ProcessVectorEnv([partial(DoomEnv, *game)])
-    words = r"^the games do not start: (?!the games)[\w: ]+: \S.*$"
-    for start in (vector.reset, partial(RemoteVideoRecorder, *game, "320x240")):
-        with pytest.raises(GamesError, match=words) as told:
-            start()
-        assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+    level = str(tmp_path / "mine.wad")
+    doors = {
+        "a first reset": vector.reset,
+        "films": partial(RemoteVideoRecorder, *game, "320x240"),
+        "games in this process": partial(registry.make_vec, level, 2, processes=0),
+        "one game in this process": partial(gymnasium.make, "doom_a3c/Basic-v0", scenario=level),
+    }
+    said = {door: complaint(door_opened) for door, door_opened in doors.items()}
+    assert len(set(said.values())) == 1, said
+    with pytest.raises(GamesError) as told:
+        vector.reset()
+    assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
     vector.close()
     assert servers(os.getpid()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "words", "by_itself"),
+    [
+        ({"vizdoom-crash.log": "System BUS error (signal 7)\n"}, KILLED, "/dev/shm", True),
+        ({"log": "VIZ_SMInit: Failed to create shared memory.\n"}, "", "/dev/shm", True),
+        ({"vizdoom-crash.log": "Segmentation fault (signal 11)\n"}, KILLED, "check the level in an editor", True),
+        ({"log": "V_Init\nterminate called after throwing\n"}, KILLED, "check the level in an editor", True),
+        ({"log": "V_Init: allocate screen.\n"}, KILLED, "killed", False),
+        ({"log": "V_Init: allocate screen.\n"}, "", "V_Init: allocate screen.", True),
+        ({"log": "Script error, line 1:\n\x1b[31mOops\x07\n"}, "", "Script error, line 1: [31mOops", True),
+    ],
+)
+def test_what_is_left_of_a_newborn_engine_tells_how_it_ended(tmp_path, files, said, words, by_itself):
+    arguments = "-iwad\n/a/freedoom2.wad\n-file\n/a b/mine.wad\n+map\nmap01\n"
+    for name, text in {"arguments": arguments, **files}.items():
+        (tmp_path / name).write_text(text)
+    end = engine_end(tmp_path, said)
+    assert words in end.words
+    assert end.by_itself == by_itself
+    assert end.words.isprintable()
+    assert ("map01 of mine.wad" in end.words) == end.of_level
+    (tmp_path / "arguments").unlink()
+    assert not engine_end(tmp_path, said).of_level
+
+
+def test_what_an_engine_says_of_its_episodes_does_not_pile_up(env):
+    sizes = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        sizes.append((env._process.folder / "log").stat().st_size)
+    assert 0 < max(sizes) < 500

@@ -114,8 +114,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         return self._observe(), info
 
     def _new_episode(self, process: DoomProcess, seed: int) -> None:
-        process.game.set_seed(seed)
-        process.ask(process.game.new_episode)
+        process.begin_episode(seed)
         self._shaping.begin(process.game)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

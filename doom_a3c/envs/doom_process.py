@@ -27,8 +27,9 @@ from typing import TypeVar
 
 import vizdoom
 
+from doom_a3c.envs.ends import ARGUMENTS, LAUNCHER, LOG, NOTHING_KNOWN, End, engine_end, instance_in
 from doom_a3c.envs.process import private_folder
-from doom_a3c.envs.traces import instance_in, remove_traces
+from doom_a3c.envs.traces import remove_traces
 from doom_a3c.settings.fields import UserError
 
 ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
@@ -46,11 +47,14 @@ Result = TypeVar("Result")
 
 
 class DoomProcessError(Exception):
-    """The engine process is gone; `kind` is 'engine_died' or 'engine_hung'. Build a new one."""
+    """The engine process is gone; `kind` is 'engine_died' or 'engine_hung', `end` how it ended. Build a new one."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    def __init__(self, kind: str, end: End = NOTHING_KNOWN) -> None:
+        super().__init__(kind, end)  # which is what pickle gives to another process
+        self.kind, self.end = kind, end
+
+    def __str__(self) -> str:
+        return self.end.words or self.kind
 
 
 class DoomProcess:
@@ -70,24 +74,42 @@ class DoomProcess:
         with _one_at_a_time:
             self.game = vizdoom.DoomGame()
             configure(self.game)
+            self.game.set_console_enabled(True)  # into the log, which tells of a level that the engine cannot play
             with _writing_to(self.folder):
                 self._launch_from_own_folder()
             _watchdog().watched.add(self)
             try:
                 self.ask(self.game.init)
+                self._forget_launch()
                 return
             except DoomProcessError as fault:
-                failure: Exception = fault
+                end = End("the engine did not answer") if self.hung else engine_end(self.folder, fault.end.words)
+                failure: Exception = DoomProcessError(fault.kind, end)
             except vizdoom.FileDoesNotExistException as error:  # any longer: they have been looked at
                 failure = UserError(str(error))
         self.close()
         raise failure
 
+    def _forget_launch(self) -> None:
+        """Removes what tells of an engine's start, which is over."""
+        (self.folder / LAUNCHER).unlink(missing_ok=True)
+        self._empty_log()
+
+    def begin_episode(self, seed: int) -> None:
+        """Starts the episode of that seed; raises as `ask` does."""
+        self._empty_log()  # which grows by what the engine says of every episode
+        self.game.set_seed(seed)
+        self.ask(self.game.new_episode)
+
+    def _empty_log(self) -> None:
+        with contextlib.suppress(OSError):
+            os.truncate(self.folder / LOG, 0)
+
     def _launch_from_own_folder(self) -> None:
         folder = shlex.quote(str(self.folder))
         engine = shlex.quote(self.game.get_vizdoom_path() or str(Path(vizdoom.__file__).parent / "vizdoom"))
-        launcher = self.folder / "launch"
-        notes = f'exec >>{folder}/log 2>&1\necho "$*" >{folder}/arguments\necho $$ >{folder}/pid\n'
+        launcher = self.folder / LAUNCHER
+        notes = f"exec >>{folder}/{LOG} 2>&1\nprintf '%s\\n' \"$@\" >{folder}/{ARGUMENTS}\necho $$ >{folder}/pid\n"
         launcher.write_text(f'#!/bin/sh\n{notes}cd {folder}\nexec {_WITH_PARENT}{engine} "$@"\n')
         launcher.chmod(0o700)
         self.game.set_vizdoom_path(str(launcher))
@@ -102,8 +124,9 @@ class DoomProcess:
         self.busy_since = time.monotonic()
         try:
             return call()
-        except _DEATHS:
-            raise DoomProcessError("engine_hung" if self.hung else "engine_died") from None
+        except _DEATHS as error:
+            told = str(error) if isinstance(error, vizdoom.ViZDoomErrorException) else ""
+            raise DoomProcessError("engine_hung" if self.hung else "engine_died", End(told)) from None
         finally:
             self.busy_since = None
 

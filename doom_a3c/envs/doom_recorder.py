@@ -29,8 +29,7 @@ class DoomVideoRecorder:
 
     def reset(self, seed: int) -> list[Pixels]:
         """Starts the episode of that engine seed; returns its first picture."""
-        self._process.game.set_seed(seed)
-        self._process.ask(self._process.game.new_episode)
+        self._process.begin_episode(seed)
         return [self._process.game.get_state().screen_buffer]
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:

@@ -18,7 +18,16 @@ from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.supervisor import MakeEnv
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSpec, GymnasiumSpec, Observation
+from doom_a3c.settings.games import (
+    FREEDOOM,
+    AtariSpec,
+    DoomSpec,
+    GameSpec,
+    GymnasiumSpec,
+    Observation,
+    located,
+    shipped_folder,
+)
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
 if TYPE_CHECKING:
@@ -174,12 +183,15 @@ class _DoomGames(_Kind):
     def __init__(self, game: DoomSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
         self.steps_per_second = DoomSpec.frames_per_second / game.frame_skip
+        self._tried = False
         self._ahead: list[Future[ProcessVectorEnv]] = []
         self._ahead_size = (0, 0)  # games and rows of each
 
     def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         if self._ahead and not limited and self._ahead_size == (games, rows):
             return self._ahead.pop(0).result()
+        if self._processes == 0:
+            self._try()
         return _vector(self._makers(games, limited), self._processes, rows)
 
     def _makers(self, games: int, limited: bool) -> list[MakeEnv]:
@@ -187,6 +199,14 @@ class _DoomGames(_Kind):
         make = partial(make_doom, self._game, self._observation, limited)
         mirrors = self._game.mirror and not limited
         return [partial(make, in_mirror=mirrors and index % 2 == 1) for index in range(games)]
+
+    def _try(self) -> None:
+        """Starts the game once in a process of its own: a level that crashes the engine would take this one along."""
+        level = located(self._game.wad or self._game.iwad or FREEDOOM)
+        if not self._tried and level.parent not in (shipped_folder(), shipped_folder().parent):
+            with closing(_in_processes(self._makers(1, limited=False), 1, 1, prepare=True)) as env:
+                env.wait_for_one()
+        self._tried = True
 
     def facts(self) -> Facts:
         return _facts(self._ahead[0].result()) if self._ahead else super().facts()
@@ -222,6 +242,7 @@ class _DoomGames(_Kind):
         self._ahead = []
 
     def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        self._try()
         return make_doom(self._game, self._observation, True, render_mode)
 
     def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:

@@ -21,7 +21,8 @@ import time
 import traceback
 from pathlib import Path
 
-from doom_a3c.envs.traces import clear, last_line, remove_orphans
+from doom_a3c.envs.ends import FAILED, LOG, NOTHING_KNOWN, End, server_end
+from doom_a3c.envs.traces import clear, remove_orphans
 from doom_a3c.envs.wire import Wire
 
 ENDING_SECONDS = 0.5  # for a server that has closed its connection
@@ -43,7 +44,7 @@ def main(descriptor: int, root: str, begin: float) -> None:
         except OSError:
             break
         folder = Path(root) / str(number)
-        answer: int | str
+        answer: int | End
         if end is not None:
             answer = servers[number] = _started(wire, end, folder, preload)
         else:
@@ -75,6 +76,7 @@ def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
         except BaseException:
             traceback.print_exc()  # into the log
             sys.stderr.flush()
+            (folder / FAILED).touch()
         finally:
             os.killpg(0, signal.SIGKILL)
     os.close(end)
@@ -89,7 +91,7 @@ def _wake_when_orphaned() -> None:
 
 def _be_server(end: int, folder: Path) -> None:
     _wake_when_orphaned()
-    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     from doom_a3c.envs.serving import serve  # the keeper does without; what fails goes into the log
@@ -97,30 +99,26 @@ def _be_server(end: int, folder: Path) -> None:
     serve(Wire(socket.socket(fileno=end)), folder)
 
 
-def _buried(pid: int, folder: Path, seconds: float = 0.0) -> str:
-    """Kills a server with its engines and removes what they leave; returns what is known of its end.
+def _buried(pid: int, folder: Path, seconds: float = 0.0) -> End:
+    """Kills a server with its engines and removes what they leave; returns how it ended, as far as is known.
 
     It has so many seconds to end by itself: a process closes its connection a moment before it can be seen to have ended.
     """
-    known = ""
+    end = NOTHING_KNOWN
     if pid:
         deadline = time.monotonic() + seconds
         while (
             ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         ) is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
-            known = f"ended by {signal.Signals(ended.si_status).name}"
+        end = server_end(folder, ended)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # one that has not come to lead a group yet
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    if known == "ended by SIGBUS":
-        known += ", for want of memory: is /dev/shm full?"
-    known = ": ".join(filter(None, (known, last_line(folder))))
     clear(folder)
-    return known
+    return end
 
 
 def _end(root: Path, begin: float) -> None:

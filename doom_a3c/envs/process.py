@@ -21,6 +21,7 @@ from typing import Any
 
 import cloudpickle
 
+from doom_a3c.envs.ends import NOTHING_KNOWN, End
 from doom_a3c.envs.wire import Wire
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
@@ -29,11 +30,14 @@ PRELOAD = "doom_a3c.envs.doom"  # what most servers need; the keeper imports it 
 
 
 class ProcessError(Exception):
-    """The process is gone, and has to be replaced. `kind` is what faults are counted by."""
+    """The process is gone, and has to be replaced. `kind` is what faults are counted by, `end` how it ended."""
 
-    def __init__(self, kind: str, words: str = "") -> None:
-        super().__init__(f"{kind}: {words}" if words else kind)
-        self.kind, self.words = kind, words
+    def __init__(self, kind: str, end: End = NOTHING_KNOWN) -> None:
+        super().__init__(kind, end)
+        self.kind, self.end = kind, end
+
+    def __str__(self) -> str:
+        return self.end.words if self.end.of_level else ": ".join(filter(None, (self.kind, self.end.words)))
 
 
 class RemoteError(Exception):
@@ -88,13 +92,13 @@ class Keeper:
             number = next(self._numbers)
             return number, self._order("start", number, end)
 
-    def bury(self, number: int, ending: bool) -> str:
-        """Kills a server and its engines, if they live, and removes what they leave; returns the last line they printed.
+    def bury(self, number: int, ending: bool) -> End:
+        """Kills a server and its engines, if they live, and removes what they leave; returns how it ended.
 
         One that is `ending` by itself is given a moment for it, in which it shows of what.
         """
         with self._lock:
-            return str(self._order("bury", number, ending=ending))
+            return End(*self._order("bury", number, ending=ending))
 
 
 def _keeper_command(descriptor: int, root: Path, begin: float) -> list[str]:
@@ -154,7 +158,9 @@ class GameProcess:
         if kind == "returned":
             return result
         if kind == "gone":
-            raise ProcessError(result, self.end())
+            fault, end = result
+            self.end()
+            raise ProcessError(fault, end)
         if kind == "mistake":
             mistake, where = result
             raise mistake from RemoteError(where)
@@ -181,15 +187,15 @@ class GameProcess:
         """Makes the call under way and all later ones fail at once."""
         self._wire.close()
 
-    def end(self) -> str:
-        """Ends the process and whatever it has started, and returns the last line they printed; may be called twice."""
+    def end(self) -> End:
+        """Ends the process and whatever it has started; returns how it ended before; may be called twice."""
         return self._end(ending=False)
 
-    def _end(self, ending: bool) -> str:
+    def _end(self, ending: bool) -> End:
         self._wire.close()
         with suppress(OSError):  # no keeper lives long enough: the process ends by itself
             return the_keeper().bury(self._number, ending)
-        return ""
+        return NOTHING_KNOWN
 
 
 def private_folder() -> Path:

@@ -6,11 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.envs.process import GameProcess
-from doom_a3c.envs.supervisor import persistently
+from doom_a3c.envs.supervisor import PAUSES, persistently
 from doom_a3c.settings.games import DoomSpec, Observation
 
 if TYPE_CHECKING:
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
+
+TRIES = 4  # a film is not worth two minutes
 
 
 def _doom_recorder(game: DoomSpec, observation: Observation, resolution: str, every_frame: bool, wire: Any) -> Any:
@@ -39,7 +41,7 @@ class RemoteVideoRecorder:
             return process
 
         self.pictures_per_second = DoomSpec.frames_per_second / (1 if every_frame else game.frame_skip)
-        self._process = persistently(started, [])
+        self._process = persistently(started, [], pauses=PAUSES[:TRIES])
 
     @property
     def score(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 
 from doom_a3c.envs import doom_process, process
+from doom_a3c.envs.ends import NOTHING_KNOWN
 from doom_a3c.envs.wire import Wire
 from doom_a3c.settings.fields import UserError
 
@@ -41,7 +42,7 @@ def serve(wire: Wire, folder: Path) -> None:
         except UserError as error:
             return "mistake", (error, traceback.format_exc())
         except doom_process.DoomProcessError as error:
-            return "gone", error.kind
+            return "gone", (error.kind, error.end)
         except Exception:
             return "raised", traceback.format_exc()
 
@@ -64,5 +65,5 @@ def serve(wire: Wire, folder: Path) -> None:
 
 def _die(wire: Wire, kind: str) -> None:
     with contextlib.suppress(OSError):
-        wire.send(("gone", kind), CLOSE_SECONDS)
+        wire.send(("gone", (kind, NOTHING_KNOWN)), CLOSE_SECONDS)
     os.killpg(0, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,10 @@ from doom_a3c.envs.server import GameServer
 from doom_a3c.envs.shared import SharedArrays
 from doom_a3c.settings.fields import UserError
 
-PAUSES = (0.0, 0.5, 1.0, 2.0)  # seconds before each try to start a process in place of another
+# Seconds before each try to start a process in place of another: what keeps a machine busy, or kills what has just been
+# born, may pass.
+GIVE_UP_SECONDS = 120.0
+PAUSES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
 CLOSE_SECONDS = 5.0
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
@@ -26,26 +30,40 @@ Result = TypeVar("Result")
 
 
 class GamesError(UserError):
-    """Games do not start, after several tries; the message tells what they have said last."""
+    """Games do not start; the message tells why, as far as is known."""
 
 
 def persistently(
-    attempt: Callable[[], Result], failures: list[ProcessError], wait: Callable[[float], object] = time.sleep
+    attempt: Callable[[], Result],
+    failures: list[ProcessError],
+    wait: Callable[[float], object] = time.sleep,
+    pauses: Sequence[float] | None = None,
 ) -> Result:
     """Returns the result of the first attempt in which no process dies; the errors of the others join `failures`.
 
     Raises:
-        GamesError: if all attempts fail.
+        GamesError: if two processes in a row end by themselves in the same way, or no attempt succeeds in two minutes.
     """
-    for pause in PAUSES:
+    begin = time.monotonic()
+    for pause in PAUSES if pauses is None else pauses:
+        if time.monotonic() - begin > GIVE_UP_SECONDS:
+            break
         wait(pause)
         try:
             return attempt()
         except ProcessError as error:
             failures.append(error)
-    telling = [str(error) for error in failures if error.words]
+            if _are_alike(failures[-2:]):
+                break
+    telling = [str(error) for error in failures if error.end.words]
     words = telling[-1] if telling else f"{failures[-1].kind}, {len(failures)} times in a row"
     raise GamesError(f"the games do not start: {words}")
+
+
+def _are_alike(failures: Sequence[ProcessError]) -> bool:
+    """Returns whether two processes have ended by themselves and in the same way: another would, too."""
+    ways = [re.sub("[0-9]+", "", error.end.words) for error in failures if error.end.by_itself]  # but for process ids, say
+    return len(ways) == 2 and ways[0] == ways[1]
 
 
 class _ReleasedError(Exception):
@@ -153,7 +171,9 @@ class Supervisor:
         Raises:
             GamesError: if no server lives that long.
         """
-        failures, part = [error], self.parts[index]
+        part = self.parts[index]
+        started = method == "reset"  # before, most likely: what has ended a game says little about another's start
+        failures = [] if started else [error]
 
         def attempt() -> Any:
             server = self._servers[index] = self._new_server(part)
@@ -173,7 +193,7 @@ class Supervisor:
         except _ReleasedError:
             return {game: {} for game in range(part.start, part.stop)}
         finally:
-            self._faults += [(part.start, failure.kind) for failure in failures]
+            self._faults += [(part.start, failure.kind) for failure in ([error] if started else []) + failures]
 
     def take_faults(self) -> list[tuple[int, str]]:
         """Returns the faults since the last call, as pairs of the first game that each has hit and its kind."""

@@ -1,4 +1,4 @@
-"""What game servers and engines leave behind: processes that print into a folder, shared memory, logs."""
+"""What game servers and engines leave behind: processes that print into a folder, shared memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-LAST_BYTES = 4096  # of a log, in which its last line is looked for
-
-
-def last_line(folder: Path) -> str:
-    """Returns the last line that was printed into the newest log under a folder that says anything."""
-    logs = sorted(folder.rglob("log"), key=lambda path: path.stat().st_mtime, reverse=True) if folder.exists() else []
-    for log in logs:
-        lines = [line.strip() for line in log.read_bytes()[-LAST_BYTES:].decode(errors="replace").splitlines()]
-        if any(lines):
-            return [line for line in lines if line][-1]
-    return ""
+from doom_a3c.envs.ends import ARGUMENTS, instance_in
 
 
 def clear(folder: Path) -> None:
@@ -34,17 +24,10 @@ def clear(folder: Path) -> None:
 
 def remove_traces(folder: Path) -> None:
     """Removes a folder, and the shared memory of the dead engines that have noted their arguments in it."""
-    for arguments in folder.glob("**/arguments"):
+    for arguments in folder.glob(f"**/{ARGUMENTS}"):
         with contextlib.suppress(OSError):
-            remove_shared_memory(instance_in(arguments.read_text().split()))
+            remove_shared_memory(instance_in(arguments.read_text().split("\n")))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def instance_in(arguments: list[str]) -> str:
-    """Returns the id in the names of an engine's shared memory, '' where the arguments are no engine's."""
-    with contextlib.suppress(ValueError, IndexError):
-        return arguments[arguments.index("+viz_instance_id") + 1]
-    return ""
 
 
 def remove_shared_memory(instance: str) -> None:

@@ -127,7 +127,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         `seed` is one per game, or an int that gives game i the seed `seed + i`.
 
         Raises:
-            GamesError: if games do not start, after several tries.
+            GamesError: if games do not start.
             ValueError: if there are not as many seeds, or places in the mask, as games.
         """
         seeds, options = game_seeds(seed, self.num_envs), dict(options or {})

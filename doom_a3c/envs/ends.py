@@ -1,0 +1,123 @@
+"""How game servers and engines have ended: what they have said of it, and whether they would end so again.
+
+ViZDoom's library crashes its caller when an engine ends before it has come to play, and takes along what it knew. It is
+read here from what is left: the engine's log, and the queue by which the engine, or else the library, has told it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LAST_BYTES = 4096  # of a log
+MAX_WORDS = 300  # characters of them; a level may be anybody's
+LAUNCHER, ARGUMENTS, LOG, FAILED = "launch", "arguments", "log", "failed"  # files in the folders of engines and servers
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # of a process's own making
+_CRASH_REPORT = "vizdoom-crash.log"  # which an engine writes that crashes
+_ABORTED = re.compile(r"terminate called|what\(\):|malloc|free\(\)|corrupted|smashing")  # what C++ says last
+_NO_ROOM = re.compile(r"^VIZ_\w+: Failed to (open|create|truncate|map)")
+_READ_BY = {"G_ParseMapInfo": "MAPINFO", "LoadActors": "DECORATE", "Texman.Init": "TEXTURES", "S_InitData": "SNDINFO"}
+FOR_WANT = ", for want of memory: is /dev/shm full?"
+_BY_SIGNAL = "Unexpected ViZDoom instance crash."  # what the library says of an engine that a signal has ended
+_MESSAGE = re.compile(rb"\r([\t\n -~]{4,128})")  # in its queue: an error's code, and what it says
+
+
+class End(NamedTuple):
+    """How a process has ended."""
+
+    words: str = ""
+    by_itself: bool = False  # nobody has killed it, nor did it hang: it may well end so again
+    of_level: bool = False  # whether the level that was to be played has caused it, as far as is known
+
+
+NOTHING_KNOWN = End()
+
+
+def server_end(folder: Path, ended: Any) -> End:
+    """Returns how the server in a folder has ended, by what `os.waitid` says of it, None where it has not."""
+    if ended is None:
+        return End(last_line(folder))
+    if ended.si_code == os.CLD_EXITED or (folder / FAILED).exists():
+        return End(last_line(folder), by_itself=True)
+    number = signal.Signals(ended.si_status)
+    if number == signal.SIGSEGV and (newborn := _newborn_in(folder)):
+        return engine_end(newborn, _message_of(newborn))
+    words = f"ended by {number.name}{FOR_WANT if number == signal.SIGBUS else ''}"
+    words = ": ".join(filter(None, (words, last_line(folder))))
+    return End(words, by_itself=number in _CRASHES)
+
+
+def engine_end(folder: Path, said: str) -> End:
+    """Returns how the engine in a folder has ended, which had not come to play; `said` is what the library knows of it."""
+    arguments, log, report = _arguments_in(folder), _tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
+    last = _plain(log.strip().rpartition("\n")[2])
+    if _NO_ROOM.search(last) or f"(signal {signal.SIGBUS:d})" in report:
+        return End(f"the engine found no room as it started{FOR_WANT}", by_itself=True)
+    crashed = bool(report or _ABORTED.search(last))
+    if not arguments or (said == _BY_SIGNAL and not crashed):
+        return End("the engine was killed as it started")
+    level = f"{_argument(arguments, '+map')} of {Path(_argument(arguments, '-file') or _argument(arguments, '-iwad')).name}"
+    words = _plain(said if said != _BY_SIGNAL else "") or _plain("".join(log.partition("Script error")[1:]))
+    if not words:
+        lump = _READ_BY.get(last.partition(":")[0])
+        at = f" (the last that it said was: {last}{f' That reads {lump}' if lump else ''})" if last and not crashed else ""
+        words = f"it did not say why{at}; check the level in an editor"
+    return End(f"{level} crashed the engine at its start: {words}", by_itself=True, of_level=True)
+
+
+def last_line(folder: Path) -> str:
+    """Returns the last line that a server has printed into its log."""
+    return _plain(_tail(folder / LOG).strip().rpartition("\n")[2])
+
+
+def instance_in(arguments: Sequence[str]) -> str:
+    """Returns the id in the names of an engine's shared memory, '' where the arguments are no engine's."""
+    return _argument(arguments, "+viz_instance_id")
+
+
+def _newborn_in(folder: Path) -> Path | None:
+    """Returns the folder of the newest engine that has not come to play: others have no launcher any longer."""
+    launchers = sorted(folder.glob(f"*/{LAUNCHER}"), key=lambda path: path.stat().st_mtime)
+    return launchers[-1].parent if launchers else None
+
+
+def _message_of(engine: Path) -> str:
+    """Returns the error that is left in the queue of an engine, '' where there is none."""
+    with contextlib.suppress(OSError):
+        queue = Path(f"/dev/shm/ViZDoomMQCtr{instance_in(_arguments_in(engine))}").read_bytes()
+        if _BY_SIGNAL.encode() in queue:
+            return _BY_SIGNAL
+        if match := _MESSAGE.search(queue):
+            return match[1].decode()
+    return ""
+
+
+def _arguments_in(engine: Path) -> list[str]:
+    return _read(engine / ARGUMENTS).split("\n")[:-1]
+
+
+def _argument(arguments: Sequence[str], name: str) -> str:
+    with contextlib.suppress(ValueError, IndexError):
+        return arguments[arguments.index(name) + 1]
+    return ""
+
+
+def _tail(log: Path) -> str:
+    return _read(log)[-LAST_BYTES:]
+
+
+def _read(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text(errors="replace")
+    return ""
+
+
+def _plain(text: str) -> str:
+    """Returns a text as one line that does nothing to a terminal."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line[:MAX_WORDS]
