@@ -253,3 +253,18 @@ def test_a_map_that_nobody_can_begin_in_is_told_with_one_that_somebody_can(tmp_p
 )
 def test_every_level_of_vizdooms_for_one_player_has_a_start(name):
     check_files(DoomSpec(wad=str(name)))
+
+
+@pytest.mark.parametrize("text", ["/*" * 10**6, '"\\' * 10**6 + "\\", "thing { " * 10**6, " " * 10**6, "a" * 10**6])
+def test_a_text_that_is_made_to_be_slow_is_read_once(tmp_path, text):
+    assert starts(tmp_path, ("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")) in (None, NONE)
+
+
+def test_a_text_that_is_too_large_to_be_one_is_left_to_the_engine(tmp_path):
+    path, size = tmp_path / "mine.wad", 2**31
+    with path.open("wb") as file:
+        entries = [(12, 0, b"MAP01"), (12, size, b"TEXTMAP")]
+        file.write(struct.pack("<4sII", b"PWAD", 2, 12 + size))
+        file.seek(12 + size)  # takes no room on the disk
+        file.write(b"".join(struct.pack("<II8s", *entry) for entry in entries))
+    assert starts_in(path, contents_of(path).levels[0]) is None

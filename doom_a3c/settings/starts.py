@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import NamedTuple
 from doom_a3c.settings.wads import Level, read_lump
 
 PLAYER_1, DEATHMATCH = 1, 11  # types of things: https://zdoom.org/wiki/Standard_editor_numbers
+MAX_BYTES = 64 * 2**20  # of a lump that is looked at; large maps have some 10 MB
 OTHER_PLAYERS = (2, 3, 4, *range(4001, 4005))
 _DOOM = struct.Struct("<6xH2x")  # x, y, angle, type, flags
 _HEXEN = struct.Struct("<10xH3xB4x")  # id, x, y, height, angle, type, flags, special, its five arguments
-_SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _PART = re.compile(r"\s*(\w+)\s*(?:=[^;{}=]+;|\{([^{}]*)\})")  # of a TEXTMAP: an assignment, or a block of them
 _ASSIGNMENT = re.compile(r"\s*(\w+)\s*=\s*([^;{}=]*[^;{}=\s])\s*;")
 
@@ -27,6 +29,13 @@ class Starts(NamedTuple):
 
 def starts_in(path: Path, level: Level) -> Starts | None:
     """Returns who can begin in a map of a file; None where its things cannot be read: the engine says what is wrong."""
+    if max(lump.size for lump in level.lumps) > MAX_BYTES:
+        return None
+    return _starts_in(path, level, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)  # every game of a server asks for the same
+def _starts_in(path: Path, level: Level, changed: int) -> Starts | None:
     if (text := read_lump(path, level, "TEXTMAP")) is not None:
         things = _things_in_text(text.decode("latin-1"))
     else:
