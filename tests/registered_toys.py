@@ -115,6 +115,17 @@ class Blind(Toy):
         raise RuntimeError("no display")
 
 
+class Shown(Toy):
+    """Declares a space, and shows what a function makes of the time."""
+
+    def __init__(self, render_mode=None, space=None, show=None):
+        super().__init__(render_mode, space=space)
+        self.show = show
+
+    def see(self):
+        return self.show(self.time) if self.show else self.observation_space.sample()
+
+
 class Talking(Toy):
     """Says in its infos, in words that are its own, what means something elsewhere."""
 
@@ -147,5 +158,5 @@ class Coin(Plain):
         return np.zeros(2, np.float32), float(action == self.side), True, False, {}
 
 
-for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Talking):
+for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Shown, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

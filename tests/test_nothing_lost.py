@@ -103,10 +103,10 @@ def test_an_environment_that_cannot_be_reset_is_told_in_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("game", "told"),
     [
-        ("FailsLater-v0", "RuntimeError: the level has an end"),
-        ("QuitsLater-v0", "SystemExit: 3"),
-        ("OldStep-v0", "ValueError: not enough values to unpack"),
-        ("ChangesShape-v0", "ValueError: an observation of shape (4,), not (5,)"),
+        ("FailsLater-v0", " cannot be stepped: RuntimeError: the level has an end"),
+        ("QuitsLater-v0", " cannot be stepped: SystemExit: 3"),
+        ("OldStep-v0", ": step() returns 4 values"),
+        ("ChangesShape-v0", ": its observation_space is Box(-9.0, 9.0, (5,), float64)"),
     ],
 )
 def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_run_is_saved(
@@ -115,7 +115,7 @@ def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_
     flags = ("--game-processes", processes, "--rollout-length", "2")
     result = trained_on_a_toy(tmp_path, game, *map(str, flags))
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert f"{game} cannot be stepped: {told}" in result.stderr
+    assert f"{game}{told}" in result.stderr
     assert "what has been learned is in models/last.ckpt" in result.stderr
     load(tmp_path / "models" / "last.ckpt", Named(scenario="cartpole"))
 

@@ -1,18 +1,24 @@
 """Registered Gymnasium environments as the agent sees them: Gymnasium's classics, and toys whose every frame is known."""
 
+import re
+import sys
 from dataclasses import replace
 from functools import partial
 
+import gymnasium
 import numpy as np
 import pytest
+from commands import ROOT
 from fakes import complaint
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.envs.registration import register, registry
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode
-from registered_toys import LENGTH
+from gymnasium.wrappers import FlattenObservation
+from registered_toys import LENGTH, Plain
 
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import games_of
-from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -267,28 +273,293 @@ def test_the_recorder_shows_the_game_that_is_played(play):
     recorder.close()
 
 
-# Mistakes
+# Observations that are not what is declared
 
-TAKES = "the agent takes pixels (a uint8 Box of 2 or 3 dimensions) or numbers (a Box of 1 dimension)"
+PICTURE = Box(0, 255, (40, 48, 3), np.uint8)
+
+
+class Lazy:
+    """A picture that is made when it is asked for, as stacked frames are."""
+
+    def __init__(self, picture):
+        self.picture = picture
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.picture, dtype)
+
+
+def shown(make, space=PICTURE, start=0):
+    """Returns a function that shows what `make` makes of a picture or numbers, from a time on."""
+    given = np.random.default_rng(0).integers(256, size=space.shape).astype(space.dtype)
+    return lambda time: make(given) if time >= start else given
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda picture: picture.astype(np.float32),
+        lambda picture: picture.astype(np.int64),
+        lambda picture: picture.astype(np.object_),
+        lambda picture: picture.tolist(),
+        Lazy,
+    ],
+)
+def test_whole_numbers_within_a_byte_are_pixels(play, make):
+    seen = []
+    for kind in (make, lambda picture: picture):
+        env = play("tests/Shown-v0", space=PICTURE, show=shown(kind))
+        seen.append(np.stack([env.reset(seed=1)[0], env.step(np.array([0]))[0]]))
+    np.testing.assert_array_equal(*seen)
+    assert seen[0].std() > 10
+
+
+OTHERS = [
+    (lambda picture: picture / np.float32(255), ("float32", "0 to 1", "(255 * picture).astype(np.uint8)")),
+    (lambda picture: picture / 127.5 - 1, ("float64", "-1 to 1", "127.5 * (picture + 1)")),
+    (lambda picture: picture * 0.9, ("float64", "picture.astype(np.uint8)")),
+    (lambda picture: picture.astype(np.int64) - 7, ("int64", "-7 to 248", "from 0 to 255")),
+    (lambda picture: picture.astype(np.int64) * 2, ("int64", "0 to 510", "from 0 to 255")),
+    (lambda picture: picture * np.nan, ("float64", "nan")),
+    (lambda picture: picture > 9, ("bool", "(255 * picture).astype(np.uint8)")),
+    (lambda picture: picture.astype(np.complex64), ("complex64", "numbers")),
+    (lambda picture: picture.astype(str), ("<U3", "numbers")),
+    (lambda picture: np.moveaxis(picture, 2, 0), ("(3, 40, 48)", "np.moveaxis")),
+    (lambda picture: picture[:30], ("(30, 48, 3)", "return the declared shape")),
+    (lambda picture: {"image": picture}, ("type dict",)),
+    (lambda picture: None, ("NoneType",)),
+    (lambda picture: [[1, 2], [3]], ("type list",)),
+]
+
+
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(("make", "words"), OTHERS)
+def test_a_picture_of_other_numbers_than_declared_is_refused_with_a_cure(play, make, words, start):
+    env = play("tests/Shown-v0", space=PICTURE, show=shown(make, start=start))
+
+    def run():
+        env.reset(seed=1)
+        env.step(np.array([0]))
+        env.step(np.array([0]))
+
+    said = complaint(run)
+    assert said.startswith("tests/Shown-v0: ")
+    assert all(word in said for word in ("Box(0, 255, (40, 48, 3), uint8)", *words))
+
+
+def test_a_picture_that_is_refused_in_a_process_of_its_own_is_told_as_here(closing):
+    make = partial(registered.make, GymnasiumSpec(id="unusable_toys:UnitPixels-v0"), GREY)
+    env = closing(ProcessVectorEnv([make]))
+    env.reset(seed=1)
+    said = complaint(env.step, np.array([0]))
+    assert said.startswith("UnitPixels-v0: its observation_space is Box(0, 255, (30, 40, 3), uint8)")
+    assert "(255 * picture).astype(np.uint8)" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda numbers: numbers[:3], "(3,)"),
+        (lambda numbers: numbers[None], "(1, 4)"),
+        (lambda numbers: ["a"] * 4, "list"),
+        (lambda numbers: [None] * 4, "list"),
+        (lambda numbers: numbers * 1j, "complex"),
+        (lambda numbers: {"x": numbers}, "dict"),
+    ],
+)
+def test_what_are_not_the_declared_numbers_is_refused(play, make, word):
+    space = Box(-9, 999, (4,), np.float32)
+    said = complaint(play("tests/Shown-v0", space=space, show=shown(make, space)).reset)
+    assert "Box(-9.0, 999.0, (4,), float32)" in said
+    assert word in said
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [list, tuple, lambda numbers: numbers.astype(np.float64), lambda numbers: numbers * 1e300])
+def test_numbers_in_lists_and_beyond_single_precision_are_seen_without_a_warning(play, make):
+    space = Box(0, 999, (4,), np.float64)
+    seen, _ = play("tests/Shown-v0", space=space, show=shown(make, space)).reset()
+    assert (seen.dtype, seen.shape) == (np.float32, (1, 4))
+
+
+def pixels(*shape, dtype=np.uint8, high=255):
+    return Box(0, high, shape, dtype)
+
+
+FLATTEN = "gymnasium.wrappers.FlattenObservation"
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (pixels(4, 84, 84), ("(84, 84)", "[observation] stack = 4", "channels last")),
+        (pixels(84, 84, 4), ("(84, 84)", "[observation] stack = 4", "RGBA")),
+        (pixels(84, 84, 12), ("stack = 4", "(84, 84, 3)")),
+        (pixels(4, 84, 84, 3), ("[observation] stack = 4",)),
+        (pixels(3, 64, 48), ("channels last, (64, 48, 3)",)),
+        (pixels(1, 64, 48), ("channels last, (64, 48, 1)",)),
+        (pixels(64, 64, 3, dtype=np.float32, high=1), ("dtype=np.uint8",)),
+        (pixels(64, 64, dtype=np.int32), ("dtype=np.uint8",)),
+        (pixels(3, 64, 64, dtype=np.float32), ("dtype=np.uint8", "channels last, (64, 64, 3)")),
+        (pixels(4, 64, 64, dtype=np.float32), ("dtype=np.uint8", "[observation] stack = 4")),
+        (Box(-np.inf, np.inf, (5, 5), np.float32), (FLATTEN, "dtype=np.uint8")),
+        (pixels(10, 10, 7), (FLATTEN, "stack")),
+        (pixels(40, 40, 2, 2, 2), (FLATTEN,)),
+        (pixels(), (FLATTEN,)),
+        (pixels(0, dtype=np.float32), ("empty",)),
+        (pixels(0, 84), ("empty",)),
+        (pixels(84, 84, 0), ("empty",)),
+        (Discrete(4), (FLATTEN,)),
+        (MultiBinary(4), (FLATTEN,)),
+        (Tuple([Discrete(4), Box(0, 1, (2,))]), (FLATTEN,)),
+        (Dict(image=pixels(7, 7, 3), direction=Discrete(4)), (FLATTEN, "observation['image']")),
+        (Dict(image=pixels(7, 7, 3), words=Sequence(Text(9))), (FLATTEN, "FilterObservation", "observation['image']")),
+    ],
+)
+def test_a_space_that_no_agent_sees_is_refused_with_a_cure(play, space, words):
+    said = complaint(lambda: play("tests/Shown-v0", space=space))
+    told, _, cure = said.partition("(a Box of 1 dimension): ")
+    assert all(word in cure for word in words), cure
+    assert str(space)[:60] in told
+
+
+@pytest.mark.parametrize("game_id", ["Taxi-v4", "FrozenLake-v1", "Blackjack-v1"])
+def test_what_is_neither_pictures_nor_numbers_is_played_flattened(play, game_id):
+    register("tests/Flat-v0", lambda **settings: FlattenObservation(gymnasium.make(game_id, **settings)))
+    try:
+        env = play("tests/Flat-v0", games=2)
+        seen, _ = env.reset(seed=1)
+        for _ in range(5):
+            assert np.isfinite(seen).all()
+            seen, *_ = env.step(np.array([0, 1]))
+        assert seen.dtype == np.float32
+    finally:
+        registry.pop("tests/Flat-v0")
+
+
+def test_the_module_of_the_documentation_flattens_a_game(play, tmp_path, monkeypatch):
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "own-scenario.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    (tmp_path / "my_games.py").write_text(block)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen, _ = play("my_games:FlatTaxi-v0").reset(seed=1)
+    assert (seen.sum(), seen.shape) == (1, (1, 500))
+
+
+# Environments written for gym
+
+
+class OldReset(Plain):
+    """Returns what `first` makes of an observation from a reset, instead of a pair."""
+
+    first = staticmethod(lambda seen: seen)
+
+    def reset(self, **options):
+        return self.first(super().reset()[0])
+
+
+class SeedlessReset(OldReset):
+    def reset(self):
+        return super().reset()
+
+
+class OptionlessReset(OldReset):
+    def reset(self, seed=None):
+        return super().reset()
+
+
+class OldStep(Plain):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class Silent(Plain):
+    def step(self, action):
+        """Returns nothing."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OldReset, ("reset() returns 1 value, ndarray", "observation, info")),
+        (type("TwoNumbers", (OldReset,), {"first": staticmethod(tuple)}), ("reset() returns 2 values", "info (a dict)")),
+        (type("Nothing", (OldReset,), {"first": staticmethod(lambda seen: None)}), ("1 value, NoneType",)),
+        (SeedlessReset, ("reset()", "seed=None, options=None")),
+        (OptionlessReset, ("reset(seed=None)", "seed=None, options=None")),
+        (OldStep, ("step() returns 4 values", "terminated, truncated")),
+        (Silent, ("step() returns 1 value, NoneType", "5: observation")),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("limit", [None, 9])
+def test_calls_of_gym_are_told_with_what_gymnasium_wants(play, kind, words, wrapped, limit):
+    register("tests/Old-v0", lambda: FlattenObservation(kind()) if wrapped else kind(), max_episode_steps=limit)
+
+    def run():
+        env = play("tests/Old-v0")
+        env.reset(seed=1)
+        env.step(np.array([0]))
+
+    try:
+        said = complaint(run)
+    finally:
+        registry.pop("tests/Old-v0")
+    assert said.startswith("tests/Old-v0: ")
+    assert all(word in said for word in words), said
+
+
+GYM = """
+class Registry: env_specs = {}
+class envs: registry = Registry()
+"""
+MODULE = """
+import gym
+gym.envs.registry.env_specs["Mine-v0"] = gym
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_module_that_registers_with_gym_is_told_so(tmp_path, monkeypatch, installed):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "gym", None)
+    if installed:
+        monkeypatch.delitem(sys.modules, "gym")
+        (tmp_path / "gym.py").write_text(GYM)
+    module = f"old_module_{installed}"
+    (tmp_path / f"{module}.py").write_text(MODULE)
+    said = complaint(registered.make, GymnasiumSpec(id=f"{module}:Mine-v0"), GREY)
+    assert said.startswith(f"{module}:Mine-v0: its module")
+    assert "import gymnasium as gym" in said
+
+
+@pytest.mark.parametrize("space", ["observation_space", "action_space"])
+def test_a_space_of_gym_is_told(play, space):
+    class Box(gymnasium.Space):
+        __module__ = "gym.spaces.box"
+
+    register("tests/Mixed-v0", type("Mixed", (Plain,), {space: Box((2,), np.float32)}))
+    try:
+        assert "import gymnasium as gym" in complaint(lambda: play("tests/Mixed-v0"))
+    finally:
+        registry.pop("tests/Mixed-v0")
+
+
+# Mistakes
 
 
 @pytest.mark.parametrize(
     ("game_id", "settings", "message"),
     [
-        ("Taxi-v4", {}, TAKES),
-        ("FrozenLake-v1", {}, TAKES),
-        ("tests/Toy-v0", {"space": Dict(pixels=Box(0, 255, (8, 8, 3), np.uint8))}, TAKES),
-        ("tests/Toy-v0", {"space": Box(0.0, 1.0, (8, 8, 3), np.float32)}, TAKES),
-        ("tests/Toy-v0", {"space": Box(0, 255, (8, 8, 4), np.uint8)}, TAKES),
+        ("Taxi-v4", {}, FLATTEN),
         ("CratPole-v1", {}, "Did you mean: `CartPole`?"),
         ("CartPole-v9", {}, "[ `v0`, `v1` ]"),
         ("Nonsense-v0", {}, "doesn't exist"),
         ("no_such_module:Toy-v0", {}, "No module named 'no_such_module'"),
         ("CartPole-v1", {"gravity": 3}, "unexpected keyword argument 'gravity'"),
-        ("ale_py:ALE/Pong-v5", {}, "ids such as ALE/Pong-v5"),
-        pytest.param(
-            *("tests/Failing-v0", {}, "ValueError"),
-        ),
+        ("tests/Failing-v0", {}, "ValueError"),
+        ("MiniGrid-Empty-5x5-v0", {}, "name that: minigrid:MiniGrid-Empty-5x5-v0"),
+        ("highway-v0", {}, "name that: highway_env:highway-v0"),
+        ("Some/Game-v3", {}, "name that: my_module:Some/Game-v3"),
     ],
 )
 def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
@@ -299,3 +570,31 @@ def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, mess
         said = complaint(call)
         assert said.startswith(f"{game_id}: ")
         assert message in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "game", "skip", "sticky"),
+    [
+        ("Breakout-v4", "ALE/Breakout-v5", "3", "0"),
+        ("Breakout-v0", "ALE/Breakout-v5", "3", "0.25"),
+        ("BreakoutNoFrameskip-v4", "ALE/Breakout-v5", "1", "0"),
+        ("PongDeterministic-v4", "ALE/Pong-v5", "4", "0"),
+        ("SpaceInvadersDeterministic-v0", "ALE/SpaceInvaders-v5", "3", "0.25"),
+        ("MsPacman-ram-v4", "ALE/MsPacman-v5", "3", "0"),
+        ("Pong-ramNoFrameskip-v0", "ALE/Pong-v5", "1", "0.25"),
+        ("montezumarevenge-v4", "ALE/MontezumaRevenge-v5", "3", "0"),
+        ("Pong-v5", "ALE/Pong-v5", "4", "0.25"),
+        ("ale_py:ALE/Pong-v5", "ALE/Pong-v5", "4", "0.25"),
+        ("ale_py:PongNoFrameskip-v4", "ALE/Pong-v5", "1", "0"),
+    ],
+)
+def test_an_old_atari_id_names_the_same_game_and_what_makes_it_alike(typed, game, skip, sticky):
+    said = complaint(lambda: registered.make(GymnasiumSpec(id=typed), GREY))
+    assert said.startswith(f"{typed}: {game} plays the same game")
+    assert f"--frame-skip {skip} " in said
+    assert f"sticky_actions = {sticky} " in said
+    assert ("RAM" in said) == ("-ram" in typed)
+
+
+def test_a_game_of_a_module_may_have_no_version(play):
+    assert play("registered_toys:tests/Toy").single_action_space == Discrete(3)

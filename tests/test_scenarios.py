@@ -136,6 +136,7 @@ def test_these_have_been_tuned(name, tuned):
         ("ALE/MsPacman-v5", "MsPacman_v5", AtariSpec, 4, 4),
         ("Acrobot-v1", "Acrobot_v1", GymnasiumSpec, 1, 1),
         ("CartPole-v0", "CartPole_v0", GymnasiumSpec, 1, 1),  # which reference scenarios are for, but untuned
+        ("some_module:Mine", "Mine", GymnasiumSpec, 1, 1),  # Gymnasium finds its newest version
         ("some_module:MiniGrid-Empty-8x8-v0", "MiniGrid_Empty_8x8_v0", GymnasiumSpec, 1, 1),
     ],
 )
@@ -146,6 +147,19 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
     assert (scenario.observation.stack, scenario.game.frame_skip) == (stack, frame_skip)
     assert scenario.network.core == "none"
     assert scenario.training["normalize_rewards"] == (kind is GymnasiumSpec)  # those of Atari are clipped
+
+
+@pytest.mark.parametrize(
+    ("typed", "game"),
+    [
+        ("CartPole", "CartPole-v1"),
+        ("MountainCar", "MountainCar-v0"),
+        ("phys2d/CartPole", "phys2d/CartPole-v1"),
+        ("ALE/Pong", "ALE/Pong-v5"),
+    ],
+)
+def test_an_id_without_a_version_is_that_of_the_newest(typed, game):
+    assert catalog.find(typed) == catalog.find(game)
 
 
 @pytest.mark.parametrize(

@@ -61,5 +61,12 @@ class ChangesShape(Numbers):
         return super().see()[: 4 if self.time == 5 else 5]
 
 
-for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape):
+class UnitPixels(Toy):
+    """Declares bytes, and shows numbers from 0 to 1, after a while."""
+
+    def see(self):
+        return super().see() / (1 if self.time < 2 else 255)
+
+
+for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape, UnitPixels):
     gymnasium.register(f"{toy.__name__}-v0", toy)

@@ -26,6 +26,11 @@ _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 ALEInterface.setLoggerMode(LoggerMode.Error)
 
 
+def known_games() -> dict[str, str]:
+    """Returns the names that the emulator knows games by, by those in ids: 'ms_pacman' by 'MsPacman'."""
+    return {name.title().replace("_", ""): name for name in roms.get_all_rom_ids()}  # as ale_py registers them
+
+
 def rom(game: AtariSpec) -> str:
     """Returns the name that the emulator knows a game's ROM by: 'ms_pacman' for 'ALE/MsPacman-v5'.
 
@@ -33,7 +38,7 @@ def rom(game: AtariSpec) -> str:
         UserError: if there is no such game.
     """
     match = re.fullmatch(ATARI + r"(\w+)-v5", game.id)
-    known = {name.title().replace("_", ""): name for name in roms.get_all_rom_ids()}  # as ale_py registers them
+    known = known_games()
     if not match or match[1] not in known:
         ids = [f"{ATARI}{name}-v5" for name in known]
         raise UserError(f"there is no Atari game {game.id!r}{nearest(game.id, ids)}; ids look like ALE/Pong-v5")

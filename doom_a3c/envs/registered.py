@@ -11,9 +11,12 @@ from typing import Any
 import cv2
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 
-from doom_a3c.envs.pixels import History, Pixels
+from doom_a3c.envs.observations import reader_of
+from doom_a3c.envs.old_api import check_space, gym_instead, with_checked_calls
+from doom_a3c.envs.pixels import Pixels
+from doom_a3c.envs.unknown_ids import atari_instead, instead
 from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
@@ -34,9 +37,9 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     Raises:
         UserError: if there is no such environment, it cannot be made, or an agent cannot see what it shows.
     """
-    env = _made(game)
+    env = with_checked_calls(_made(game))
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
-        raise UserError(f"{game.id}: Atari games are played by ids such as ALE/Pong-v5")
+        raise UserError(f"{game.id}: {atari_instead(game.id) or 'an Atari game is played by its id, such as ALE/Pong-v5'}")
     if env.spec is None or env.spec.max_episode_steps is None:
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
     return Seen(Pictured(env), observation, game.frame_skip)
@@ -50,9 +53,13 @@ def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
     try:  # without pictures, which some know nothing of
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
-    except gymnasium.error.Error as error:  # there is no such environment
-        raise UserError(f"{game.id}: {first_line(error)}") from None
     except _RAISED as error:
+        if of_gym := gym_instead(game.id, error):
+            raise UserError(f"{game.id}: {of_gym}") from None
+        if isinstance(error, gymnasium.error.UnregisteredEnv):
+            raise UserError(f"{game.id}: {instead(game.id, error)}") from None
+        if isinstance(error, gymnasium.error.Error):  # a version that is too old, say
+            raise UserError(f"{game.id}: {first_line(error)}") from None
         raise UserError(f"{game.id}: {first_line(error)}; --verbose shows where") from error
 
 
@@ -91,7 +98,7 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` frames. Owns the newest frames.
+    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` frames. Owns what reads them.
 
     Infos are left out: nobody reads them, and keys of theirs might be those that faults are told by.
     """
@@ -99,21 +106,11 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
         super().__init__(env)
         self._name = env.spec.id if env.spec else str(env)
-        self._frame_skip, self._color = frame_skip, spec.color
-        space = env.observation_space
-        self._shape = shape = space.shape or ()
-        if isinstance(space, Box) and len(shape) == 1:
-            self._history = None
-            self.observation_space = Box(-np.inf, np.inf, shape, np.float32)
-        elif isinstance(space, Box) and space.dtype == np.uint8 and (len(shape) == 2 or shape[2:] in ((1,), (3,))):
-            self._history = History(spec)
-            channels = spec.stack * (3 if spec.color and shape[2:] == (3,) else 1)
-            self.observation_space = Box(0, 255, (*spec.size, channels), np.uint8)
-        else:
-            raise UserError(
-                f"{self._name}: its observations are {space}; the agent takes pixels (a uint8 Box of "
-                "2 or 3 dimensions) or numbers (a Box of 1 dimension)"
-            )
+        self._frame_skip = frame_skip
+        for space in (env.observation_space, env.action_space):
+            check_space(self._name, space)
+        self._reader = reader_of(self._name, env.observation_space, spec)
+        self.observation_space = self._reader.space
         self.action_space = actions = env.action_space
         count = f"{actions.n} actions" if isinstance(actions, Discrete) else str(actions)
         self.metadata = {**env.metadata, "title": f"{self._name}, {count}"}
@@ -130,9 +127,10 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         try:
             observation, _ = self.env.reset(seed=seed, options=options)
-            if self._history is not None:
-                self._history.clear()
-            return self._see(observation), {}
+            self._reader.clear()
+            return self._reader.read(observation), {}
+        except UserError:
+            raise
         except _RAISED as error:
             raise self._failure("reset", error) from error
 
@@ -149,7 +147,9 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                 total += float(reward)
                 if terminated or truncated:
                     break
-            return self._see(observation), total, bool(terminated), bool(truncated), {}
+            return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
+        except UserError:
+            raise
         except _RAISED as error:
             raise self._failure("stepped", error) from error
 
@@ -157,16 +157,6 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         return UserError(
             f"{self._name} cannot be {verb}: {type(error).__name__}: {first_line(error)}; --verbose shows where"
         )
-
-    def _see(self, observation: Any) -> Any:
-        if np.shape(observation) != self._shape:
-            raise ValueError(f"an observation of shape {np.shape(observation)}, not {self._shape}")
-        if self._history is None:
-            return np.array(observation, np.float32)  # a copy: a game may change its own
-        if observation.ndim == 3 and not (self._color and observation.shape[2] == 3):
-            observation = observation.mean(axis=2).astype(np.uint8)
-        self._history.add(observation)
-        return self._history.pixels()
 
 
 def _small(picture: Pixels) -> Pixels:

@@ -33,7 +33,8 @@ _SOLD = ("doom", "doom2")  # games that cannot be shipped
 
 _KINDS = (".toml", ".cfg", *GAME_FILES)  # of files that are scenarios
 _SHIPPED = (".wad", ".cfg", ".toml")  # a name may end so: basic.wad is ViZDoom's where the user has none
-_GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+")
+_GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)?[\w.-]+")  # a module's may have no version
+_UNVERSIONED_ID = re.compile(r"(?:([\w-]+)/)?([\w.-]+)")
 
 
 def _own_files() -> dict[str, Path]:
@@ -90,6 +91,8 @@ def find(name: str) -> Scenario:
         raise UserError(f"scenario file {name} does not exist")
     if _GYMNASIUM_ID.fullmatch(name):
         return _gymnasium(name)
+    if newest := _newest(name):
+        return _gymnasium(newest)
     if exists(path):
         raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3")
     raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
@@ -108,6 +111,18 @@ def _load(path: Path) -> Scenario:
             raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
     return _untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
+
+
+def _newest(name: str) -> str | None:
+    """Returns the id that Gymnasium takes a name without a version for, None if it knows none."""
+    if not (parts := _UNVERSIONED_ID.fullmatch(name)):
+        return None
+    if name.startswith(ATARI):
+        return f"{name}-v5"
+    from gymnasium.envs.registration import find_highest_version, registry  # late: other scenarios need none
+
+    version = find_highest_version(*parts.groups())
+    return name if name in registry else f"{name}-v{version}" if version is not None else None
 
 
 def _gymnasium(name: str) -> Scenario:

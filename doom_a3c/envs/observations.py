@@ -1,0 +1,194 @@
+"""From what a Gymnasium environment shows to what the agent sees: the spaces it takes, and a check of every observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict
+from numpy.typing import NDArray
+
+from doom_a3c.envs.pixels import History, Pixels
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.games import Observation
+
+_TAKES = (
+    "the agent takes pictures (uint8, of shape (height, width), (height, width, 1) or (height, width, 3)) or numbers "
+    "(a Box of 1 dimension)"
+)
+_FLATTEN = "gymnasium.wrappers.FlattenObservation"
+_WRAPPED = "docs/own-scenario.md shows how to register a game with a wrapper"
+_GRID = 32  # a picture with shorter sides may be a grid of numbers
+
+
+class Numbers:
+    """Reads vectors of numbers as float32."""
+
+    def __init__(self, name: str, declared: Box) -> None:
+        self._name, self._declared = name, declared
+        self.space = Box(-np.inf, np.inf, declared.shape, np.float32)
+
+    def clear(self) -> None:
+        """Does nothing: a vector of numbers has no history."""
+
+    def read(self, observation: Any) -> NDArray[np.float32]:
+        """Returns an observation as an array of its own: a game may change the one that it has given.
+
+        Raises:
+            UserError: if it is not what the environment has declared.
+        """
+        array = _array(self._name, self._declared, observation)
+        if array.dtype == np.float32:
+            return array.copy()
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, which training and doctor report
+            return array.astype(np.float32)
+
+
+class Pictures:
+    """Reads pictures as uint8, preprocessed and stacked. Owns the newest frames."""
+
+    def __init__(self, name: str, declared: Box, spec: Observation) -> None:
+        self._name, self._declared = name, declared
+        self._history = History(spec)
+        self._grey = not (spec.color and declared.shape[2:] == (3,))
+        self.space = Box(0, 255, (*spec.size, spec.stack * (1 if self._grey else 3)), np.uint8)
+
+    def clear(self) -> None:
+        """Forgets the episode."""
+        self._history.clear()
+
+    def read(self, observation: Any) -> Pixels:
+        """Adds a picture to the history, and returns that as the network sees it.
+
+        Raises:
+            UserError: if it is not what the environment has declared.
+        """
+        picture = _array(self._name, self._declared, observation)
+        if picture.dtype != np.uint8:
+            picture = self._cast(picture)
+        if picture.ndim == 3 and self._grey:
+            picture = picture.mean(axis=2).astype(np.uint8)
+        self._history.add(picture)
+        return self._history.pixels()
+
+    def _cast(self, picture: NDArray[Any]) -> Pixels:
+        """Returns whole numbers from 0 to 255 as uint8; raises UserError for any others."""
+        with np.errstate(invalid="ignore"):
+            cast = picture.astype(np.uint8)
+        if picture.dtype != np.bool_ and (cast == picture).all():
+            return cast
+        cure = _picture_cure(float(picture.min()), float(picture.max()))
+        raise _refusal(self._name, self._declared, _described(picture), cure)
+
+
+def reader_of(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numbers | Pictures:
+    """Returns what reads the observations of a game's space.
+
+    Raises:
+        UserError: if an agent cannot see such; the message says how to change them.
+    """
+    if isinstance(space, Box) and 0 not in space.shape:
+        if len(space.shape) == 1:
+            return Numbers(name, space)
+        if space.dtype == np.uint8 and (len(space.shape) == 2 or space.shape[2:] in ((1,), (3,))):
+            return Pictures(name, space, spec)
+    raise UserError(f"{name}: its observations are {_shortened(space)}; {_TAKES}: {_space_cure(space)}")
+
+
+def _space_cure(space: gymnasium.Space[Any]) -> str:
+    """Returns what to do about observations of a space that the agent does not take."""
+    if not isinstance(space, Box):
+        return _flattening(space)
+    if 0 in space.shape:
+        return "these are empty: a game must show at least one number, a constant if there is nothing to see"
+    if space.shape == ():
+        return f"{_FLATTEN} makes one number of it; {_WRAPPED}"
+    cures = ["give whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
+    if cure := _layout_cure(space.shape):
+        cures.append(cure)
+    if cures and sorted(space.shape)[-2] >= _GRID:
+        return "; ".join(cures)
+    picture = f"if they are pictures, {'; '.join(cures)}; " if cures else ""
+    return f"{picture}if they are numbers, {_FLATTEN} makes one row of them; {_WRAPPED}"
+
+
+def _layout_cure(shape: tuple[int, ...]) -> str:
+    """Returns how pictures of that shape have to be laid out; '' where they are so, or nothing is known of them."""
+    if len(shape) == 4:
+        stack = shape[0] if shape[0] < shape[1] else shape[-1]
+        return f"show the newest picture alone, and let [observation] stack = {stack} stack them"
+    if len(shape) != 3:
+        return ""
+    first, last = shape[0], shape[-1]
+    if last in (1, 3):
+        return ""
+    if first < last and first < shape[1]:  # channels come first
+        turned = (*shape[1:], first)
+        if first in (1, 3):
+            return f"put channels last, {turned}, as np.moveaxis(picture, 0, -1) does"
+        return f"put channels last and {_unstacked(shape[1:], first)}"
+    alpha = ", or leave out the alpha channel of RGBA" if last == 4 else ""
+    return f"{_unstacked(shape[:2], last)}{alpha}"
+
+
+def _unstacked(size: tuple[int, ...], channels: int) -> str:
+    colour = f"; of {channels // 3} colour pictures, {(*size, 3)} with stack = {channels // 3}" if channels % 3 == 0 else ""
+    return f"show the newest picture alone, {size}, and let [observation] stack = {channels} stack them{colour}"
+
+
+def _flattening(space: gymnasium.Space[Any]) -> str:
+    """Returns how to make numbers, or a picture, of what is neither."""
+    parts = space.spaces if isinstance(space, Dict) else {}
+    pictures = [key for key, part in parts.items() if isinstance(part, Box) and len(part.shape) in (2, 3)]
+    shown = f"show the picture alone, with a wrapper that returns observation[{pictures[0]!r}], or " if pictures else ""
+    try:
+        flat = isinstance(gymnasium.spaces.flatten_space(space), Box)
+    except NotImplementedError:  # of texts, or of a kind of the user's own
+        flat = False
+    before = "" if flat else "leave out what is no number (gymnasium.wrappers.FilterObservation), then "
+    return f"{shown}{before}{_FLATTEN} makes numbers of them; {_WRAPPED}"
+
+
+def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
+    """Returns a list, lazy frames or whatever else is an array as one, if its shape is the declared one."""
+    came = f"of type {type(observation).__name__}"
+    try:
+        array = np.asarray(observation)
+        if array.dtype.hasobject:
+            array = np.asarray(array.tolist())  # which may be of numbers
+    except (TypeError, ValueError):  # rows of several lengths, say
+        array = np.empty(0, np.object_)
+    if array.dtype.kind not in "biuf":
+        came = f"{observation.dtype} of shape {array.shape}" if isinstance(observation, np.ndarray) else came
+        raise _refusal(name, declared, came, "return an array of numbers")
+    if array.shape == declared.shape:
+        return array
+    axes = array.ndim == 3 and sorted(array.shape) == sorted(declared.shape)
+    cure = f"return the declared {'order of axes, as np.moveaxis does' if axes else 'shape'}"
+    raise _refusal(name, declared, _described(array), f"{cure}, or declare the one that comes")
+
+
+def _refusal(name: str, declared: Box, came: str, cure: str) -> UserError:
+    return UserError(f"{name}: its observation_space is {_shortened(declared)}, and an observation is {came}: {cure}")
+
+
+def _picture_cure(low: float, high: float) -> str:
+    """Returns how to make pixels of numbers within a range."""
+    if low >= 0 and high <= 1:
+        return "return (255 * picture).astype(np.uint8)"
+    if low >= -1 and high <= 1:
+        return "return (127.5 * (picture + 1)).astype(np.uint8)"
+    if low >= 0 and high <= 255:
+        return "return picture.astype(np.uint8)"
+    return "scale them to whole numbers from 0 to 255, and return picture.astype(np.uint8)"
+
+
+def _described(array: NDArray[Any]) -> str:
+    """Returns what an array holds, in words."""
+    limits = f", {float(array.min()):.4g} to {float(array.max()):.4g}" if array.size else ""
+    return f"{array.dtype} of shape {array.shape}{limits}"
+
+
+def _shortened(space: gymnasium.Space[Any]) -> str:
+    return " ".join(str(space).split())[:200]

@@ -1,0 +1,88 @@
+"""What is still written for gym, which Gymnasium has replaced: its `reset` and `step`, and its own registry."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from doom_a3c.settings.fields import UserError
+
+_REPLACED = "gym, which Gymnasium has replaced: write import gymnasium as gym"
+
+
+class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Says what is wrong about an environment whose `reset` or `step` are those of gym. Owns nothing."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Raises UserError for a `reset` that does not take what Gymnasium gives it."""
+        super().__init__(env)
+        self._name = env.spec.id if env.spec else str(env)
+        try:
+            signature = inspect.signature(env.reset)
+        except ValueError:  # of a function in C
+            return
+        try:
+            signature.bind(seed=None, options=None)
+        except TypeError:
+            raise UserError(
+                f"{self._name}: it has reset{signature}, and Gymnasium calls reset(self, *, seed=None, options=None)"
+            ) from None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Starts an episode; raises UserError unless an observation and infos come."""
+        result: Any = self.env.reset(seed=seed, options=options)
+        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping | None):
+            return result
+        raise UserError(
+            f"{self._name}: reset() returns {_values(result)}, and Gymnasium wants 2: observation, info (a dict)"
+        )
+
+    def step(self, action: Any) -> Any:
+        """Plays a step; raises UserError unless five values come."""
+        result: Any = self.env.step(action)
+        if isinstance(result, tuple | list) and len(result) == 5:
+            return result
+        raise UserError(
+            f"{self._name}: step() returns {_values(result)}, and Gymnasium wants 5: observation, reward, terminated, "
+            "truncated (by a time limit), info"
+        )
+
+
+def _values(result: Any) -> str:
+    if isinstance(result, tuple):
+        return f"{len(result)} values{', as in gym' * (len(result) == 4)}"
+    return f"1 value, {type(result).__name__}{', as in gym' * (result is not None)}"
+
+
+def with_checked_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Returns an environment whose outermost layer that is not Gymnasium's own has its calls checked.
+
+    Those are below Gymnasium's wrappers, which take for granted what is checked here. A layer further in is not wrapped:
+    what is around it may use more of it than Gymnasium's methods.
+    """
+    if type(env).__module__.startswith("gymnasium."):
+        if isinstance(env, gymnasium.Wrapper):
+            env.env = with_checked_calls(env.env)
+        return env
+    return CheckedCalls(env)
+
+
+def check_space(name: str, space: Any) -> None:
+    """Raises UserError for a space of gym, which has the names of Gymnasium's and is none of them."""
+    if type(space).__module__.split(".")[0] == "gym":
+        raise UserError(f"{name}: its {type(space).__name__} is a space of {_REPLACED}")
+
+
+def gym_instead(game_id: str, error: BaseException) -> str:
+    """Returns why a module's game is not known to Gymnasium where that is because it is one of gym's, '' elsewhere."""
+    missing = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
+    if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] == "gym":
+        return f"its module imports {_REPLACED}"
+    registry: Any = getattr(getattr(sys.modules.get("gym"), "envs", None), "registry", {})
+    if game_id.rpartition(":")[2] in getattr(registry, "env_specs", registry):  # the former in versions before 0.26
+        return f"its module registers it with {_REPLACED}"
+    return "it is a class of " + _REPLACED if str(error).startswith("Gym is incompatible with Gymnasium") else ""

@@ -1,0 +1,46 @@
+"""What to name in place of an id that Gymnasium does not know, or that is not played by it here."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+
+from doom_a3c.settings.fields import first_line
+from doom_a3c.settings.games import ATARI
+
+_ATARI_ID = re.compile(r"(?:ale_py:|gymnasium:)?(?:ALE/)?(\w+?)(-ram)?-?(NoFrameskip|Deterministic)?-v(\d+)")
+_MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_env"}  # by the first word of their ids
+
+
+def atari_instead(game_id: str) -> str:
+    """Returns which id plays the Atari game of another id, and with which settings; '' where there is none."""
+    from doom_a3c.envs.atari import known_games  # late: it loads the emulator
+
+    match = _ATARI_ID.fullmatch(game_id)
+    names = {name.lower(): name for name in known_games()}
+    if not match or not (name := names.get(match[1].lower())):
+        return ""
+    skips, version = match[3], int(match[4])
+    sticky = 0.0 if version in (1, 2, 3, 4) else 0.25
+    if skips == "NoFrameskip":
+        skip = "1 (4 with its usual wrappers)"
+    elif skips or version == 5:
+        skip = "3" if skips and name == "SpaceInvaders" else "4"
+    else:
+        skip = "3 (it skips 2 to 4 at random)"
+    ram = "; it is seen as pixels, its RAM is not shown" if match[2] else ""
+    return (
+        f"{ATARI}{name}-v5 plays the same game, alike with --frame-skip {skip} and [game] sticky_actions = {sticky:g} "
+        f"(Gymnasium's repeat_action_probability); the defaults are 4 and 0, docs/atari.md has more{ram}"
+    )
+
+
+def instead(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
+    """Returns what to say of an id that Gymnasium does not know."""
+    if atari := atari_instead(game_id):
+        return atari
+    if isinstance(error, gymnasium.error.VersionNotFound) or ":" in game_id:
+        return first_line(error)
+    module = _MODULES.get(re.split(r"\W", game_id)[0].lower(), "my_module")
+    return f"{first_line(error)} If a module registers it, name that: {module}:{game_id}"
