@@ -1,5 +1,6 @@
 """The doctor: what it finds on real games, and what it advises where something is wrong."""
 
+import time
 from contextlib import closing
 
 import gymnasium
@@ -56,6 +57,51 @@ class Endless(Sick):
         return observation, reward * np.inf if reward else 0.0, *rest
 
 
+class Numbers(gymnasium.Env):
+    """Shows what `see` makes of the time, for 20 steps, and pays 1."""
+
+    action_space, pay = Discrete(2), 1.0
+    see = staticmethod(lambda time: np.array([time / 20, 0], np.float32))
+
+    @property
+    def observation_space(self):
+        return Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.see(0), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.see(self.time), self.pay, self.time >= 20, False, {}
+
+
+class Grid(Numbers):
+    """Shows seven by seven places by small numbers, as MiniGrid does."""
+
+    cells = np.random.default_rng(0).integers(11, size=(7, 7, 3)).astype(np.uint8)
+    see = staticmethod(lambda time: Grid.cells)
+    observation_space = Box(0, 255, (7, 7, 3), np.uint8)
+
+
+class Slow(Numbers):
+    """Takes its time."""
+
+    def step(self, action):
+        time.sleep(0.002)
+        return super().step(action)
+
+
+def numbers(see, actions=2, pay=1.0):
+    """Registers a game of such numbers, actions and pay; returns its id."""
+    members = {"see": staticmethod(see), "action_space": Discrete(actions), "pay": pay}
+    gymnasium.register("tests/These-v0", type("These", (Numbers,), members))
+    return "tests/These-v0"
+
+
+gymnasium.register("tests/Grid-v0", Grid)
+gymnasium.register("tests/Slow-v0", Slow)
 gymnasium.register("tests/Endless-v0", Endless)
 gymnasium.register("tests/Sick-v0", Sick)
 gymnasium.register("tests/Poor-v0", Poor)
@@ -76,7 +122,7 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
         "divided by the spread of their discounted sums",
         "",
     )
-    assert advice["network sees"].startswith("hardly anything is to be seen")
+    assert advice["network sees"] == "hardly anything is to be seen: its pictures are of one colour"
     assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
     assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"
     assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
@@ -89,6 +135,64 @@ def test_a_game_that_never_pays_is_told(tmp_path):
 
 def test_rewards_that_are_not_finite_are_told(tmp_path):
     assert found("tests/Endless-v0", tmp_path)["rewards"].says == "some are not finite"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("when", [0, 7, 20])  # at the beginning, in the midst, at the end
+def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monkeypatch, value, when):
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    game = numbers(lambda time: np.array([0, value if time == when else 1]))
+    try:
+        found_ = found(game, tmp_path)["numbers seen"]
+    finally:
+        gymnasium.registry.pop(game)
+    assert found_.says.startswith("some are NaN or infinite: [1] in ")
+    assert "finite numbers alone" in found_.advice
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("pay", [1.7e308, np.inf, np.nan])
+def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypatch, pay):
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    game = numbers(Numbers.see, pay=pay)
+    try:
+        assert found(game, tmp_path)["rewards"].what == "rewards"
+    finally:
+        gymnasium.registry.pop(game)
+
+
+def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    game = numbers(lambda time: np.array([300.0, 0]), actions=1)
+    try:
+        advice = {name: finding.advice for name, finding in found(game, tmp_path).items() if finding.advice}
+    finally:
+        gymnasium.registry.pop(game)
+    assert "[0] 300 in the environment" in advice["numbers seen"]
+    assert "single action" in advice["actions"]
+    assert advice.keys() == {"numbers seen", "actions"}
+
+
+def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "PLAY_SECONDS", 0.0)
+    for game, setting in (("CartPole-v1", "max_episode_steps"), ("basic", "episode_timeout"), ("pong", "max_frames")):
+        record = new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
+        nothing = np.zeros(0)
+        assert setting in doctor._scores(record, doctor.Play([], [], 0, nothing, [], nothing, 1.0)).advice
+
+
+def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    seen = found("tests/Grid-v0", tmp_path)["network sees"]
+    assert seen.advice == ""
+    assert "of 255" in seen.says
+
+
+def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    assert found("tests/Slow-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
+    assert found("tests/Slow-v0", tmp_path, game_processes=1)["speed"].advice == ""
 
 
 def test_actions_that_are_not_discrete_are_told(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from commands import SMALL, call
 from fakes import until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
 from doom_a3c.record.logger_kinds import make_logger_called
@@ -54,6 +55,16 @@ def test_a_line_that_a_killed_run_has_not_finished_is_cut_off(tmp_path):
     lines = table.read_text().splitlines()
     assert len(lines) == 5
     assert all(line.count(",") == 2 for line in lines)
+
+
+@pytest.mark.filterwarnings("error:overflow")
+def test_tensorboard_shows_what_no_32_bits_hold_as_infinite_without_a_warning(tmp_path):
+    log = make_logger_called("tensorboard")(tmp_path)
+    log.metrics({"reward": 1e300}, 1)
+    log.histogram("actions", [1e300], 1)
+    log.close()
+    (event,) = EventAccumulator(str(tmp_path)).Reload().Tensors("Perf/Reward")
+    assert make_ndarray(event.tensor_proto) == np.inf
 
 
 def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path):

@@ -197,6 +197,16 @@ def test_a_picture_of_another_size_is_fitted_to_the_films(tmp_path):
     assert imageio.imread(tmp_path / "film.gif", index=None).shape[1:] == (32, 48, 3)
 
 
+@pytest.mark.parametrize(("size", "even"), [((33, 31), (34, 32)), ((1, 1), (2, 2)), ((3, 4), (4, 4)), ((6, 5), (6, 6))])
+def test_a_film_of_odd_sides_is_written_without_a_line(tmp_path, caplog, size, even):
+    picture = np.arange(3 * size[0] * size[1]).astype(np.uint8).reshape(*size, 3)
+    with VideoWriter(tmp_path / "film", 10.0) as film:
+        film.add(picture)
+    assert imageio.imread(tmp_path / "film.mp4", index=None).shape[1:] == (*even, 3)
+    assert imageio.imread(tmp_path / "film.gif", index=None).shape[1:] == (*size, 3)
+    assert caplog.messages == []
+
+
 def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").touch()
     lines = []

@@ -1,13 +1,14 @@
 """The record of a run: plain and back it is the same, and those of yesterday's checkpoints are read."""
 
+import dataclasses
 import json
 
 import pytest
 from fakes import changed
-from run_fakes import run_record
+from run_fakes import run_record, settings
 
 from doom_a3c.record.progress import Counters, EvaluationPoint, Point, Progress
-from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, record_from_plain, record_to_plain
+from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, begun, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 
@@ -154,3 +155,16 @@ def test_records_of_yesterday_without_their_tables_are_no_whole_checkpoints():
     data = json.loads(YESTERDAY)
     data["scenario"]["training"] = None
     assert "[training] must be a table" in complaint(data)
+
+
+def test_a_run_whose_scenarios_name_is_too_long_for_it_is_to_be_given_one():
+    scenario, config = settings("cartpole")
+    long = dataclasses.replace(scenario, name="a" * 190)
+    with pytest.raises(UserError) as refused:
+        begun(long, config)
+    assert "None" not in str(refused.value)
+    assert "give it a --name" in str(refused.value)
+    assert "a" * 40 in str(refused.value)
+    assert begun(long, config, "short").name.startswith("short-seed")
+    with pytest.raises(UserError, match="--name 'a/b'"):
+        begun(scenario, config, "a/b")

@@ -86,7 +86,7 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
             picture: Any = self.env.render()
         except Exception:  # it has no render(), or that needs what is not installed or no display
             return None
-        fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)
+        fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,) and picture.size
         return _small(picture) if fits else None
 
     def picture(self, final: bool) -> Pixels | None:

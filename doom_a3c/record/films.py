@@ -38,7 +38,7 @@ class VideoWriter:
         if (picture.shape[1], picture.shape[0]) != self._size:
             picture = np.asarray(Image.fromarray(picture).resize(self._size))
         with self._failing():
-            self._video.append_data(picture)
+            self._video.append_data(_with_even_sides(picture))
         self._gif.add(picture)
         self._newest = picture
 
@@ -47,7 +47,7 @@ class VideoWriter:
             return
         with self._failing():
             for _ in range(round(HELD_SECONDS * self._rate)):
-                self._video.append_data(self._newest)
+                self._video.append_data(_with_even_sides(self._newest))
             self._video.close()
         write_whole(self._path("gif"), self._gif.finished())
 
@@ -61,6 +61,13 @@ class VideoWriter:
 
     def _path(self, kind: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{kind}")
+
+
+def _with_even_sides(picture: Picture) -> Picture:
+    """Returns a picture whose last row and column come twice where their number is odd: H.264 halves the colours' sides."""
+    height, width, _ = picture.shape
+    odd = height % 2 or width % 2
+    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge") if odd else picture
 
 
 def joined(films: Sequence[Path], target: Path) -> None:

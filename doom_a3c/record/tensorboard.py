@@ -15,6 +15,8 @@ from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports K
 from doom_a3c.record.loggers import Metrics, named
 from doom_a3c.record.tags import tag
 
+_QUIETLY = np.errstate(over="ignore")  # a game may pay more than 32 bits hold
+
 
 class TensorBoardLogger:
     """One TensorBoard run (a sub-folder of the logs). Owns its event file."""
@@ -22,12 +24,14 @@ class TensorBoardLogger:
     def __init__(self, folder: Path) -> None:
         self._writer = tf.summary.create_file_writer(str(folder), max_queue=100, flush_millis=5000)
 
+    @_QUIETLY
     def metrics(self, metrics: Metrics, count: int) -> None:
         """Writes a point for each number."""
         with self._writer.as_default():
             for name, value in named(metrics):
                 tf.summary.scalar(tag(name), np.asarray(value, np.float32), step=_step(count))
 
+    @_QUIETLY
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes how often values occur."""
         with self._writer.as_default():

@@ -23,7 +23,7 @@ from doom_a3c.record.progress import shown
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings.derived import cpu_count, worker_count
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.games import FREEDOOM, DoomSpec, located
+from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, located
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import most_parameters
 from doom_a3c.settings.streams import Stream, seed_of
@@ -37,6 +37,7 @@ PICTURES = (3, 6)  # rows and columns of them, of what the network sees
 LOW, HIGH = 0.01, 1.0  # a reward, scaled, that is learned from well
 _SLOTS = 3  # of an optimizer and the weights, in numbers for each weight
 _CHECKPOINTS = 8  # that lie in the models folder at once, at most
+_QUIETLY = np.errstate(over="ignore", invalid="ignore")  # rewards may be infinite, or too many for their sum
 
 
 class Finding(NamedTuple):
@@ -55,6 +56,7 @@ class Play(NamedTuple):
     time_outs: int  # of them
     rewards: NDArray[np.float64]  # of all steps
     seen: list[Any]  # observations of one game
+    unusable: NDArray[np.float64]  # share of observations in which each number was NaN or infinite, [V]
     steps_per_second: float
 
 
@@ -71,8 +73,8 @@ def findings(record: RunRecord, games: Games) -> Iterator[Finding]:
     yield from _maps(record)
     play = _played(games, record.config.seed)
     yield _seen(record, play)
-    yield from _numbers(play)
-    yield _scores(play)
+    yield from _numbers(record, play)
+    yield _scores(record, play)
     yield _rewards(record, play)
     yield _lengths(record, games, play)
     yield from _actions(record, games, list(facts.action_names or ()))
@@ -91,6 +93,7 @@ def _maps(record: RunRecord) -> Iterator[Finding]:
         yield Finding("maps", f"{played} of {game.title} is played{more}")
 
 
+@_QUIETLY
 def _played(games: Games, seed: int) -> Play:
     """Plays games at random."""
     random, wanted = np.random.default_rng(seed_of(seed, Stream.RANDOM_PLAY)), math.prod(PICTURES)
@@ -99,6 +102,7 @@ def _played(games: Games, seed: int) -> Play:
     time_outs = 0
     rewards: list[NDArray[np.float64]] = []
     seen: list[Any] = []
+    unusable: list[NDArray[np.float64]] = []
     with closing(games.vector(GAMES, limited=True)) as env:
         observations, _ = env.reset(seed=seed)
         totals, ages, start = np.zeros(GAMES), np.zeros(GAMES, int), time.monotonic()
@@ -106,7 +110,8 @@ def _played(games: Games, seed: int) -> Play:
             if len(seen) < wanted and (len(rewards) < wanted // 2 or len(rewards) % 7 == 0):
                 seen.append(map_nested(lambda array: np.array(array[0]), observations))
             actions = random.integers(env.single_action_space.n, size=GAMES)  # type: ignore[attr-defined]  # discrete
-            observations, paid, terminated, truncated, _ = env.step(actions)
+            observations, paid, terminated, truncated, infos = env.step(actions)
+            unusable.append(_unusable(observations))
             rewards.append(np.asarray(paid, np.float64))
             totals += paid
             ages += 1
@@ -114,9 +119,23 @@ def _played(games: Games, seed: int) -> Play:
                 scores.append(float(totals[game]))
                 lengths.append(int(ages[game]))
                 time_outs += bool(truncated[game])
+                unusable.append(_unusable(map_nested(lambda array: array[None], infos["final_obs"][game])))
                 totals[game] = ages[game] = 0
         seconds = time.monotonic() - start
-    return Play(scores, lengths, time_outs, np.concatenate(rewards), seen, len(rewards) * GAMES / seconds)
+    rate = len(rewards) * GAMES / seconds
+    return Play(scores, lengths, time_outs, np.concatenate(rewards), seen, np.mean(unusable, axis=0), rate)
+
+
+def _numbers_of(observations: Any) -> NDArray[np.float32]:
+    """Returns the numbers of observations, which may have pixels too, or none but those."""
+    numbers = observations["variables"] if isinstance(observations, dict) else observations
+    return numbers if numbers.dtype == np.float32 else np.empty((*numbers.shape[:-3], 0), np.float32)
+
+
+def _unusable(observations: Any) -> NDArray[np.float64]:
+    """Returns the share of those observations, [B, ...], in which each number is NaN or infinite, [V]."""
+    share: NDArray[np.float64] = np.mean(~np.isfinite(_numbers_of(observations)), axis=0)
+    return share
 
 
 def _pixels(seen: Any) -> Any:
@@ -140,30 +159,43 @@ def _seen(record: RunRecord, play: Play) -> Finding:
     target = output_folder(record.config.frames_dir, "--frames-dir") / f"{record.scenario.name}-seen.png"
     Image.fromarray(sheet).resize((2 * sheet.shape[1], 2 * sheet.shape[0]), Image.Resampling.NEAREST).save(target)
     says = f"{height}x{width} pixels, {channels} channel{'s' * (channels > 1)}: look at {target}"
-    spread = float(np.std(np.stack(newest)))
-    dark = spread < 4.0
-    return Finding("network sees", says, "hardly anything is to be seen: crop less, or see whether the map is lit" * dark)
+    spread, brightest = float(np.std(np.stack(newest))), int(np.max(newest))
+    if isinstance(record.scenario.game, DoomSpec):
+        dark, cure = spread < 4.0, "crop less, or see whether the map is lit"
+    else:  # a grid may show what lies where by small numbers
+        dark, cure = spread < 4.0 and not any(np.ptp(picture) for picture in newest), "its pictures are of one colour"
+        says += f", none brighter than {brightest} of 255" * (brightest < 32 and not dark)
+    return Finding("network sees", says, f"hardly anything is to be seen: {cure}" * dark)
 
 
-def _numbers(play: Play) -> Iterator[Finding]:
-    first = play.seen[0]
-    numbers = first.get("variables") if isinstance(first, dict) else first if first.ndim == 1 else None
-    if numbers is None:
+def _numbers(record: RunRecord, play: Play) -> Iterator[Finding]:
+    if not play.unusable.size:
         return
-    largest = np.max([np.abs(each["variables"] if isinstance(each, dict) else each) for each in play.seen], axis=0)
+    if play.unusable.any():
+        never = ", ".join(f"[{index}] in {100 * play.unusable[index]:.3g}%" for index in np.flatnonzero(play.unusable)[:6])
+        advice = "show finite numbers alone: nothing is learned from NaN, nor from what is beyond 32 bits"
+        yield Finding("numbers seen", f"some are NaN or infinite: {never} of steps", advice)
+        return
+    largest = np.max([np.abs(_numbers_of(each)) for each in play.seen], axis=0)
     large = [f"[{index}] {value:.4g}" for index, value in enumerate(largest) if value > 10]
-    advice = f"numbers above 10 drown the others: scale {', '.join(large[:6])} with variable_scales" if large else ""
+    doom = isinstance(record.scenario.game, DoomSpec)
+    cure = "with variable_scales" if doom else "in the environment, or with gymnasium.wrappers.TransformObservation"
+    advice = f"numbers above 10 drown the others: scale {', '.join(large[:6])} {cure}" if large else ""
     yield Finding("numbers seen", f"the largest is {float(largest.max()):.4g}", advice)
 
 
-def _scores(play: Play) -> Finding:
+@_QUIETLY
+def _scores(record: RunRecord, play: Play) -> Finding:
     if not play.scores:
-        return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", "give the game a time-out")
+        settings = {DoomSpec: "episode_timeout", AtariSpec: "max_frames", GymnasiumSpec: "max_episode_steps"}
+        advice = f"give the game a time-out, or a shorter one: {settings[type(record.scenario.game)]}"
+        return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
     spread = f"mean {shown(float(scores.mean()))}, {shown(float(scores.min()))} to {shown(float(scores.max()))}"
     return Finding("random play", f"{spread}, {len(scores)} episodes")
 
 
+@_QUIETLY
 def _rewards(record: RunRecord, play: Play) -> Finding:
     config, paid = record.config, play.rewards[play.rewards != 0]
     if not np.isfinite(paid).all():
@@ -219,11 +251,15 @@ def _actions(record: RunRecord, games: Games, names: list[str]) -> Iterator[Find
     twins = [group for group in same.values() if len(group) > 1]
     idle = next((name for name in names if name in ("NOTHING", "NOOP")), None)
     advice = ""
-    if twins:
+    if count == 1:
+        advice = "a single action leaves nothing to decide, nor to learn: see whether all of them are declared"
+    elif twins:
         nothing = [name for group in twins if idle in group for name in group if name != idle]
         others = [" = ".join(group) for group in twins if idle not in group]
         told = [f"{' '.join(nothing)} do{'es' * (len(nothing) == 1)} nothing"] * bool(nothing) + others
-        advice = f"{'; '.join(told)} in the first {TRIAL_STEPS} steps: leave out what never does anything"
+        given = isinstance(record.scenario.game, AtariSpec)
+        cure = "the console's own, which do no harm" if given else "leave out what never does anything"
+        advice = f"{'; '.join(told)} in the first {TRIAL_STEPS} steps: {cure}"
     elif isinstance(record.scenario.game, DoomSpec) and idle is None:
         advice = "no action presses nothing: where waiting pays, add [] to [game] buttons"
     yield Finding("actions", f"{len(courses)} of {len(names)} tried, {TRIAL_STEPS} steps in {TRIALS} episodes each", advice)
@@ -247,7 +283,7 @@ def _speed(record: RunRecord, play: Play) -> Finding:
     rate = play.steps_per_second * skip
     minutes = config.frames / rate / 60
     says = f"{rate:,.0f} frames/s in one process: {config.frames:,} frames take {max(1.0, minutes):,.0f} min at least"
-    slow = rate < 1000 and config.game_processes == 0
+    slow = rate < 1000 and isinstance(record.scenario.game, GymnasiumSpec) and not config.game_processes
     return Finding("speed", says, f"--game-processes {cpu_count()} plays on all CPUs" if slow else "")
 
 
