@@ -2,14 +2,19 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
 import pytest
 from commands import SMALL, call, play
+from fakes import until
 from registered_toys import LENGTH, Talking
 from toys import Lively
 
+from benchmarks.processes import alive
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
@@ -81,6 +86,40 @@ def test_what_draws_no_pictures_is_known_before_it_trains(closing, name, rate, d
         assert (env.picture() is not None) == draws
         env.step(np.array([0]))
     assert (env.picture(final=True) is not None) == draws
+
+
+PLAYS = """
+import time
+from doom_a3c.envs.games import games_of
+from doom_a3c.settings.games import GymnasiumSpec, Observation
+games = games_of(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
+env = games.vector(1, limited=True)
+env.reset(seed=1)
+print("plays", flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_programs_of_an_environment_outlive_a_killed_trainer_only_if_it_plays_itself(root, tmp_path, processes):
+    path = os.pathsep.join(map(str, (root, root / "tests")))
+    with subprocess.Popen(
+        [sys.executable, "-c", PLAYS.format(processes=processes)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+    ) as trainer:
+        assert trainer.stdout.readline() == b"plays\n"
+        programs = [int(path.name.removeprefix("program-")) for path in tmp_path.glob("program-*")]
+        living = [program for program in programs if alive(program)]  # not of the game that has been looked at first
+        trainer.kill()
+    assert living
+    if processes:
+        until(lambda: not any(map(alive, living)), "their end")
+    else:
+        assert all(map(alive, living))
+        for program in living:
+            os.kill(program, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])

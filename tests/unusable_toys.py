@@ -1,6 +1,8 @@
 """Gymnasium environments that give what cannot be learned from; importing this registers them."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 from registered_toys import Numbers, Toy
@@ -68,5 +70,17 @@ class UnitPixels(Toy):
         return super().see() / (1 if self.time < 2 else 255)
 
 
-for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape, UnitPixels):
+class Starts(Toy):
+    """Starts a program, as environments on other engines do, and says which."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.program = subprocess.Popen(["sleep", "100"])
+        Path(f"program-{self.program.pid}").touch()
+
+    def close(self):
+        self.program.kill()
+
+
+for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape, UnitPixels, Starts):
     gymnasium.register(f"{toy.__name__}-v0", toy)

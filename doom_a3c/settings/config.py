@@ -115,8 +115,8 @@ class Config:
     )
     game_processes: int | None = setting(
         None,
-        "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game; unset "
-        "is 1 for ViZDoom and 0 for other games",
+        "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game, and "
+        "which programs that a game has started outlive after kill -9; unset is 1 for ViZDoom and 0 for other games",
         unit="processes",
         low=0,
         high=256,
