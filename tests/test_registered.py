@@ -508,6 +508,58 @@ def test_calls_of_gym_are_told_with_what_gymnasium_wants(play, kind, words, wrap
     assert all(word in said for word in words), said
 
 
+class Spaceless(gymnasium.Env):
+    action_space = Discrete(2)
+
+
+class Late(Spaceless):
+    @property
+    def observation_space(self):
+        raise RuntimeError("reset me first")
+
+
+class Pays(Plain):
+    def step(self, action):
+        seen, _, *rest = super().step(action)
+        return seen, self.pay, *rest
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Spaceless, ("observation_space", "constructor")),
+        (Late, ("observation_space", "reset me first")),
+        (type("Listed", (Pays,), {"pay": np.ones(1)}), ("reward ndarray of shape (1,)", "one number")),
+        (type("Unpaid", (Pays,), {"pay": None}), ("reward None", "one number")),
+    ],
+)
+def test_what_else_gymnasium_wants_is_told(play, kind, words):
+    register("tests/Half-v0", kind)
+
+    def run():
+        env = play("tests/Half-v0")
+        env.reset(seed=1)
+        env.step(np.array([0]))
+
+    try:
+        said = complaint(run)
+    finally:
+        registry.pop("tests/Half-v0")
+    assert all(word in said for word in ("tests/Half-v0: ", *words)), said
+
+
+def test_a_game_that_fails_as_it_is_closed_has_been_played(play):
+    class Fails(Plain):
+        def close(self):
+            raise RuntimeError("closed already")
+
+    register("tests/Fails-v0", Fails)
+    try:
+        play("tests/Fails-v0").close()
+    finally:
+        registry.pop("tests/Fails-v0")
+
+
 GYM = """
 class Registry: env_specs = {}
 class envs: registry = Registry()

@@ -38,9 +38,9 @@ class Numbers:
         Raises:
             UserError: if it is not what the environment has declared.
         """
+        if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self.space.shape:
+            return observation.copy()  # most do, and CartPole's step takes 8 microseconds
         array = _array(self._name, self._declared, observation)
-        if array.dtype == np.float32:
-            return array.copy()
         with np.errstate(over="ignore"):  # what is too large becomes infinite, which training and doctor report
             return array.astype(np.float32)
 

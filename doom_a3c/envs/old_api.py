@@ -35,7 +35,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; raises UserError unless an observation and infos come."""
         result: Any = self.env.reset(seed=seed, options=options)
-        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping | None):
+        if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None):
             return result
         raise UserError(
             f"{self._name}: reset() returns {_values(result)}, and Gymnasium wants 2: observation, info (a dict)"

@@ -107,8 +107,16 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._name = env.spec.id if env.spec else str(env)
         self._frame_skip = frame_skip
-        for space in (env.observation_space, env.action_space):
-            check_space(self._name, space)
+        for which in ("observation_space", "action_space"):
+            try:
+                check_space(self._name, getattr(env, which))
+            except _RAISED as error:
+                if isinstance(error, UserError):
+                    raise
+                raise UserError(
+                    f"{self._name}: its {which} cannot be read ({type(error).__name__}: {first_line(error)}); "
+                    "Gymnasium wants it set by the constructor"
+                ) from error
         self._reader = reader_of(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
         self.action_space = actions = env.action_space
@@ -144,7 +152,10 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             for _ in range(self._frame_skip):
                 observation, reward, terminated, truncated, _ = self.env.step(self._taken(action))
-                total += float(reward)
+                try:
+                    total += float(reward)
+                except (TypeError, ValueError):
+                    raise self._no_number(reward) from None
                 if terminated or truncated:
                     break
             return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
@@ -152,6 +163,15 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise
         except _RAISED as error:
             raise self._failure("stepped", error) from error
+
+    def _no_number(self, reward: Any) -> UserError:
+        came = f"{type(reward).__name__} of shape {np.shape(reward)}" if np.shape(reward) else repr(reward)[:100]
+        return UserError(f"{self._name}: step() returns the reward {came}, and Gymnasium wants one number")
+
+    def close(self) -> None:
+        """Closes the game; what it says then concerns nobody any longer, and may be of a second time."""
+        with contextlib.suppress(*_RAISED):
+            super().close()
 
     def _failure(self, verb: str, error: BaseException) -> UserError:
         return UserError(
