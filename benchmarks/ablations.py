@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import results
-from scipy import stats
 from supervised import terminate
 from trainings import PAGES, commit, counters, run
 
 from doom_a3c.record.progress import shown
+from doom_a3c.record.statistics import mean_interval
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.games import DoomSpec
 
@@ -207,8 +207,8 @@ def over_seeds(means: Sequence[float]) -> str:
     """Returns the mean of several seeds' and half the width of its 95 per cent interval."""
     if len(means) < 2:
         return "-"
-    half = stats.t.ppf(0.975, len(means) - 1) * statistics.stdev(means) / len(means) ** 0.5
-    return f"{shown(statistics.fmean(means))} +- {shown(half)}"
+    mean, interval = statistics.fmean(means), mean_interval(means)
+    return f"{shown(mean)}, all equal" if interval is None else f"{shown(mean)} +- {shown(interval.high - mean)}"
 
 
 def main() -> int:

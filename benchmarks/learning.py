@@ -30,7 +30,7 @@ from typing import NamedTuple
 import results
 from films import film, four_in_one
 from supervised import terminate
-from trainings import PAGES, POLICIES, ROOT, commit, counters, play, run, scores_of, told
+from trainings import INTERVALS, PAGES, POLICIES, ROOT, commit, counters, play, run, scores_of, told
 
 sys.path.insert(0, str(ROOT))
 
@@ -187,8 +187,8 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield (
         "A row's command is `python train.py --scenario GAME --seed SEED --frames FRAMES`. Minutes are those of the clock, "
-        "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20; intervals are "
-        "of 95 per cent, by bootstrap. A target is met where the mean of the better policy is no less. Held is the lowest "
+        "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20. "
+        f"{INTERVALS} A target is met where the mean of the better policy is no less. Held is the lowest "
         "mean of 100 training games after one that is the target's, as a share of the best before it. A row is of the file "
         "that its commit has: no game of Doom had a mirror before 7803d3f, and since 00af159 only "
         "[some](methods.md#the-mirror) have one."

@@ -27,7 +27,7 @@ import results
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
 from supervised import terminate
-from trainings import PAGES, POLICIES, ROOT, commit, counters, play, run, told
+from trainings import INTERVALS, PAGES, POLICIES, ROOT, commit, counters, play, run, told
 
 sys.path.insert(0, str(ROOT / "docs" / "own_scenario"))
 import make_orchard
@@ -110,6 +110,8 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
     yield "# Levels that nobody has tuned anything for"
     yield ""
     yield "`python benchmarks/own_wads.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
+    yield ""
+    yield INTERVALS
     yield ""
     yield "| wad | seed | minutes | frames | greedy | sampled | random play | times random | commit |"
     yield "|---|---|---|---|---|---|---|---|---|"

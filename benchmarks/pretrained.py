@@ -25,14 +25,14 @@ import numpy as np
 import results
 from learning import PLANS, Learned, best_of, folder_of, shown_trainings
 from supervised import terminate
-from trainings import scores_of
+from trainings import INTERVALS, scores_of, with_interval
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from doom_a3c.agent.parameters import variable_name  # noqa: E402
 from doom_a3c.record.files import write_whole  # noqa: E402
-from doom_a3c.record.progress import shown  # noqa: E402
+from doom_a3c.record.statistics import interval_of  # noqa: E402
 from doom_a3c.run import pretrained  # noqa: E402
 from doom_a3c.run.agent import Agent  # noqa: E402
 from doom_a3c.run.checkpoint import save  # noqa: E402
@@ -82,8 +82,8 @@ def page() -> Iterator[str]:
     yield "    python train.py --scenario mine.toml --from basic"
     yield ""
     yield (
-        f"A mean is of {EPISODES} episodes that training has not seen, with a 95 per cent interval (1.96 standard errors); "
-        "random play is of as many. `python benchmarks/pretrained.py` makes models, cards and this page."
+        f"A mean is of {EPISODES} episodes that training has not seen, random play is of as many. {INTERVALS} "
+        "`python benchmarks/pretrained.py` makes models, cards and this page."
     )
     yield ""
     yield "| model | greedy | sampled | random play | seed | frames | minutes | trained by | commit |"
@@ -96,8 +96,7 @@ def page() -> Iterator[str]:
 
 def interval(mean: float, std: float, episodes: int) -> str:
     """Returns a mean with its 95 per cent interval."""
-    half = 1.96 * std / episodes**0.5
-    return f"{shown(mean)} ({shown(mean - half)} to {shown(mean + half)})"
+    return with_interval(mean, interval_of(mean, std, episodes), episodes)
 
 
 def main() -> int:

@@ -18,9 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from doom_a3c.record.progress import shown  # noqa: E402
-from doom_a3c.record.statistics import mean_interval  # noqa: E402
+from doom_a3c.record.statistics import Interval, mean_interval  # noqa: E402
 
 PAGES = ROOT / "docs" / "results"
+INTERVALS = (
+    "Intervals are of 95 per cent, by Student's t, and of the games of one network: another training may end elsewhere. "
+    "Where all n games score alike there is none, and three in n may still score otherwise."
+)
 POLICIES = ("greedy", "sample")
 SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games
 
@@ -88,5 +92,10 @@ def run(folder: Path, program: str, *flags: object) -> None:
 
 def told(scores: Sequence[float]) -> str:
     """Returns a mean with its 95 per cent interval."""
-    low, high = mean_interval(scores)
-    return f"{shown(statistics.mean(scores))} ({shown(low)} to {shown(high)})"
+    return with_interval(statistics.mean(scores), mean_interval(scores), len(scores))
+
+
+def with_interval(mean: float, interval: Interval | None, games: int) -> str:
+    """Returns a mean with its interval, or with how many games have had that very score."""
+    sure = f"all {games} equal" if interval is None else f"{shown(interval.low)} to {shown(interval.high)}"
+    return f"{shown(mean)} ({sure})"

@@ -1,39 +1,107 @@
 """How sure scores are, and which agent is better."""
 
+import json
+
 import numpy as np
 import pytest
 
-from doom_a3c.record.statistics import difference, mean_interval
+from doom_a3c.cli import compare
+from doom_a3c.record import figures
+from doom_a3c.record.statistics import certainty, difference, interval_of, mean_interval
+
+SAMPLES = 1500  # of games, whose share of intervals that hold the truth has a standard error of 0.006 at 0.95
 
 
-def test_the_interval_of_many_scores_is_that_of_their_mean():
-    scores = np.random.default_rng(0).normal(5.0, 2.0, size=400)
-    low, high = mean_interval(scores.tolist())
-    error = 1.96 * scores.std() / np.sqrt(400)
-    assert (low, high) == pytest.approx((scores.mean() - error, scores.mean() + error), abs=0.03)
+def bell(random, games):
+    return random.normal(0.0, 100.0, games)
 
 
-def test_few_scores_have_an_interval_too():
-    assert mean_interval([3.0]) == (3.0, 3.0)
-    assert mean_interval([2.0, 2.0]) == (2.0, 2.0)
-    assert mean_interval([0.0, 1.0]) == (0.0, 1.0)
+def skewed(random, games):
+    """Most games end soon, few late, as take_cover's."""
+    return random.exponential(1000.0, games) - 1000.0
 
 
-def test_nineteen_of_twenty_intervals_hold_the_truth():
-    random = np.random.default_rng(1)
-    held = [low <= 0 <= high for low, high in (mean_interval(random.normal(size=30).tolist()) for _ in range(200))]
-    assert 0.88 <= np.mean(held) <= 0.99
+def two_peaks(random, games):
+    """Half of the games are lost early, as deadly_corridor's."""
+    return np.where(random.random(games) < 0.5, random.normal(-900.0, 50.0, games), random.normal(900.0, 200.0, games))
+
+
+def hit_or_miss(random, games):
+    """Nothing between the two, as predict_position's."""
+    return np.where(random.random(games) < 0.5, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("games", [10, 50])
+@pytest.mark.parametrize(
+    ("draw", "least"),  # where the spread is skewed, ten games do not show its tail: Student's interval holds 0.90 there
+    [(bell, 0.935), (skewed, 0.885), (two_peaks, 0.92), (hit_or_miss, 0.92)],
+)
+def test_nineteen_of_twenty_intervals_hold_the_truth(draw, games, least):
+    random = np.random.default_rng(games)
+    intervals = [mean_interval(draw(random, games).tolist()) for _ in range(SAMPLES)]
+    held = np.mean([interval is None or interval.low <= 0 <= interval.high for interval in intervals])
+    assert least <= held <= 0.99
+
+
+@pytest.mark.parametrize("games", [10, 50])
+@pytest.mark.parametrize("draw", [bell, skewed, two_peaks, hit_or_miss])
+def test_equal_agents_are_told_apart_in_one_of_twenty_comparisons(draw, games):
+    random = np.random.default_rng(games)
+    apart = [difference(draw(random, games).tolist(), draw(random, games).tolist()).real for _ in range(SAMPLES)]
+    assert 0.02 <= np.mean(apart) <= 0.067  # three standard errors above 0.05; the percentile bootstrap has 0.09 to 0.11
+
+
+def test_an_interval_is_students():
+    scores = [81.0, 81.0, 83.0, 83.0]
+    half = 3.182 * np.std(scores, ddof=1) / 2  # of three degrees of freedom, as tables have it
+    assert mean_interval(scores) == pytest.approx((82.0 - half, 82.0 + half), rel=1e-3)
+    assert interval_of(82.0, 1.0, 4) == pytest.approx(mean_interval(scores))
+
+
+@pytest.mark.parametrize("scores", [[3.0], [2.0, 2.0], [2100.0] * 50])
+def test_scores_without_spread_have_no_interval(scores):
+    assert mean_interval(scores) is None
+    assert interval_of(scores[0], 0.0, len(scores)) is None
+    figures.distributions("scores", {"greedy policy": scores})
+
+
+def test_equal_scores_still_allow_others_in_three_of_so_many_games():
+    assert "all 50 games" in (said := certainty(None, 50))
+    assert "3 in 50" in said
+    assert "2 in 2" in certainty(None, 2)
+    assert "one game" in certainty(None, 1)
+    assert "95% interval 1.00 to 12.0" in certainty(interval_of(6.5, 5.5 / 12.706, 2), 2)
+
+
+def test_scores_that_are_not_finite_are_no_error():
+    assert not difference([float("inf"), 1.0], [0.0, 0.0]).real
 
 
 def test_a_difference_is_seen_pair_by_pair():
     luck = np.random.default_rng(2).normal(0.0, 100.0, size=30)  # what a seed brings
-    found = difference((luck + 1.0).tolist(), luck.tolist())
+    better = luck + np.linspace(0.5, 1.5, 30)
+    found = difference(better.tolist(), luck.tolist())
     assert found.mean == pytest.approx(1.0)
     assert found.real
-    assert difference(luck.tolist(), (luck + 1.0).tolist()).high < 0
+    assert difference(luck.tolist(), better.tolist()).interval.high < 0
 
 
-def test_what_chance_may_have_made_is_no_difference():
-    random = np.random.default_rng(3)
-    assert not difference(random.normal(size=20).tolist(), random.normal(size=20).tolist()).real
-    assert not difference([1.0, 2.0], [1.0, 2.0]).real
+@pytest.mark.parametrize(("games", "apart", "real"), [(5, 1.0, False), (6, 1.0, True), (50, 0.0, False), (1, 1.0, False)])
+def test_the_same_difference_in_every_game_is_real_where_a_coin_would_not_fall_so(games, apart, real):
+    found = difference([5.0 + apart] * games, [5.0] * games)
+    assert (found.mean, found.interval, found.real) == (apart, None, real)
+
+
+def test_a_comparison_tells_its_intervals_without_a_sign_and_writes_them_with_one(tmp_path):
+    scores = {"one": [1.0, 2.0, 3.0], "other": [11.0, 13.0, 12.0], "twin": [1.0, 2.0, 3.0]}
+    found = {name: difference(scores["one"], scores[name]) for name in ("other", "twin")}
+    low, high = found["other"].interval
+    assert low < high < 0
+    assert f"interval {-high:.2f} to {-low:.1f}" in (said := compare._verdict("one", "other", found["other"]))
+    assert "one is worse than other by 10.0" in said
+    assert "equally good" in (said := compare._verdict("one", "twin", found["twin"]))
+    assert "3 in 3" in said
+    compare._write(tmp_path, compare.PlaySettings(), scores, found)
+    written = json.loads((tmp_path / "comparison.json").read_text())
+    assert written["differences"]["other"] == {"mean": -10.0, "low": low, "high": high, "real": True}
+    assert written["differences"]["twin"] == {"mean": 0.0, "low": None, "high": None, "real": False}

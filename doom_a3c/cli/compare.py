@@ -12,7 +12,7 @@ from doom_a3c.cli.lines import Lines
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import shown
-from doom_a3c.record.statistics import Difference, difference, mean_interval
+from doom_a3c.record.statistics import ONE_NETWORK, Difference, Interval, certainty, difference, mean_interval
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.playback import Playback
 from doom_a3c.settings.fields import UserError
@@ -62,12 +62,13 @@ def compare(
             write_table(folder / "comparison.csv", ["seed", *names], ([seed, *row] for seed, row in rows))
     width = max(map(len, names))
     for name, played in scores.items():
-        low, high = mean_interval(played)
-        lines(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  95% interval {shown(low)} to {shown(high)}")
+        sure = certainty(mean_interval(played), len(played))
+        lines(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  {sure}")
     first, *others = names
     differences = {other: difference(scores[first], scores[other]) for other in others}
     for other, found in differences.items():
         lines(_verdict(first, other, found))
+    lines(ONE_NETWORK)
     if settings.episodes < LEAST_EPISODES:
         lines(f"{settings.episodes} episodes are few: --episodes 100 says more")
     _write(folder, settings, scores, differences)
@@ -80,11 +81,18 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _verdict(first: str, other: str, found: Difference) -> str:
-    low, high = (found.low, found.high) if found.mean >= 0 else (-found.high, -found.low)  # of the difference that is told
-    words = f"by {shown(abs(found.mean))} (95% interval of the difference {shown(low)} to {shown(high)})"
+    interval = found.interval
+    if interval is not None and found.mean < 0:  # the difference is told without its sign
+        interval = Interval(-interval.high, -interval.low)
+    words = f"by {shown(abs(found.mean))} (the difference: {certainty(interval, found.games)})"
     if not found.real:
         return f"{first} and {other} may be equally good: they differ {words}, which chance may have made"
     return f"{first} is {'better' if found.mean > 0 else 'worse'} than {other} {words}"
+
+
+def _plain(found: Difference) -> dict[str, Any]:
+    low, high = found.interval or (None, None)
+    return {"mean": found.mean, "low": low, "high": high, "real": found.real}
 
 
 def _write(
@@ -95,6 +103,6 @@ def _write(
         "seed": settings.seed,
         "scores": scores,
         "mean_intervals": {name: mean_interval(played) for name, played in scores.items()},
-        "differences": {name: {**found._asdict(), "real": found.real} for name, found in differences.items()},
+        "differences": {name: _plain(found) for name, found in differences.items()},
     }
     write_json(folder / "comparison.json", told)

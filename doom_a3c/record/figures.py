@@ -69,18 +69,18 @@ def _draw_spread(axes: Any, points: Sequence[Point]) -> None:
 
 
 def distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Any:
-    """Returns the scores of some groups, each in a row: a dot for each, and the mean with its 95 per cent interval."""
+    """Returns the scores of some groups, each in a row: a dot for each, and the mean with its 95 per cent interval, where
+    it has one.
+    """
     axes = _axes((8, 1.2 + 1.1 * len(groups)))
     random = np.random.default_rng(0)  # dots that lie on each other would be one
     for row, scores in enumerate(groups.values()):
         dots = scores[:: -(-len(scores) // MAX_DOTS)]
         heights = row + random.uniform(-0.25, 0.25, len(dots))
         axes.scatter(dots, heights, 26, alpha=0.5, color=_DOTS, linewidths=0, rasterized=len(dots) > FEW_DOTS)
-        low, high = mean_interval(scores)
-        mean = float(np.mean(scores))
-        axes.errorbar(
-            mean, row, xerr=[[mean - low], [high - mean]], fmt="D", color=_LINE, capsize=5, markersize=7, zorder=3
-        )
+        mean, interval = float(np.mean(scores)), mean_interval(scores)
+        reach = None if interval is None else [[mean - interval.low], [interval.high - mean]]
+        axes.errorbar(mean, row, xerr=reach, fmt="D", color=_LINE, capsize=5, markersize=7, zorder=3)
         axes.annotate(f"{mean:.4g}", (mean, row), (0, 9), textcoords="offset points", ha="center", weight="bold")
     axes.set(title=_plain(title), xlabel="score", ylim=(len(groups) - 0.4, -0.6))
     axes.set_yticks(

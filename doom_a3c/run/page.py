@@ -17,7 +17,7 @@ from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import discounted_sums
 from doom_a3c.record import figures
 from doom_a3c.record.progress import shown
-from doom_a3c.record.statistics import mean_interval
+from doom_a3c.record.statistics import ONE_NETWORK, certainty, mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
 
@@ -52,10 +52,10 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     told = record_to_plain(record)  # which does not say where files of the user's lie
     settings = {name: told[name] for name in ("scenario", "config")}
     count = len(results.played)
-    interval = "95% interval {} to {}".format(*map(shown, mean_interval(results.scores)))
-    sure = f" ({interval}) over {count} episodes" if count > 1 else " in one episode"
+    sure = f" ({certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
     lead = f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))}{sure}{beside}."
+    lead += f" {ONE_NETWORK.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())
     return template.substitute(
         title=html.escape(f"{results.scenario}: what the agent does"),
