@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from commands import ROOT
 
 import doom_a3c as dc
 from doom_a3c.envs.games import games_of
+from doom_a3c.run import playback
+from doom_a3c.run.random_play import random_scores
 
 QUICK = {"workers": 2, "games": 2, "rollout_length": 8, "evaluation_episodes": 2, "evaluate_every": 0.0, "seed": 3}
 
@@ -70,6 +73,27 @@ def test_playing_writes_what_play_py_writes(agent, tmp_path):
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["scores"] == results.scores
     assert {"index.html", "episode_000.mp4", "scores.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert [len(each.values) for each in results.played] == [each.episode.length for each in results.played]
+
+
+def test_random_play_that_does_not_end_in_time_is_left_out_and_said(agent, tmp_path, monkeypatch):
+    monkeypatch.setattr(playback, "random_scores", partial(random_scores, seconds=0.0))
+    with pytest.warns(RuntimeWarning, match="0 of 4 random episodes"):
+        results = agent.play(tmp_path / "out", episodes=1, record=0, random_episodes=4)
+    assert list(results.random) == []
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["random_scores"] == []
+    assert "random play" not in (tmp_path / "out" / "index.html").read_text().partition("</svg>")[0]
+
+
+def test_episodes_that_are_cut_off_say_so_beside_their_mean(agent, tmp_path):
+    out, settings = tmp_path / "out", dc.api.PlaySettings(episodes=5, record=0, random_episodes=0)
+    with dc.api.Playback(agent, settings, out) as played:
+        out.mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            played.run("test", lambda index, _: played.interrupt() if index == 1 else None)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["episodes"], summary["asked"]) == (2, 5)
+    assert "episode 3 of 5" in played.shortfall
+    assert played.shortfall in (out / "index.html").read_text()
 
 
 def test_a_loaded_agent_plays_as_the_trained_one(agent, folder):

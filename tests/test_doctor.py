@@ -1,7 +1,9 @@
 """The doctor: what it finds on real games, and what it advises where something is wrong."""
 
+import itertools
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import gymnasium
 import imageio.v3 as imageio
@@ -102,6 +104,18 @@ def numbers(see, actions=2, pay=1.0):
 
 gymnasium.register("tests/Grid-v0", Grid)
 gymnasium.register("tests/Slow-v0", Slow)
+
+
+class Mixed(Sick):
+    """Ends early in half of its episodes, and late in the others."""
+
+    def reset(self, **options):
+        observation = super().reset(**options)
+        self.length = 5 if self.np_random.random() < 0.5 else 300
+        return observation
+
+
+gymnasium.register("tests/Mixed-v0", Mixed)
 gymnasium.register("tests/Endless-v0", Endless)
 gymnasium.register("tests/Sick-v0", Sick)
 gymnasium.register("tests/Poor-v0", Poor)
@@ -127,6 +141,21 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
     assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"
     assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("a_step", "whole"), [(0.001, True), (0.05, False)])
+def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a_step, whole):
+    clock = itertools.count()
+    monkeypatch.setattr(doctor, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
+    record = new_run({"scenario": "tests/Mixed-v0"})
+    with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
+        play = doctor._played(games, seed=3)
+        episodes = doctor._lengths(record, games, play)
+    assert play.missing == doctor.GAMES * doctor.EPISODES - len(play.lengths)
+    assert (play.missing == 0) == whole
+    if whole:
+        assert 0.25 <= np.mean(np.array(play.lengths) == 5) <= 0.75  # three standard errors
+    assert ("shorter ones" in doctor._scores(play).says) == ("or more" in episodes.says) == (not whole)
 
 
 def test_a_game_that_never_pays_is_told(tmp_path):
@@ -215,7 +244,7 @@ def test_a_good_game_gets_hardly_any_advice(tmp_path):
     ("scenario", "advice"), [("CartPole-v1", {}), ("ALE/Breakout-v5", {"actions": "FIRE does nothing"})]
 )
 def test_actions_that_do_nothing_are_told(scenario, advice, tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     told = {name: finding.advice for name, finding in found(scenario, tmp_path).items() if finding.advice}
     assert told.keys() == advice.keys()
     assert all(told[name].startswith(words) for name, words in advice.items())

@@ -2,12 +2,16 @@
 
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
-from fakes import FaultyGames, Tape, network
+import pytest
+from fakes import ACTIONS, FaultyGames, Tape, network
 
 from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.run import random_play
 from doom_a3c.run.evaluation import Evaluator
+from doom_a3c.settings.fields import UserError
 
 Steady = partial(Tape, pay=lambda action: 1.0)
 
@@ -36,3 +40,25 @@ def test_evaluation_gives_up_when_told_to():
     evaluator = Evaluator(LocalVectorEnv([Tape] * 2), network("evaluator"), np.random.SeedSequence(1))
     assert evaluator.evaluate(3, stop) is None
     evaluator.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "asked", "cure"), [(300, 12, "--random-episodes 0"), (700, 25, "--random-episodes 20")]
+)
+def test_random_play_that_is_cut_off_tells_no_score_of_its_short_episodes(monkeypatch, seconds, asked, cure):
+    clock = [0.0]
+    monkeypatch.setattr(random_play.time, "monotonic", lambda: clock[0])
+
+    def tick():
+        clock[0] += 0.1
+
+    def toys(games):
+        """Games whose episodes last 30 steps in one half and 320 in the other, and pay 1 a step."""
+        lengths = [30 if game % 2 else 320 for game in range(games)]
+        return LocalVectorEnv([partial(Steady, length=length, before_step=tick) for length in lengths])
+
+    builder = SimpleNamespace(evaluation_env=toys, distribution=ACTIONS)
+    with pytest.raises(UserError, match=rf"of {asked} random episodes ended .* shorter .*{cure}"):
+        random_play.random_scores(builder, asked, 1, seconds=seconds)
+    scores = random_play.random_scores(builder, asked - asked % 10, 1, seconds=1e9)
+    assert np.mean(scores) == (30 + 320) / 2

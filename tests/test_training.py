@@ -8,7 +8,7 @@ from fakes import changed, network
 from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.progress import EvaluationPoint, Progress
+from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run import training
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
@@ -234,8 +234,17 @@ def test_a_session_ends_at_its_first_limit(progress, limits, reason):
     assert StoppingRule(changed(Config(), **limits), progress).reason(60.0) == reason
 
 
+def test_the_first_of_many_games_to_end_are_no_score():
+    progress = Progress()
+    rule = StoppingRule(changed(Config(), target_score=50.0, workers=2, games=64), progress)
+    progress.add_steps(100, 400, [90.0] * WINDOW, [])  # as in basic, where a quick kill is a short episode and a high score
+    assert rule.reason(0.0) is None
+    progress.add_steps(100, 400, [90.0] * 128, [])
+    assert rule.reason(0.0) == "target_score"
+
+
 def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
-    rule = StoppingRule(Config(target_score=10.0, frames=1), progress)
+    rule = StoppingRule(changed(Config(), target_score=10.0, frames=1, workers=2, games=8), progress)
     assert rule.reason(0.0) == "frames"
     progress.add_steps(1, 4, [10.0], [])
     assert rule.reason(0.0) == "target_score"

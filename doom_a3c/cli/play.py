@@ -7,10 +7,11 @@ import os
 import shlex
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
@@ -144,16 +145,32 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
         lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()
         try:
-            random = playback.run(called, tell).random
+            with _warnings_in_one_line(lines):
+                random = playback.run(called, tell).random
         finally:
             lines.clear()
             if playback.statistics:
                 mean, std, least, most, _ = playback.statistics
                 beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
                 lines(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
+                if playback.shortfall:
+                    lines(playback.shortfall)
                 if playback.removed:
                     lines(f"{playback.removed} recordings of an earlier call are removed")
                 lines(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line(lines: Lines) -> Iterator[None]:
+    """A block whose warnings are told as everything else is, without the place in the code that they come from."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        lines.clear()
+        print(f"warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _window(title: str, speed: float) -> Screen:

@@ -30,7 +30,7 @@ from doom_a3c.settings.streams import Stream, seed_of
 from doom_a3c.settings.wads import maps_in
 
 GAMES = 8  # that are played at random ...
-PLAY_SECONDS, LEAST_EPISODES = 15.0, 30  # ... for so long at most, or until so many episodes have ended
+PLAY_SECONDS, EPISODES = 15.0, 4  # ... for so long at most, or until each has had so many episodes
 TRIAL_STEPS, TRIALS = 8, 3  # of each action, from the beginning of so many episodes
 TRIAL_SECONDS = 15.0
 PICTURES = (3, 6)  # rows and columns of them, of what the network sees
@@ -54,6 +54,7 @@ class Play(NamedTuple):
     scores: list[float]
     lengths: list[int]  # of the episodes, in steps
     time_outs: int  # of them
+    missing: int  # episodes that the clock has cut off or kept from beginning: the longer ones
     rewards: NDArray[np.float64]  # of all steps
     seen: list[Any]  # observations of one game
     unusable: NDArray[np.float64]  # share of observations in which each number was NaN or infinite, [V]
@@ -106,7 +107,8 @@ def _played(games: Games, seed: int) -> Play:
     with closing(games.vector(GAMES, limited=True)) as env:
         observations, _ = env.reset(seed=seed)
         totals, ages, start = np.zeros(GAMES), np.zeros(GAMES, int), time.monotonic()
-        while time.monotonic() - start < PLAY_SECONDS and len(scores) < LEAST_EPISODES:
+        ended = np.zeros(GAMES, int)
+        while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
             if len(seen) < wanted and (len(rewards) < wanted // 2 or len(rewards) % 7 == 0):
                 seen.append(map_nested(lambda array: np.array(array[0]), observations))
             actions = random.integers(env.single_action_space.n, size=GAMES)  # type: ignore[attr-defined]  # discrete
@@ -116,14 +118,16 @@ def _played(games: Games, seed: int) -> Play:
             totals += paid
             ages += 1
             for game in np.flatnonzero(terminated | truncated):
-                scores.append(float(totals[game]))
-                lengths.append(int(ages[game]))
-                time_outs += bool(truncated[game])
+                if ended[game] < EPISODES:  # the first to end of all games would be the shortest
+                    scores.append(float(totals[game]))
+                    lengths.append(int(ages[game]))
+                    time_outs += bool(truncated[game])
+                    ended[game] += 1
                 unusable.append(_unusable(map_nested(lambda array: array[None], infos["final_obs"][game])))
                 totals[game] = ages[game] = 0
         seconds = time.monotonic() - start
-    rate = len(rewards) * GAMES / seconds
-    return Play(scores, lengths, time_outs, np.concatenate(rewards), seen, np.mean(unusable, axis=0), rate)
+    rate, missing = len(rewards) * GAMES / seconds, GAMES * EPISODES - len(scores)
+    return Play(scores, lengths, time_outs, missing, np.concatenate(rewards), seen, np.mean(unusable, axis=0), rate)
 
 
 def _numbers_of(observations: Any) -> NDArray[np.float32]:
@@ -192,6 +196,9 @@ def _scores(record: RunRecord, play: Play) -> Finding:
         return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
     spread = f"mean {shown(float(scores.mean()))}, {shown(float(scores.min()))} to {shown(float(scores.max()))}"
+    if play.missing:
+        of = f"{len(scores)} of {len(scores) + play.missing} episodes, the shorter ones, in {PLAY_SECONDS:.0f} s"
+        return Finding("random play", f"{spread}, {of}: no measure of a score")
     return Finding("random play", f"{spread}, {len(scores)} episodes")
 
 
@@ -224,8 +231,9 @@ def _lengths(record: RunRecord, games: Games, play: Play) -> Finding:
         return Finding("episodes", f"longer than {len(play.rewards) // GAMES:,} steps")
     length = float(np.mean(play.lengths))
     seconds = length / games.steps_per_second
+    average = "or more on average" if play.missing else "on average"
     says = (
-        f"{length:.0f} steps ({seconds:.1f} s) on average, {play.time_outs} of {len(play.lengths)} by time-out; "
+        f"{length:.0f} steps ({seconds:.1f} s) {average}, {play.time_outs} of {len(play.lengths)} by time-out; "
         f"the discount looks {horizon:.0f} steps ahead, a rollout has {config.rollout_length}"
     )
     rare = np.mean(play.rewards != 0) < 0.02

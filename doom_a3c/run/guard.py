@@ -45,6 +45,15 @@ class _Best(NamedTuple):
     state: State
 
 
+def episodes_before_means(config: Config) -> int:
+    """Returns how many of a run's first episodes tell nothing of its scores.
+
+    The first of many games to end are those with the shortest episodes. Where games are few, what began with them counts.
+    """
+    games = games_of_run(config)
+    return 0 if 2 * games <= WINDOW else games
+
+
 class Guard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
@@ -77,10 +86,7 @@ class Guard:
         if not self._config.collapse:
             return
         if self._mark is None:
-            # Where games are few, their first episodes are the start's, though what is under way now is among them; where
-            # they are many, the first scores would be those of the shortest episodes.
-            games = games_of_run(self._config)
-            self._mark = self._here(0, 0 if 2 * games <= WINDOW else games)
+            self._mark = self._here(0, episodes_before_means(self._config))
         if time.monotonic() < self._next or not self._mark.passed(self._progress):
             return
         self._next = time.monotonic() + SECONDS

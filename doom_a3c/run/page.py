@@ -34,7 +34,8 @@ class Results(NamedTuple):
     epsilon: float
     actions: Sequence[str]
     played: Sequence[Played]
-    random: Sequence[float]  # scores of random play
+    random: Sequence[float]  # scores of random play; none where it has not played all of its episodes
+    asked: int  # episodes of the agent's that were asked for
 
     @property
     def groups(self) -> dict[str, Sequence[float]]:
@@ -46,6 +47,16 @@ class Results(NamedTuple):
         """The scores of the episodes."""
         return [each.episode.score for each in self.played]
 
+    @property
+    def shortfall(self) -> str:
+        """What the scores lack where fewer episodes were finished than asked for, '' where they are all there."""
+        if len(self.played) >= self.asked:
+            return ""
+        return (
+            f"cut off in episode {len(self.played) + 1} of {self.asked}, which does not count: long episodes are cut off "
+            "more often than short ones"
+        )
+
 
 def page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
     """Returns the page as HTML; `films` are those of the recorded episodes, by their number."""
@@ -55,6 +66,7 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     sure = f" ({certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
     lead = f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))}{sure}{beside}."
+    lead += f" It was {results.shortfall}." if results.shortfall else ""
     lead += f" {ONE_NETWORK.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())
     return template.substitute(

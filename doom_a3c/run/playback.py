@@ -62,6 +62,7 @@ class Playback:
             record=settings.record if folder else 0,
         )
         self.statistics: Scores | None = None  # of what has been written
+        self.shortfall = ""  # of that, see `Results`
         self.removed = 0  # recordings of an earlier call, which that has removed
         self._played: list[Played] = []
         self._player = EpisodePlayer(
@@ -142,6 +143,7 @@ class Playback:
             actions=self._agent.builder.actions,
             played=self._played,
             random=random,
+            asked=settings.episodes,
         )
 
     def _random(self) -> list[float]:
@@ -178,7 +180,7 @@ class Playback:
         write_json(self._folder / "summary.json", _summary(results, seen, recordings))
         figures.written(figures.distributions(f"{results.scenario}: scores", results.groups), self._folder / "scores.png")
         write_whole(self._folder / "index.html", page(results, films, command, self._agent.record).encode())
-        self.statistics = seen
+        self.statistics, self.shortfall = seen, results.shortfall
 
     def _remove_films(self, index: int) -> None:
         """Removes the films of an episode: those of an earlier call would pass for it."""
@@ -201,6 +203,7 @@ def _summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[
         "epsilon": results.epsilon,
         "seed": results.played[0].seed,
         **seen._asdict(),
+        "asked": results.asked,
         "lengths": [each.episode.length for each in results.played],
         "scores": results.scores,
         "random_scores": list(results.random),

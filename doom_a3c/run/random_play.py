@@ -15,6 +15,7 @@ from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluation import first_scores, shares
+from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.streams import Stream, seed_of
 
 GAMES = 10
@@ -38,11 +39,24 @@ class RandomPolicy:
 
 
 def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
-    """Returns the scores of so many episodes of random play, of fewer where those take longer than so many seconds."""
+    """Returns the scores of so many episodes of random play.
+
+    Raises:
+        UserError: if they have not all ended within so many seconds: those that have are the shorter ones, and the mean of
+            short episodes is not random play's.
+    """
     games, end = min(GAMES, episodes), time.monotonic() + seconds
     epsilons = np.zeros(games, np.float32)
     with closing(builder.evaluation_env(games)) as env:
         streams = split_seed(seed_of(seed, Stream.RANDOM_PLAY), games)
         player = Player(env, RandomPolicy(builder.distribution), *streams)
         finished = first_scores(lambda: player.step(epsilons), shares(episodes, games), lambda: time.monotonic() < end)
-    return list(itertools.chain(*finished))
+    scores = list(itertools.chain(*finished))
+    if len(scores) < episodes:
+        in_time = games * min(map(len, finished))
+        fewer = f"--random-episodes {in_time} asks for no more" if in_time else "--random-episodes 0 leaves them out"
+        raise UserError(
+            f"{len(scores)} of {episodes} random episodes ended within {seconds:.0f} s, the shorter ones, whose mean is "
+            f"not that of all; {fewer}"
+        )
+    return scores

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
-from doom_a3c.record.progress import EvaluationPoint, Progress
+from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run.evaluation import Evaluations
-from doom_a3c.run.guard import Guard
+from doom_a3c.run.guard import Guard, episodes_before_means
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config
@@ -58,7 +58,8 @@ class StoppingRule:
         config, mean = self.config, self._progress.mean_score
         if ended_by := self.interrupted_by or self._ended_by:
             return ended_by
-        if config.target_score is not None and mean is not None and mean >= config.target_score:
+        counted = self._progress.scored >= WINDOW + episodes_before_means(config)
+        if config.target_score is not None and counted and mean is not None and mean >= config.target_score:
             return "target_score"
         if budget := spent(config, self._progress):
             return budget
