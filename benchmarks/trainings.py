@@ -37,14 +37,24 @@ def commit() -> str:
 
 def counters(folder: Path) -> dict[str, Any]:
     """Returns the counters in the newest checkpoint of a training."""
-    with zipfile.ZipFile(folder / "models" / "last.ckpt") as archive:
-        progress: dict[str, Any] = json.loads(archive.read("checkpoint.json"))["progress"]
+    progress: dict[str, Any] = _record(folder / "models" / "last.ckpt")["progress"]
     return progress
 
 
-def scores_of(model: Path, folder: Path, episodes: int) -> dict[str, list[float]]:
-    """Returns what so many episodes of each policy of a model score; raises as `play` does."""
-    flags = ("--episodes", episodes, "--record", 0, "--random-episodes", 0)
+def policy_of(model: Path) -> str:
+    """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
+    return str(_record(model)["policy"])
+
+
+def _record(checkpoint: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(checkpoint) as archive:
+        record: dict[str, Any] = json.loads(archive.read("checkpoint.json"))
+    return record
+
+
+def scores_of(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
+    """Returns what so many episodes of each policy of a model score, from a seed on; raises as `play` does."""
+    flags = ("--episodes", episodes, "--seed", seed, "--record", 0, "--random-episodes", 0)
     played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
     return {policy: summary["scores"] for policy, summary in played.items()}
 
@@ -88,6 +98,12 @@ def run(folder: Path, program: str, *flags: object) -> None:
     if status:
         print(last_line(folder / "output.txt"), file=sys.stderr, flush=True)
         raise subprocess.CalledProcessError(status, command)
+
+
+def reaches(scores: Sequence[float], target: float) -> bool:
+    """Tells whether the lower end of the mean's interval is a target's; where all scores are equal, that score is."""
+    interval = mean_interval(scores)
+    return (scores[0] if interval is None else interval.low) >= target
 
 
 def told(scores: Sequence[float]) -> str:

@@ -77,8 +77,9 @@ _ABOUT_SCENARIOS = """\
 What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every
 registered Gymnasium environment with discrete actions. Each is also in Gymnasium's registry:
 `gymnasium.make("doom_a3c/Basic-v0")`. The scores to expect are measured ones, with the budgets of their files unless they
-say another; [results](results/learned.md) has the commands. This page is made from the scenario files, by
-`python docs/site.py`."""
+say another; [results](results/learned.md) has the commands and the intervals. Where one policy is named, greedy or sampled,
+it is the one that scored more in these very games, which is a little too high. This page is made from the scenario files,
+by `python docs/site.py`."""
 
 PAGES = {"settings.md": settings_page, "scenarios.md": scenarios_page}
 

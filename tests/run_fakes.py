@@ -35,14 +35,21 @@ def tiny_record(**parts):
 
 
 class ScriptedEvaluator:
-    """Reports given mean scores one after the other; the sampled policy has one more, or one less than 70."""
+    """Reports given mean scores one after the other; the sampled policy has one more, or one less than 70.
 
-    def __init__(self, means=(0.0,)):
-        self.means, self.network = list(means), network("evaluator")
+    One policy alone scores what `alone` has, one after the other, or nothing; `played` has who has played so.
+    """
+
+    def __init__(self, means=(0.0,), alone=()):
+        self.means, self.alone, self.played, self.network = list(means), list(alone), [], network("evaluator")
 
     def evaluate(self, episodes, stop=None):
         mean = self.means.pop(0)
         return Evaluation(scores([mean]), scores([mean - 1 if mean == 70.0 else mean + 1]))
+
+    def play(self, policy, episodes, stop=None):
+        self.played.append((policy, self.network.parameters[0].numpy().copy()))
+        return scores([self.alone.pop(0)]) if self.alone and not stop.is_set() else None
 
 
 class ScriptedEngine:

@@ -37,7 +37,8 @@ def test_training_returns_an_agent_with_its_curve_and_leaves_a_run(agent, folder
     assert len(agent.curve) > 10
     assert agent.curve[-1].frames > 1000
     (evaluation,) = agent.evaluations
-    assert evaluation.score == agent.record.best.score
+    assert agent.record.best.confirmed
+    assert agent.record.best.policy == ("sample" if evaluation.sampled > evaluation.greedy else "greedy")
     assert agent.actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import ablations
 import learning
+import own_wads
 import pretrained
 import results
 from ablations import Measured
@@ -76,6 +77,7 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     assert (one.game, one.seed, one.budget) == ("cartpole", 3, FRAMES)
     assert FRAMES <= one.frames == learning.counters(folder)["frames"] < FRAMES + 2000
     assert len(one.greedy) == len(one.sample) == 2
+    assert one.policy == learning.policy_of(folder / "models" / "best.ckpt")
     assert one.curve[-1][0] > done
     frames = [at for _, at, _, _ in learning.counters(folder)["curve"]]
     assert frames == sorted(frames)
@@ -95,8 +97,8 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     assert one.frames < json.loads((tmp_path / "learned.jsonl").read_text())["frames"] < FRAMES + 4000
 
 
-def training(game="pong", seed=1, greedy=(18.0, 20.0), sample=(19.0, 22.0), curve=(), commit="abc"):
-    return Learned(game, seed, 100, 120, 3.0, commit, list(greedy), list(sample), -20.0, list(curve))
+def training(game="pong", seed=1, greedy=(18.0, 20.0), sample=(21.0, 21.2), curve=(), commit="abc", policy="sample"):
+    return Learned(game, seed, 100, 120, 3.0, commit, list(greedy), list(sample), -20.0, list(curve), policy)
 
 
 def row_of(one):
@@ -104,18 +106,49 @@ def row_of(one):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_a_row_tells_the_better_policy_against_the_target_and_how_the_score_has_held():
+def test_a_row_tells_the_named_policy_against_the_target_and_how_the_score_has_held():
     row = row_of(training(curve=[(10, 5.0), (20, 20.0), (30, 25.0), (40, 20.0), (50, 26.0)]))
     assert row[:5] == ["pong", "1", "0.0M of 16.2M", "3.0", "2"]
     assert row[5].startswith("19.0 (")
-    assert row[6].startswith("20.5 (")
-    assert row[7:] == ["-20.0", "20: met", "80%", "abc"]
-    assert row_of(training(sample=(19.0, 20.0)))[-3:] == ["20: not met", "-", "abc"]
+    assert row[6].startswith("21.1 (")
+    assert row[7:] == ["sample", "-20.0", "20: not met", "80%", "abc"]  # of two games, whose interval is wide
+    assert row_of(training(sample=[21.0, 21.2] * 10))[-3:] == ["20: met", "-", "abc"]
     assert row_of(training("freedoom1"))[-3:] == ["-", "-", "abc"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "greedy", "sample", "verdict"),
+    [
+        ("greedy", [19.0, 19.2], [21.0, 21.2], "not met"),  # the other policy, which would, has not been named
+        ("sample", [19.0, 19.2], [21.0, 21.2], "met"),
+        ("sample", [21.0, 21.2], [16.0, 25.0], "not met"),  # the mean would, the interval reaches below
+        ("greedy", [20.0], [0.0], "met"),  # equal scores
+        ("greedy", [19.0], [21.0], "not met"),
+        (None, [19.0, 19.2], [21.0, 21.2], "by one policy alone"),  # a line of before policies were kept
+        (None, [21.0, 21.2], [21.0, 21.2], "met"),
+        (None, [19.0, 19.2], [19.0, 19.2], "not met"),
+    ],
+)
+def test_a_target_is_met_by_the_lower_end_of_the_policy_that_the_checkpoint_names(policy, greedy, sample, verdict):
+    one = training(greedy=greedy * 20, sample=sample * 20, policy=policy)
+    assert one.verdict(20.0) == verdict
+
+
+def test_how_many_times_random_play_there_is_takes_the_named_policy_and_not_the_better_one():
+    def times(policy, random=(1.0, 3.0)):
+        return own_wads.times_random(own_wads.Learned("arena", 1, 5, 9, "abc", [4.0], [8.0], list(random), policy))
+
+    assert [times("greedy"), times("sample"), times(None)] == ["2.0", "4.0", "2.0 and 4.0"]
+    assert times("greedy", ()) == "-"
+
+
 def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatch):
-    ones = [training(commit="old"), training(seed=2, greedy=(21.0, 21.0)), training(commit="new"), training("breakout")]
+    ones = [
+        training(commit="old"),
+        training(seed=2, sample=(21.5, 21.5)),
+        training(greedy=(99.0, 99.0), commit="new"),  # which is not its policy
+        training("breakout"),
+    ]
     monkeypatch.setattr(learning, "learned", lambda: ones)
     found = learning.shown_trainings()
     assert [(one.game, one.seed, one.commit) for one in found] == [
@@ -125,7 +158,6 @@ def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatc
     ]
     best = learning.best_of(one for one in found if one.game == "pong")
     assert best is ones[1]
-    assert statistics.mean(best.best) == 21.0
     assert learning.best_of([]) is None
 
 
@@ -239,9 +271,10 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     small_checkpoint(source)
     played = {}
 
-    def scores_of(model, folder, episodes):
+    def scores_of(model, folder, episodes, seed):
+        assert not set(range(seed, seed + episodes)) & set(range(learning.FIRST_SEED, learning.FIRST_SEED + 50))
         assert load(model).variables.keys() < load(source).variables.keys()  # the file that comes with the project
-        return played.setdefault("scores", learning.scores_of(model, folder, episodes))
+        return played.setdefault("scores", learning.scores_of(model, folder, episodes, seed))
 
     monkeypatch.setattr(pretrained, "scores_of", scores_of)
     assert pretrained.main() == 0
@@ -256,6 +289,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     assert (list(record.counters.scores), list(record.counters.curve)) == ([], [])
     card = models.cards()["cartpole"]
     assert (card.seed, card.frames, card.minutes, card.commit, card.episodes) == (2, 120, 3.0, "abc", 2)
+    assert card.first_seed == pretrained.FIRST_SEED
     assert card.command == "python train.py --scenario cartpole --seed 2 --frames 100"
     for policy in ("greedy", "sample"):
         scores = played["scores"][policy]

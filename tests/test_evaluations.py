@@ -1,6 +1,7 @@
-"""Evaluations of a run: which weights are evaluated, and which are the best."""
+"""Evaluations of a run: which weights are evaluated, which are the best, and what these score."""
 
 import math
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from run_fakes import ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.record.progress import EvaluationPoint
+from doom_a3c.run import evaluation as module
 from doom_a3c.run import session
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluation import Evaluations
@@ -25,8 +27,9 @@ def ignored(*arguments):
     pass
 
 
-def evaluations_of(engine, means, report=ignored, best=Best(), settle=ignored):  # noqa: B008  # a value
-    evaluator, callbacks = ScriptedEvaluator(means), {"report": report, "settle": settle}
+def evaluations_of(engine, means, report=ignored, best=Best(), settle=ignored, alone=(), **parts):  # noqa: B008  # a value
+    callbacks = {"report": report, "settle": settle, "confirmed": ignored, **parts}
+    evaluator = ScriptedEvaluator(means, alone)
     return Evaluations(evaluator, episodes=1, every=0.0, capture=engine.capture, best=best, **callbacks)
 
 
@@ -136,9 +139,9 @@ def test_games_that_have_been_given_up_play_no_rematch(engine):
 
 def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
     points = [EvaluationPoint(frames, 0.0, 1.0, 2.0, 1.0) for frames in (10, 20, 30)]
-    settled = Best(9.0, "greedy", tuple(points)).settled(points[1]._replace(greedy=7.0))
-    assert (settled.score, settled.policy) == (7.0, "greedy")
-    assert [each.frames for each in settled.evaluations] == [10, 20]
+    known = Best(7.0, "sample", tuple(points)).of(20, "greedy")
+    assert (known.score, known.policy) == (7.0, "greedy")
+    assert [each.frames for each in known.evaluations] == [10, 20]
 
 
 def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
@@ -146,7 +149,7 @@ def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
     reporter = SimpleNamespace(evaluated=ignored, settled=lambda *parts: told.append(parts))
     evaluator = ScriptedEvaluator([10.0, 70.0, 4.0, 5.0, 3.0])  # the second is best by its greedy policy
-    evaluations = session._evaluations(tiny_record(), evaluator, engine, saver, reporter)
+    evaluations = session._evaluations(tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter)
     for _ in range(4):
         engine.update(0.1)
         evaluations.evaluate()
@@ -195,3 +198,113 @@ def test_weights_that_are_not_finite_are_not_evaluated(engine):
     evaluations = evaluations_of(engine, [10.0])
     evaluations.evaluate()
     assert evaluations.best.score is None
+
+
+# The score that is told
+
+
+@pytest.fixture
+def confirming(engine, tmp_path):
+    """A session that evaluates, settles and confirms, as its checkpoints and its reporter have it."""
+
+    def make(means, alone, record=None):
+        folder = CheckpointFolder(tmp_path)
+        record = record or tiny_record()
+        saver, told = Saver(folder, record, 60.0, print), []
+        reporter = SimpleNamespace(
+            evaluated=ignored, settled=ignored, confirmed=lambda found, state, policy: told.append((found.mean, policy))
+        )
+        evaluator = ScriptedEvaluator(means, alone)
+        evaluations = session._evaluations(record, evaluator, engine, folder, saver, reporter)
+        return SimpleNamespace(evaluations=evaluations, evaluator=evaluator, told=told, folder=folder)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("means", "version", "policy"),
+    [
+        ([70.0], 1, "greedy"),  # a single look has chosen the policy
+        ([3.0, 1413.2], 2, "sample"),  # the newest weights are the best, and that was luck
+        ([3.0, 70.0, 9.0, 70.0], 2, "greedy"),  # the rematch, the last of these, was a choice too
+        ([3.0, 70.0, 9.0, 5.0], 3, "sample"),
+    ],
+)
+def test_the_score_of_the_best_is_of_games_that_have_chosen_neither_it_nor_its_policy(
+    engine, confirming, means, version, policy
+):
+    run, weights = confirming(means, [979.0]), []
+    for _ in range(min(3, len(means))):
+        engine.update(0.1)
+        weights.append(engine.capture().variables["policy/kernel"])
+        run.evaluations.evaluate()
+    run.evaluations.rematch()
+    assert not load(run.folder.best).record.best.confirmed
+    assert run.evaluations.confirm()
+    assert run.told == [(979.0, policy)]
+    best = load(run.folder.best)
+    assert (best.record.best.score, best.record.best.policy, best.record.best.confirmed) == (979.0, policy, True)
+    assert np.array_equal(best.variables["policy/kernel"], weights[version - 1])
+    assert (run.evaluations.best.score, run.evaluations.best.confirmed) == (979.0, True)
+    assert not run.evaluations.confirm()  # once is enough
+
+
+def test_a_higher_evaluation_after_a_confirmed_one_is_not_confirmed(engine):
+    evaluations = evaluations_of(engine, [10.0], best=Best(8.0, "greedy", confirmed=True))
+    engine.update(0.1)
+    evaluations.evaluate()
+    assert (evaluations.best.score, evaluations.best.confirmed) == (11.0, False)
+
+
+def test_what_was_confirmed_before_does_not_play_again(engine):
+    evaluations = evaluations_of(engine, [5.0], best=Best(8.0, "greedy", confirmed=True))
+    engine.update(0.1)
+    evaluations.evaluate()
+    assert not evaluations.confirm()
+    assert evaluations.best.score == 8.0
+
+
+def test_the_best_of_an_interrupted_session_is_confirmed_by_the_next_one(engine, confirming):
+    run = confirming([70.0], [])
+    engine.update(0.1)
+    run.evaluations.evaluate()  # and Ctrl-C
+    before = load(run.folder.best)
+    resumed = run.folder.with_best(tiny_record())
+    assert (resumed.best.score, resumed.best.confirmed) == (70.0, False)
+    run = confirming([9.0], [20.0], resumed)
+    engine.update(0.1)
+    run.evaluations.evaluate()
+    assert run.evaluations.confirm()
+    ((policy, _),) = run.evaluator.played
+    best = load(run.folder.best)
+    assert (best.record.best.score, best.record.best.confirmed, policy) == (20.0, True, "greedy")
+    for name, value in before.variables.items():
+        assert np.array_equal(best.variables[name], value)
+    assert run.folder.with_best(tiny_record()).best.confirmed
+
+
+@pytest.mark.parametrize("alone", [[], [math.nan], [math.inf]])
+def test_a_score_that_does_not_come_leaves_the_best_unconfirmed(engine, confirming, alone):
+    run = confirming([70.0], alone)
+    engine.update(0.1)
+    run.evaluations.evaluate()
+    assert not run.evaluations.confirm()
+    assert (run.evaluations.best.score, run.evaluations.best.confirmed, run.told) == (70.0, False, [])
+
+
+def test_a_confirmation_ends_with_an_interrupt_or_when_it_takes_much_longer_than_an_evaluation(engine, monkeypatch):
+    stops, clock = [], [100.0]
+    evaluations = evaluations_of(engine, [70.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    evaluations._evaluator.play = lambda policy, episodes, stop: stops.append(stop)
+    evaluations._longest = 100.0
+    engine.update(0.1)
+    evaluations.evaluate()
+    interrupt = threading.Event()
+    assert not evaluations.confirm(interrupt)
+    over = []
+    for clock[0] in (399.0, 401.0):
+        over.append(stops[0].is_set())
+    clock[0] = 399.0
+    interrupt.set()
+    assert [*over, stops[0].is_set()] == [False, True, True]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fakes import ACTIONS, FaultyGames, Tape, network
 
+from doom_a3c.agent.player import Player
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.run import random_play
 from doom_a3c.run.evaluation import Evaluator
@@ -25,6 +26,20 @@ def test_evaluation_gives_each_game_its_share_so_that_short_episodes_are_not_fav
     assert (greedy.mean, greedy.min, greedy.max, greedy.episodes) == (5.5, 2.0, 9.0, 6)
 
 
+@pytest.mark.parametrize(("policy", "greedy"), [("greedy", True), ("sample", False)])
+def test_one_policy_alone_plays_its_share_in_every_game(monkeypatch, policy, greedy):
+    took, step = [], Player.step
+    monkeypatch.setattr(
+        Player, "step", lambda player, epsilons, likeliest: took.append(likeliest) or step(player, epsilons)
+    )
+    env = LocalVectorEnv([partial(Steady, length=length) for length in (2, 9, 2, 9)])
+    evaluator = Evaluator(env, network("evaluator"), np.random.SeedSequence(1))
+    found = evaluator.play(policy, 6)  # the first two games play two
+    assert (found.mean, found.min, found.max, found.episodes) == (5.5, 2.0, 9.0, 6)
+    assert np.all(np.array(took) == greedy)
+    evaluator.close()
+
+
 def test_faults_of_evaluation_are_told():
     faults = []
     games = FaultyGames([partial(Steady, length=2)] * 2)
@@ -39,6 +54,7 @@ def test_evaluation_gives_up_when_told_to():
     stop.set()
     evaluator = Evaluator(LocalVectorEnv([Tape] * 2), network("evaluator"), np.random.SeedSequence(1))
     assert evaluator.evaluate(3, stop) is None
+    assert evaluator.play("greedy", 3, stop) is None
     evaluator.close()
 
 

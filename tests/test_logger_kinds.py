@@ -73,6 +73,7 @@ def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path
     assert events.PluginTagToContent("hparams").keys() == {"_hparams_/experiment", "_hparams_/session_start_info"}
     content = events.PluginTagToContent("hparams")["_hparams_/experiment"]
     assert b"Evaluation/Score" in content
+    assert b"Evaluation/Confirmed Score" in content
     assert b"seed" in events.PluginTagToContent("hparams")["_hparams_/session_start_info"]
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
 
@@ -119,7 +120,8 @@ def test_a_run_is_logged_as_it_is_told_to(tmp_path):
     result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = tmp_path.glob("logs/*/global/metrics.csv")
-    assert "Evaluation/Score" in table.read_text()
+    assert "Evaluation/Score" in (metrics := table.read_text())
+    assert "Evaluation/Confirmed Score" in metrics
     compared = call("train", "--compare-runs", "frames", "--frames-dir", "out", cwd=tmp_path)
     assert compared.returncode == 0, compared.stderr
     assert (tmp_path / "out" / "comparison.png").exists()

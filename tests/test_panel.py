@@ -19,6 +19,7 @@ from rich.console import Console
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.screen import panel
 from doom_a3c.cli.status import rows, sparkline, time_left
+from doom_a3c.record.progress import EvaluationPoint
 from doom_a3c.run.reporter import Status
 
 ROOT = Path(__file__).parent.parent
@@ -31,8 +32,9 @@ STATUS = Status(
     episodes=12_304,
     mean_score=75.25,
     means=[-300.0, 0.0, 75.25],
-    evaluation=70.0,
+    evaluation=EvaluationPoint(2_300_000, 70.0, 5.0, 68.0, 5.0),
     best_evaluation=81.3,
+    confirmed=False,
     entropy=0.1234,
     engine="2 hosts",
     faults={"engine_died": 1, "server_hung": 2},
@@ -150,7 +152,7 @@ def test_a_panel_says_first_how_far_a_run_is():
     assert [re.split(r"  +", line.rstrip()) for line in others] == [
         ["frames", "2,340,000/10,000,000, 11,585 a second"],
         ["mean of 100", "75.2", "▁▇█"],
-        ["evaluation", "70.0, best 81.3"],
+        ["evaluation", "greedy 70.0, sampled 68.0, highest so far 81.3"],
         ["episodes", "12,304"],
         ["entropy", "0.123"],
         ["engine", "2 hosts"],
@@ -164,7 +166,9 @@ def test_a_panel_says_first_how_far_a_run_is():
 def test_what_is_not_known_is_left_out():
     assert rows(NOTHING_KNOWN) == [("frames", "2,340,000/10,000,000"), ("episodes", "12,304")]
     assert time_left(NOTHING_KNOWN) == ""
-    assert dict(rows(NOTHING_KNOWN._replace(best_evaluation=5.0)))["evaluation"] == "-, best 5.00"  # of a resumed run
+    resumed = NOTHING_KNOWN._replace(best_evaluation=5.0)
+    assert dict(rows(resumed))["evaluation"] == "highest so far 5.00"
+    assert dict(rows(resumed._replace(confirmed=True)))["evaluation"] == "best 5.00"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from run_fakes import Audience, ScriptedEngine
 
 from doom_a3c.run import reporter as module
 from doom_a3c.run.evaluation import Evaluation, scores
-from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
+from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
+from doom_a3c.run.run_record import Best
 from doom_a3c.settings.config import Config
 
 
@@ -48,7 +49,7 @@ def statuses(reported, clock, steps):
     for second, frames in steps:
         clock.now = 1000.0 + second
         reported.progress.add_steps(0, frames, [], [])
-        reported.reporter.report(second, None)
+        reported.reporter.report(second, Best())
     return reported.audience.statuses
 
 
@@ -102,7 +103,7 @@ def test_a_resumed_run_is_measured_from_its_first_update_on(reported, clock):
     resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
     for clock.now in (1000.0, 1010.0, 1020.0):
         reported.progress.add_steps(0, 1000, [], [])
-        resumed.report(0.0, None)
+        resumed.report(0.0, Best())
     assert reported.audience.statuses[-1].frames_per_second is None
 
 
@@ -115,11 +116,11 @@ def test_frames_that_come_in_batches_are_not_nought_a_second_between_them(report
 def test_nothing_is_estimated_before_a_run_learns_and_for_its_first_seconds(reported, clock):
     for clock.now in (1000.0, 1010.0, 1020.0):
         reported.progress.add_steps(0, 1, [], [])
-        reported.reporter.report(0.0, None)
+        reported.reporter.report(0.0, Best())
     reported.engine.update()
     for clock.now in (1021.0, 1023.0, 1024.0):
         reported.progress.add_steps(0, 100, [], [])
-        reported.reporter.report(0.0, None)
+        reported.reporter.report(0.0, Best())
     statuses = reported.audience.statuses
     assert [status.frames_per_second for status in statuses] == [None] * 4 + [50.0] * 2
     assert [status.seconds_left for status in statuses] == [60.0] * 6  # the minute of the budget, which needs no estimate
@@ -130,7 +131,7 @@ def test_the_time_left_is_that_of_the_nearest_budget(reported, clock):
     reported.engine.update()
     for clock.now, frames in ((1000.0, 0), (1010.0, 1000), (1020.0, 1000), (1030.0, 7000)):
         reported.progress.add_steps(0, frames, [], [])
-        reported.reporter.report(clock.now - 1000, None)
+        reported.reporter.report(clock.now - 1000, Best())
         left.append(reported.audience.statuses[-1].seconds_left)
     # The minute, until 1,000 frames are left: 9,000 in 30 seconds have come so far.
     assert left == [60.0, 50.0, 40.0, pytest.approx(1000 / 300)]
@@ -140,7 +141,7 @@ def test_the_time_left_is_that_of_the_nearest_budget(reported, clock):
 def test_the_status_has_all_that_is_known(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [2.0] * 100, ["engine_died"])
-    reported.reporter.report(6.0, 3.5)
+    reported.reporter.report(6.0, Best(3.5))
     (status,) = reported.audience.statuses
     assert (status.frames, status.frame_budget, status.episodes) == (40, 10_000, 100)
     assert (status.mean_score, status.evaluation, status.best_evaluation, status.entropy) == (2.0, None, 3.5, 1.0)
@@ -149,7 +150,7 @@ def test_the_status_has_all_that_is_known(reported):
 
 
 def test_the_status_says_nothing_that_is_not_known_yet(reported):
-    reported.reporter.report(0.0, None)
+    reported.reporter.report(0.0, Best())
     (status,) = reported.audience.statuses
     unknown = (status.frames_per_second, status.mean_score, status.evaluation, status.best_evaluation, status.entropy)
     assert unknown == (None,) * 5
@@ -167,17 +168,19 @@ def test_the_status_has_the_newest_evaluation_and_gif(reported):
     reporter = Reporter(Config(), reported.progress, reported.engine, audience, audience, newest_gif=lambda: next(gifs))
     for better, worse in ((3.0, 1.0), (-2.0, -4.0)):
         reporter.evaluated(Evaluation(scores([worse]), scores([better])), reported.engine.capture(), False)
-        reporter.report(0.0, 3.0)
-    shown = [(status.evaluation, status.best_evaluation, status.gif) for status in audience.statuses]
-    assert shown == [(3.0, 3.0, Path("first.gif")), (-2.0, 3.0, Path("second.gif"))]
+        reporter.report(0.0, Best(3.0, confirmed=True))
+    shown = [
+        (status.evaluation.sampled, status.best_evaluation, status.confirmed, status.gif) for status in audience.statuses
+    ]
+    assert shown == [(3.0, 3.0, True, Path("first.gif")), (-2.0, 3.0, True, Path("second.gif"))]
 
 
 def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(reported):
     reported.progress.add_steps(10, 5000, [2.0], ["engine_died"])
-    reported.reporter.report(0.0, None)
+    reported.reporter.report(0.0, Best())
     assert reported.audience.points == []  # nothing has been learned yet
     reported.engine.update()
-    reported.reporter.report(0.0, None)
+    reported.reporter.report(0.0, Best())
     (metrics, frames), engine = reported.audience.points
     assert frames == 5000
     assert isinstance(metrics, RunMetrics)
@@ -192,7 +195,7 @@ def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(report
 def test_scores_are_logged_over_episodes_as_well(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [*range(100)], [])
-    reported.reporter.report(0.0, None)
+    reported.reporter.report(0.0, Best())
     curve, (metrics, frames), _ = reported.audience.points
     assert curve == (EpisodeCurve(49.5, 99.0), 100)
     assert (metrics.reward, metrics.maximum_reward, frames) == (49.5, 99.0, 40)
@@ -201,7 +204,7 @@ def test_scores_are_logged_over_episodes_as_well(reported):
 def test_points_are_limited_and_statuses_are_not(reported, clock):
     reported.engine.update()
     for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):
-        reported.reporter.report(clock.now - 1000, None)
+        reported.reporter.report(clock.now - 1000, Best())
     assert len(reported.audience.points) == 2 * 2  # the run's and the engine's, at 1000 and 1001
     assert len(reported.audience.statuses) == 5
 
@@ -223,3 +226,11 @@ def test_an_evaluation_is_logged_and_told(reported):
         f"evaluation at 12,345 frames: {scored}",
         f"the best once more: {scored}, the last is taken",
     ]
+
+
+def test_what_the_best_scores_in_new_games_is_logged_and_told(reported):
+    reported.progress.add_steps(10, 12_345, [], [])
+    reported.reporter.confirmed(scores([223.0, 1735.0]), reported.engine.capture(), "greedy")
+    assert reported.audience.points == [(ConfirmedMetrics(979.0), 12_345)]
+    (line,) = reported.audience.lines
+    assert all(token in line for token in ("12,345 frames", "2 new games", "greedy 979.0 +- 756.0"))

@@ -1,12 +1,14 @@
 """The run around an engine: what ends it, and what is saved of it."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fakes import changed, network
 from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
 
+from doom_a3c.cli import ending
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run import training
@@ -34,6 +36,7 @@ def make_run(tmp_path):
             capture=engine.capture,
             report=lambda *evaluation: None,
             settle=lambda *evaluation: None,
+            confirmed=lambda *evaluation: None,
             best=Best(),
         )
         stopping = StoppingRule(config, progress)
@@ -73,6 +76,30 @@ def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, mo
     monkeypatch.setattr(run.evaluations, "_played", interrupted)
     monkeypatch.setattr(run.evaluations, "rematch", lambda stop: pytest.fail("played once more"))
     assert run.run().best_evaluation == 11.0
+
+
+def test_the_score_of_a_run_is_of_games_that_have_not_chosen_it(make_run, tmp_path):
+    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([1413.2], alone=[979.0]))
+    run.engine.update(0.1)
+    result = run.run()
+    assert (result.best_evaluation, result.confirmed) == (979.0, True)
+    best = load(tmp_path / "last.ckpt").record.best
+    assert (best.score, best.confirmed) == (979.0, True)
+    assert (run.audience.statuses[-1].best_evaluation, run.audience.statuses[-1].confirmed) == (979.0, True)
+
+
+def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
+    run = make_run(Config(frames=120), evaluator=ScriptedEvaluator([1413.2], alone=[979.0]))
+    run.engine.update(0.1)
+    run.evaluations.evaluate()
+    run.stopping.interrupt("SIGINT")
+    result = run.run()
+    assert (result.best_evaluation, result.confirmed) == (1414.2, False)
+    session = SimpleNamespace(
+        progress=run.progress, checkpoints=CheckpointFolder(Path("models")), gifs="g", logs="l", record=tiny_record()
+    )
+    ending.told(session, result, 1.0, run.audience)
+    assert "best evaluation 1414.2 (not confirmed" in run.audience.lines[0]
 
 
 def test_a_budget_the_clock_and_a_signal_end_a_run(make_run):

@@ -22,10 +22,12 @@ from doom_a3c.settings.inputs import expanded
 def told(session: Session, result: Result, seconds: float, panel: Panel) -> None:
     """Says how a session has ended, after so many seconds before it trained, and what to type next."""
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
+    known = result.confirmed or result.best_evaluation is None
+    sure = "" if known else " (not confirmed: it was chosen for that score, which is too high by chance)"
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
         f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
-        f"best evaluation {shown(result.best_evaluation)}"
+        f"best evaluation {shown(result.best_evaluation)}{sure}"
     )
     if curve := drawn(progress.curve, shutil.get_terminal_size().columns):
         panel.log(curve)
@@ -80,6 +82,7 @@ def outcome(session: Session, result: Result, seconds: float) -> dict[str, Any]:
         "episodes": progress.episodes,
         "mean_100": progress.mean_score,
         "best_evaluation": result.best_evaluation,
+        "best_evaluation_confirmed": result.confirmed,
         "frames_per_second": round(result.frames_per_second, 1),
         "stopped_by": result.stopped_by,
         "seed": session.record.config.seed,

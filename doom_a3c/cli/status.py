@@ -25,11 +25,13 @@ def time_left(status: Status) -> str:
 def rows(status: Status) -> list[tuple[str, str]]:
     """Returns what is known of a run, as pairs of a name and what people read."""
     rate = "" if status.frames_per_second is None else f", {status.frames_per_second:,.0f} a second"
-    best = "" if status.best_evaluation is None else f", best {shown(status.best_evaluation)}"
+    newest, best = status.evaluation, status.best_evaluation
+    evaluated = [] if newest is None else [f"greedy {shown(newest.greedy)}, sampled {shown(newest.sampled)}"]
+    evaluated += [] if best is None else [f"{'best' if status.confirmed else 'highest so far'} {shown(best)}"]
     found = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
         "mean of 100": "" if status.mean_score is None else shown(status.mean_score),
-        "evaluation": shown(status.evaluation) + best if status.evaluation is not None or best else "",
+        "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
         "entropy": "" if status.entropy is None else f"{status.entropy:.3f}",
         "engine": status.engine,

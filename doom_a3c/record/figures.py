@@ -15,7 +15,7 @@ from doom_a3c.record.statistics import mean_interval
 
 MAX_DOTS, FEW_DOTS = 4000, 300  # of a scatter plot; more than a few are one picture in an svg
 BANDS = 200  # places where the spread of scores is drawn
-_DOTS, _LINE, _EVALUATION = "tab:blue", "tab:orange", "tab:green"
+_DOTS, _LINE = "tab:blue", "tab:orange"
 
 
 def written(figure: Any, path: Path) -> None:
@@ -44,11 +44,12 @@ def training_curve(title: str, points: Sequence[Point], evaluations: Sequence[Ev
         )
         _draw_spread(axes, points)
         axes.plot(frames, [point.mean for point in points], color=_LINE, linewidth=2.5, label=f"mean of the last {WINDOW}")
-    if evaluations:
-        at, scores, spreads = zip(*((one.frames, one.score, one.std) for one in evaluations), strict=True)
-        axes.errorbar(
-            at, scores, spreads, fmt="D", markersize=5, color=_EVALUATION, capsize=3, label="evaluation, and its spread"
-        )
+    for policy, marker, color in (("greedy", "D", "tab:green"), ("sampled", "s", "tab:olive")):
+        found = [(one.frames, getattr(one, policy), getattr(one, f"{policy}_std")) for one in evaluations]
+        if found:
+            at, scores, spreads = zip(*found, strict=True)
+            label = f"evaluation, {policy}, and its spread"
+            axes.errorbar(at, scores, spreads, fmt=marker, markersize=5, color=color, capsize=3, label=label)
     axes.set(title=_plain(title), xlabel="frames", ylabel="score")
     _count_in_words(axes)
     if points or evaluations:

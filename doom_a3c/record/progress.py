@@ -41,13 +41,8 @@ class EvaluationPoint(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The mean of the better policy."""
+        """What the best is chosen by: the mean of the better policy, which is higher than either's by chance."""
         return max(self.greedy, self.sampled)
-
-    @property
-    def std(self) -> float:
-        """The standard deviation of that policy's scores."""
-        return self.sampled_std if self.sampled > self.greedy else self.greedy_std
 
 
 class Counters(NamedTuple):

@@ -38,6 +38,7 @@ TAGS = {
     "push_lags": "Cluster/Policy Lag",
     "actions": "Actions/Taken",
     "score": "Evaluation/Score",
+    "confirmed_score": "Evaluation/Confirmed Score",
     "greedy.mean": "Evaluation/Greedy Mean",
     "greedy.std": "Evaluation/Greedy Std",
     "greedy.min": "Evaluation/Greedy Min",

@@ -16,6 +16,7 @@ from doom_a3c.record.loggers import Metrics, named
 from doom_a3c.record.tags import tag
 
 _QUIETLY = np.errstate(over="ignore")  # a game may pay more than 32 bits hold
+_RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # of hyper-parameters
 
 
 class TensorBoardLogger:
@@ -44,7 +45,7 @@ class TensorBoardLogger:
             known = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
             hparams.hparams_config(
                 hparams=[hparams.HParam(name) for name in sorted(known)],
-                metrics=[hparams.Metric(tag("score"), display_name="evaluation")],
+                metrics=[hparams.Metric(tag(name), display_name=shown) for name, shown in _RESULTS.items()],
             )
             hparams.hparams(known)
         self._writer.flush()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
 from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
@@ -16,10 +18,11 @@ from doom_a3c.agent.player import Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.record.progress import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.checkpoint import finite
-from doom_a3c.run.run_record import Best
+from doom_a3c.run.run_record import Best, PolicyName, better_policy
 from doom_a3c.settings.fields import UserError
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
+TIMES, LEAST_SECONDS = 3, 60.0  # that a rematch or a confirmation may take: of the longest evaluation, and at least
 
 
 class Scores(NamedTuple):
@@ -44,7 +47,7 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The mean score of the better policy."""
+        """What the best is chosen by: the mean score of the better policy, which is higher than either's by chance."""
         return max(self.greedy.mean, self.sampled.mean)
 
 
@@ -63,6 +66,36 @@ class Evaluated(NamedTuple):
     def scored(self) -> bool:
         """Whether all scores are finite and can be kept."""
         return all(abs(number) <= MAX_SCORE for number in self.point[1:])
+
+    @property
+    def leader(self) -> Leader:
+        """The weights, with the policy that was better."""
+        return Leader(self.state, better_policy(self.point))
+
+
+class Leader(NamedTuple):
+    """The best weights so far, and the policy that plays them best as far as is known."""
+
+    state: State
+    policy: PolicyName
+
+
+class Stop(Protocol):
+    """What ends an evaluation early, such as an event."""
+
+    def is_set(self) -> bool:
+        """Tells whether it is to end."""
+
+
+class Deadline:
+    """A stop that is set when another one is, or when its time is over."""
+
+    def __init__(self, stop: Stop | None, seconds: float) -> None:
+        self._stop, self._end = stop, time.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        """Tells whether either is so."""
+        return time.monotonic() > self._end or (self._stop is not None and self._stop.is_set())
 
 
 def scores(values: list[float]) -> Scores:
@@ -115,14 +148,26 @@ class Evaluator:
         self._random, self._seeds = split_seed(seed, env.num_envs)
         self._epsilon, self._add_fault = epsilon, add_fault
 
-    def evaluate(self, episodes: int, stop: threading.Event | None = None) -> Evaluation | None:
+    def evaluate(self, episodes: int, stop: Stop | None = None) -> Evaluation | None:
         """Plays `episodes` of each policy; returns None if `stop` is set meanwhile.
 
         Raises:
             UserError: if faults cut short one episode after the other.
         """
         half = self._env.num_envs // 2
-        greedy = np.arange(2 * half) < half
+        finished = self._finished(np.arange(2 * half) < half, 2 * shares(episodes, half), stop)
+        parts = [list(itertools.chain(*part)) for part in (finished[:half], finished[half:])]
+        return Evaluation(*map(scores, parts)) if all(len(part) == episodes for part in parts) else None
+
+    def play(self, policy: PolicyName, episodes: int, stop: Stop | None = None) -> Scores | None:
+        """Plays `episodes` of one policy, in all games; returns None and raises as `evaluate` does."""
+        games = self._env.num_envs
+        finished = self._finished(np.full(games, policy == "greedy"), shares(episodes, games), stop)
+        played = list(itertools.chain(*finished))
+        return scores(played) if len(played) == episodes else None
+
+    def _finished(self, greedy: NDArray[np.bool_], quotas: Sequence[int], stop: Stop | None) -> list[list[float]]:
+        """Returns the scores of each game's first episodes, as many as its quota, or fewer where `stop` is set."""
         epsilons = np.where(greedy, self._epsilon, 0.0).astype(np.float32)
         player = Player(self._env, self._policy, self._random, self._seeds)
         self._seeds = None  # later evaluations play on with the games' own streams: their episodes are new
@@ -135,14 +180,11 @@ class Evaluator:
             self._count(step.faults)
             if np.any(step.terminated | step.truncated):
                 lost_in_a_row = lost_in_a_row + int(np.sum(step.cut_short)) if np.any(step.cut_short) else 0
-            if lost_in_a_row > MAX_LOST * 2 * half:
+            if lost_in_a_row > MAX_LOST * self._env.num_envs:
                 raise UserError(f"evaluation: {lost_in_a_row} episodes in a row were cut short; the games fail in each")
             return step
 
-        going_on = (lambda: not stop.is_set()) if stop is not None else lambda: True
-        finished = first_scores(play, 2 * shares(episodes, half), going_on)
-        parts = [list(itertools.chain(*part)) for part in (finished[:half], finished[half:])]
-        return Evaluation(*map(scores, parts)) if all(len(part) == episodes for part in parts) else None
+        return first_scores(play, quotas, lambda: stop is None or not stop.is_set())
 
     def _count(self, faults: Iterable[str]) -> None:
         for kind in faults:
@@ -170,20 +212,26 @@ class Evaluations:
         capture: Callable[[], State],
         report: Callable[[Evaluation, State, Best, bool], None],
         settle: Callable[[Evaluation, State, Best, bool], None],
+        confirmed: Callable[[Scores, State, Best], None],
         best: Best,
+        earlier: Callable[[], Leader | None] = lambda: None,
     ) -> None:
         """Evaluates every so many seconds; 0 is never.
 
         `report` is given every evaluation, what was evaluated, the best, and whether this is it. `settle` is given the
         second evaluation of what was best, the weights that are the best now, the best, and whether they still are.
+        `confirmed` is given the scores that the best weights are told by, those weights, and the best. `earlier` loads the
+        best weights of an earlier session.
         """
         self.best = best
         self.error: BaseException | None = None
         self._evaluator, self._episodes, self._every = evaluator, episodes, every
-        self._capture, self._report, self._settle = capture, report, settle
+        self._capture, self._report, self._settle, self._confirmed = capture, report, settle, confirmed
+        self._earlier = earlier
         self._stop_event = threading.Event()
         self._newest: Evaluated | None = None  # of this session
-        self._leader: Evaluated | None = None  # the best of this session
+        self._leader: Leader | None = None  # the best of this session
+        self._longest = 0.0  # seconds of an evaluation
         self._given_up = False
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
 
@@ -204,7 +252,7 @@ class Evaluations:
         if self.error is not None:
             raise self.error
 
-    def evaluate(self, stop: threading.Event | None = None) -> None:
+    def evaluate(self, stop: Stop | None = None) -> None:
         """Evaluates the weights as they are now, unless they have been already, and reports it."""
         state = self._capture()
         if self._given_up or (self._newest and state.has_weights_of(self._newest.state)):
@@ -217,33 +265,59 @@ class Evaluations:
         self._newest = Evaluated(state, evaluation)
         scored = self._newest.scored
         is_best = scored and (self.best.score is None or evaluation.score >= self.best.score)
-        self._leader = self._newest if is_best else self._leader
+        self._leader = self._newest.leader if is_best else self._leader
         self.best = self.best.after(self._newest.point, is_best) if scored else self.best
         self._report(evaluation, state, self.best, is_best)
 
-    def rematch(self, stop: threading.Event | None = None) -> bool:
+    def rematch(self, stop: Stop | None = None) -> bool:
         """Has the best weights of the session play again, unless they are the newest; whichever is better is the best.
 
         The highest of several noisy means is too high by chance, and keeps better weights out; another one is not.
         Returns whether they have played.
         """
         newest, leader = self._newest, self._leader
-        if self._given_up or newest is None or leader is None or newest is leader or not newest.scored:
+        if self._given_up or newest is None or leader is None or newest.state is leader.state or not newest.scored:
             return False
-        evaluation = self._played(leader.state, stop)
+        evaluation = self._played(leader.state, self._limited(stop))
         if evaluation is None:
             return False
         again = Evaluated(leader.state, evaluation)
         stays = again.scored and evaluation.score > newest.evaluation.score
-        self._leader = again if stays else newest
-        settled = self.best.settled(self._leader.point)
-        self.best = self.best._replace(score=settled.score)  # whose policy is that of the newest
-        self._settle(evaluation, self._leader.state, settled, stays)
+        best = again if stays else newest
+        self._leader = best.leader
+        self.best = self.best._replace(score=best.evaluation.score)  # whose policy is that of the newest
+        self._settle(evaluation, best.state, self.best.of(best.point.frames, self._leader.policy), stays)
         return True
 
-    def _played(self, state: State, stop: threading.Event | None) -> Evaluation | None:
+    def confirm(self, stop: Stop | None = None) -> bool:
+        """Has the best weights play games that have chosen neither them nor their policy: that is their score.
+
+        The one that they were chosen for is the highest of several noisy means, and too high by chance. Weights of an
+        earlier session play too, where that was interrupted before. Returns whether they have played.
+        """
+        if self._given_up or self.best.score is None or self.best.confirmed:
+            return False
+        leader = self._leader or self._earlier()
+        if leader is None:
+            return False
+        self._evaluator.network.load(leader.state.variables)
+        found = self._evaluator.play(leader.policy, self._episodes, self._limited(stop))
+        if found is None or not abs(found.mean) <= MAX_SCORE:
+            return False
+        self.best = self.best._replace(score=found.mean, confirmed=True)
+        self._confirmed(found, leader.state, self.best.of(leader.state.counters.frames, leader.policy))
+        return True
+
+    def _limited(self, stop: Stop | None) -> Deadline:
+        """Returns a stop for what comes on top of a run's last evaluation: it must not take much longer than that."""
+        return Deadline(stop, max(LEAST_SECONDS, TIMES * self._longest))
+
+    def _played(self, state: State, stop: Stop | None) -> Evaluation | None:
+        start = time.monotonic()
         self._evaluator.network.load(state.variables)
-        return self._evaluator.evaluate(self._episodes, stop)
+        evaluation = self._evaluator.evaluate(self._episodes, stop)
+        self._longest = max(self._longest, time.monotonic() - start)
+        return evaluation
 
     def stop(self, seconds: float) -> None:
         """Ends the thread, giving an evaluation in progress up, and after so many seconds its games, which may hang."""

@@ -138,7 +138,8 @@ def _is_of(label: Label | None, record: RunRecord) -> bool:
 
 
 def _with_score(record: RunRecord, label: Label | None) -> RunRecord:
-    return record._replace(best=record.best._replace(score=label.score if label else None))
+    score, confirmed = (label.score, label.confirmed) if label else (None, False)
+    return record._replace(best=record.best._replace(score=score, confirmed=confirmed))
 
 
 def _label(path: Path) -> Label | None:

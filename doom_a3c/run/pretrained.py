@@ -29,6 +29,7 @@ class Card(NamedTuple):
     greedy: tuple[float, float]  # mean and standard deviation of the scores
     sample: tuple[float, float]
     random: tuple[float, float]
+    first_seed: int = 1_000_000  # of those episodes; older cards do not say it
 
 
 def folder() -> Path:

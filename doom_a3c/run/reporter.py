@@ -12,9 +12,10 @@ from typing import NamedTuple, Protocol
 from doom_a3c.agent.model import State
 from doom_a3c.engines.engine import Engine
 from doom_a3c.record.loggers import Logger
-from doom_a3c.record.progress import WINDOW, Progress, shown
+from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress, shown
 from doom_a3c.record.rate_limiter import log_limiter
 from doom_a3c.run.evaluation import Evaluation, Scores
+from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
@@ -37,8 +38,9 @@ class Status(NamedTuple):
     episodes: int
     mean_score: float | None  # of the last 100 episodes
     means: Sequence[float]  # that it was before, some of them
-    evaluation: float | None  # score of the newest
+    evaluation: EvaluationPoint | None  # the newest
     best_evaluation: float | None
+    confirmed: bool  # that is of games that have chosen neither weights nor policy; else it is too high by chance
     entropy: float | None
     engine: str  # what it says of itself
     faults: Mapping[str, int]  # survived so far, by kind
@@ -85,9 +87,15 @@ class EpisodeCurve(NamedTuple):
 class EvaluationMetrics(NamedTuple):
     """An evaluation as it is logged."""
 
-    score: float  # the mean of the better policy
+    score: float  # what the best is chosen by: the mean of the better policy
     greedy: Mapping[str, float]  # mean, std, min and max
     sampled: Mapping[str, float]
+
+
+class ConfirmedMetrics(NamedTuple):
+    """What the best weights score in games that have chosen neither them nor their policy."""
+
+    confirmed_score: float
 
 
 def _spread(scores: Scores) -> dict[str, float]:
@@ -113,18 +121,18 @@ class Reporter:
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
         self._seen = -1  # frames at the last look
         self._rate: float | None = None
-        self._evaluation: float | None = None
+        self._evaluation: EvaluationPoint | None = None
 
     def phase(self, what: Callable[[], str]) -> None:
         """Tells the view what the run does besides training, see there."""
         self._view.phase(what)
 
-    def report(self, seconds: float, best_evaluation: float | None) -> None:
+    def report(self, seconds: float, best: Best) -> None:
         """Reports how far the run has come, after so many seconds of this session."""
         self._measure_rate()
         if self._progress.updates > 0 and self._limiter.allow():
             self._write_point()
-        self._view.show(self._status(seconds, best_evaluation))
+        self._view.show(self._status(seconds, best))
 
     def _measure_rate(self) -> None:
         now, frames = time.monotonic(), self._progress.frames
@@ -149,7 +157,7 @@ class Reporter:
         since, before = next((mark for mark in older if now - mark[0] <= seconds), older[-1])
         return (frames - before) / (now - since)
 
-    def _status(self, seconds: float, best_evaluation: float | None) -> Status:
+    def _status(self, seconds: float, best: Best) -> Status:
         progress, config, evaluation = self._progress, self._config, self._evaluation
         shares, left = [progress.frames / config.frames], [self._seconds_until(config.frames)]
         if config.episodes is not None:
@@ -168,7 +176,8 @@ class Reporter:
             mean_score=progress.mean_score,
             means=progress.means(_MEANS),
             evaluation=evaluation,
-            best_evaluation=best_evaluation,
+            best_evaluation=best.score,
+            confirmed=best.confirmed,
             entropy=None if math.isnan(progress.entropy) else progress.entropy,
             engine=self._engine.describe(),
             faults=dict(progress.faults),
@@ -210,7 +219,8 @@ class Reporter:
 
     def evaluated(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
         """Reports an evaluation."""
-        frames, self._evaluation = state.counters.frames, evaluation.score
+        frames = state.counters.frames
+        self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
         self._view.log(f"evaluation at {frames:,} frames: {_told(evaluation)}" + (", the best so far" if is_best else ""))
 
@@ -219,6 +229,13 @@ class Reporter:
         self._view.log(
             f"the best once more: {_told(evaluation)}, " + ("still better than the last" if stays else "the last is taken")
         )
+
+    def confirmed(self, found: Scores, state: State, policy: PolicyName) -> None:
+        """Reports what the best scores in games that have not chosen it."""
+        frames = state.counters.frames
+        self._logger.metrics(ConfirmedMetrics(found.mean), frames)
+        score = f"{policy} {shown(found.mean)} +- {shown(found.std)}"
+        self._view.log(f"the best, of {frames:,} frames, in {found.episodes} new games: {score}")
 
 
 def _told(evaluation: Evaluation) -> str:

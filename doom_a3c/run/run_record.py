@@ -19,7 +19,8 @@ from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 5
 _READABLE = (2, 3, 4, FORMAT)
-_KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "best_evaluation", "policy", "evaluations"}
+_BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
+_KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
 MAX_EVALUATIONS = 1000  # that are kept
 
 
@@ -32,19 +33,23 @@ class Best(NamedTuple):
     score: float | None = None  # None before there is any
     policy: PolicyName = "greedy"  # the better one in the newest
     evaluations: tuple[EvaluationPoint, ...] = ()  # all, or every n-th where there are many
+    confirmed: bool = (
+        False  # the score is of games that have chosen neither weights nor policy; else it is too high by chance
+    )
 
     def after(self, evaluation: EvaluationPoint, is_best: bool) -> Best:
         """Returns what is known after one more evaluation."""
         kept = self.evaluations if len(self.evaluations) < MAX_EVALUATIONS else self.evaluations[1::2]
-        return Best(evaluation.score if is_best else self.score, _better_policy(evaluation), (*kept, evaluation))
+        score, confirmed = (evaluation.score, False) if is_best else (self.score, self.confirmed)
+        return Best(score, better_policy(evaluation), (*kept, evaluation), confirmed)
 
-    def settled(self, evaluation: EvaluationPoint) -> Best:
-        """Returns what is known of the best weights once this evaluation is theirs: none after their own frames."""
-        earlier = tuple(one for one in self.evaluations if one.frames <= evaluation.frames)
-        return Best(evaluation.score, _better_policy(evaluation), earlier)
+    def of(self, frames: int, policy: PolicyName) -> Best:
+        """Returns what the checkpoint of the best weights says, made after so many frames: no evaluation after those."""
+        return self._replace(policy=policy, evaluations=tuple(one for one in self.evaluations if one.frames <= frames))
 
 
-def _better_policy(evaluation: EvaluationPoint) -> PolicyName:
+def better_policy(evaluation: EvaluationPoint) -> PolicyName:
+    """Returns the policy that scored higher."""
     return "sample" if evaluation.sampled > evaluation.greedy else "greedy"
 
 
@@ -66,11 +71,12 @@ class RunRecord(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What tells runs apart, and how good one is."""
+    """What tells runs apart, and how good one is: see `Best`."""
 
     run: str
     scenario: str
-    score: float | None  # of the best evaluation
+    score: float | None
+    confirmed: bool
 
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
@@ -87,6 +93,7 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
         "config": config,
         "progress": to_plain(record.counters),
         "best_evaluation": record.best.score,
+        "confirmed": record.best.confirmed,
         "policy": record.best.policy,
         "evaluations": [list(evaluation) for evaluation in record.best.evaluations],
     }
@@ -123,7 +130,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             scenario,
             config,
             from_plain(data["progress"]),
-            Best(_score(data["best_evaluation"]), _policy(data), _evaluations(data)),
+            Best(_score(data["best_evaluation"]), _policy(data), _evaluations(data), _confirmed(data)),
             learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -136,7 +143,7 @@ def label_from_plain(data: Any) -> Label:
     """Returns the label of a record, whatever game it is of; raises KeyError or ValueError else."""
     try:
         names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
-        return Label(*names, _score(data["best_evaluation"]))
+        return Label(*names, _score(data["best_evaluation"]), _confirmed(data))
     except TypeError as error:  # it is no table
         raise ValueError(str(error)) from None
 
@@ -159,7 +166,7 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
         counters = counters._replace(scores=(), curve=(), stride=1, halvings=0)
-        best = best._replace(score=None, evaluations=())
+        best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
@@ -177,6 +184,14 @@ def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
 def _score(value: Any) -> float | None:
     """Returns the best score; NaN, which earlier versions may have written, is none."""
     return None if value is None or value != value else finite(value, "best_evaluation")  # noqa: PLR0124  # NaN
+
+
+def _confirmed(data: Mapping[str, Any]) -> bool:
+    """Returns whether the best score is confirmed, of which earlier versions say nothing: it was the highest of many."""
+    confirmed = data.get("confirmed", False)
+    if not isinstance(confirmed, bool):
+        raise ValueError("confirmed is true or false")
+    return confirmed
 
 
 def _evaluations(data: Mapping[str, Any]) -> tuple[EvaluationPoint, ...]:

@@ -28,7 +28,8 @@ from doom_a3c.record.recording import Recording
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, games_for
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, Leader, Scores, games_for
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import Guard
@@ -120,7 +121,7 @@ def session_of(
         stopping = StoppingRule(config, progress)
         saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
-        evaluations = _evaluations(record, evaluator, engine, saver, reporter)
+        evaluations = _evaluations(record, evaluator, engine, checkpoints, saver, reporter)
 
         def save() -> None:
             saver.save(engine.capture(), evaluations.best)
@@ -261,7 +262,23 @@ def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator
     )
 
 
-def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver: Saver, reporter: Reporter) -> Evaluations:
+def _best_so_far(checkpoints: CheckpointFolder) -> Leader | None:
+    """Returns the weights of `best.ckpt`, None where there are none to be had."""
+    try:
+        variables, record = load(checkpoints.best)
+    except UserError:
+        return None
+    return Leader(State(variables, record.counters), record.best.policy)
+
+
+def _evaluations(
+    record: RunRecord,
+    evaluator: Evaluator,
+    engine: Engine,
+    checkpoints: CheckpointFolder,
+    saver: Saver,
+    reporter: Reporter,
+) -> Evaluations:
     def evaluated(evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
         if is_best:
             saver.save_best(state, best)
@@ -271,6 +288,10 @@ def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver:
         saver.save_best(state, best)
         reporter.settled(evaluation, stays)
 
+    def confirmed(found: Scores, state: State, best: Best) -> None:
+        saver.save_best(state, best)
+        reporter.confirmed(found, state, best.policy)
+
     return Evaluations(
         evaluator,
         episodes=record.config.evaluation_episodes,
@@ -278,5 +299,7 @@ def _evaluations(record: RunRecord, evaluator: Evaluator, engine: Engine, saver:
         capture=engine.capture,
         report=evaluated,
         settle=settled,
+        confirmed=confirmed,
         best=record.best,
+        earlier=partial(_best_so_far, checkpoints),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
@@ -32,6 +33,7 @@ class Result(NamedTuple):
     seconds: float  # of training, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
+    confirmed: bool  # it is of games that have chosen neither weights nor policy; else it is too high by chance
     evaluations: Sequence[EvaluationPoint]
 
 
@@ -116,15 +118,23 @@ class Training:
             self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self._stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
-            if not self._stopping.interrupted_by:
-                self._reporter.phase(lambda: "evaluating what was best once more")
-                if self._evaluations.rematch(self._stopping.interrupted):
-                    self._save()
-            self._reporter.report(seconds, self._evaluations.best.score)
+            self._settle_best()
+            self._reporter.report(seconds, self._evaluations.best)
         self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
         best = self._evaluations.best
-        return Result(stopped_by, seconds, rate, best.score, best.evaluations)
+        return Result(stopped_by, seconds, rate, best.score, best.confirmed, best.evaluations)
+
+    def _settle_best(self) -> None:
+        """Finds out which weights are the best and what they score, on new games; an interrupt ends that, unconfirmed."""
+        for phase, settle in (
+            ("evaluating what was best once more", self._evaluations.rematch),
+            ("evaluating the best on new games", self._evaluations.confirm),
+        ):
+            if not self._stopping.interrupted_by:
+                self._reporter.phase(partial(str, phase))
+                if settle(self._stopping.interrupted):
+                    self._save()
 
     def _stop(self) -> None:
         try:
@@ -141,7 +151,7 @@ class Training:
                 self._guard.look()
             if self._saver.due():
                 self._save()
-            self._reporter.report(time.monotonic() - start, self._evaluations.best.score)
+            self._reporter.report(time.monotonic() - start, self._evaluations.best)
         return stopped_by
 
     def _save(self) -> None:

@@ -357,7 +357,7 @@ class Config:
     )
     minutes: float | None = setting(
         None,
-        "the run ends after so long a training; the start and the last evaluation come on top",
+        "the run ends after so long a training; the start and the last evaluations come on top",
         unit="minutes",
         above=0,
         section=USUAL,
