@@ -1,4 +1,4 @@
-"""The benchmark beside other libraries: its figures, its file of results, and that no process outlives a run."""
+"""The benchmark beside other libraries: one rule for all, its figures and results, and that no process outlives a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+import fakes
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "benchmarks" / "peers"))
 
 import peers
 import supervised
-from peers import Point, Points, System, UserError
+from comparison.figures import EPISODES, Mean, Point, Run, learning_outcome, rate
+from comparison.systems import SYSTEMS, System, UserError
+
+from doom_a3c.agent.policy import Policy
 
 pytestmark = pytest.mark.tools
 
@@ -36,11 +41,12 @@ time.sleep(600)
 REPORTER = """
 import argparse, json, time
 parser = argparse.ArgumentParser()
-parser.add_argument("--points")
-path = parser.parse_known_args()[0].points
-for frames, mean in ((0, None), (400, 10.0), (800, 80.0)):
+parser.add_argument("--report")
+path = parser.parse_known_args()[0].report
+for frames, scores in ((0, []), (400, [10.0] * 100), (800, [80.0] * 100)):
     with open(path, "a") as file:
-        file.write(json.dumps({"time": time.time(), "frames": frames, "mean": mean}) + "\\n")
+        for told in ({"frames": frames}, *({"score": score} for score in scores)):
+            file.write(json.dumps({"time": time.time(), **told}) + "\\n")
     time.sleep(0.2)
 time.sleep(600)
 """
@@ -50,38 +56,157 @@ def options(folder, *flags):
     return peers.parse([f"--results={folder / 'results.jsonl'}", "--seeds", "1", "--minutes=1", *flags])
 
 
-def test_rate_is_the_median_of_windows_after_the_warm_up():
-    speeds = [1000] * 5 + [10] * 5 + [20] * 5 + [90] * 5  # frames in each second; the slow start of all is left out
-    points = [Point(float(second), sum(speeds[:second]), None) for second in range(len(speeds) + 1)]
-    assert peers.rate(points) == 20.0
-    assert peers.rate([Point(p.seconds, 7 * int(p.seconds), None) for p in points]) == 7.0
+def run_of(folder, *lines):
+    """Returns a run that has reported these lines."""
+    path = folder / "report.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run = Run(path, start=0.0)
+    run.read()
+    return run
 
 
-def test_rate_of_a_run_that_is_too_short_is_unknown():
-    assert peers.rate([Point(0.0, 0, None), Point(9.0, 900, None)]) is None
+def episode(at, score):
+    return {"time": at, "score": score}
 
 
-def test_half_a_line_waits_for_its_other_half(tmp_path):
-    path = tmp_path / "points"
-    points = Points(path, start=100.0)
-    points.read()
-    whole = json.dumps({"time": 103.0, "frames": 8, "mean": 76.0}) + "\n"
-    path.write_text(whole + whole[:9])
-    points.read()
-    assert points.all == [Point(3.0, 8, 76.0)]
-    path.write_text(whole + whole)
-    points.read()
-    assert len(points.all) == 2
+# The rule
+
+
+def test_the_mean_is_looked_at_after_each_finished_episode(tmp_path):
+    # It is at the target for a moment, in the midst of a rollout: the frames are told at its ends, at 100 and 200 s.
+    scores = [75.0] * EPISODES + [-300.0] * 5
+    lines = [episode(100.0 + number, score) for number, score in enumerate(scores)]
+    run = run_of(tmp_path, {"time": 100.0, "frames": 1000}, *lines, {"time": 300.0, "frames": 2000})
+    assert len(run.means) == len(scores) - EPISODES + 1
+    assert run.reached(75.0, limit=250.0) == Mean(199.0, 75.0)
+    assert run.means[-1].score == pytest.approx((95 * 75 - 5 * 300) / 100)
+    result = learning_outcome(run, 75.0, 250.0, reason="")
+    assert (result["outcome"], result["seconds"], result["frames"], result["episodes"]) == ("reached", 199.0, 1000, 105)
+
+
+def test_there_is_no_mean_of_fewer_episodes(tmp_path):
+    run = run_of(tmp_path, *[episode(float(number), 90.0) for number in range(EPISODES - 1)])
+    assert run.means == []
+    assert run.reached(75.0, limit=1000.0) is None
 
 
 def test_a_target_reached_after_the_limit_is_missed(tmp_path):
-    points = Points(tmp_path / "none", start=0.0)
-    points.all = [Point(30.0, 100, 50.0), Point(61.0, 200, 99.0)]
-    result = peers.outcome(points, "sb3_ppo", options(tmp_path), reason="")
-    assert (result["outcome"], result["best_mean"]) == ("missed", 50.0)
-    points.all.insert(1, Point(60.0, 150, 75.0))
-    result = peers.outcome(points, "sb3_ppo", options(tmp_path), reason="")
-    assert (result["outcome"], result["seconds"], result["frames"]) == ("reached", 60.0, 150)
+    scores = [50.0] * EPISODES + [99.0] * EPISODES
+    lines = [episode(float(number), score) for number, score in enumerate(scores)]
+    late = learning_outcome(run_of(tmp_path, *lines), 75.0, 150.0, reason="")
+    assert (late["outcome"], late["best_mean"]) == ("missed", pytest.approx(50 + 0.49 * 51))
+    in_time = learning_outcome(run_of(tmp_path, *lines), 75.0, 151.0, reason="")
+    assert (in_time["outcome"], in_time["seconds"]) == ("reached", 151.0)
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path):
+    path = tmp_path / "report"
+    run = Run(path, start=100.0)
+    run.read()
+    whole = json.dumps({"time": 103.0, "frames": 8}) + "\n"
+    path.write_text(whole + whole[:9])
+    run.read()
+    assert run.points == [Point(3.0, 8)]
+    path.write_text(whole + whole)
+    run.read()
+    assert len(run.points) == 2
+
+
+def test_rate_is_the_median_of_windows_after_the_warm_up():
+    speeds = [1000] * 5 + [10] * 5 + [20] * 5 + [90] * 5  # frames in each second; the slow start of all is left out
+    points = [Point(float(second), sum(speeds[:second])) for second in range(len(speeds) + 1)]
+    assert rate(points) == 20.0
+    assert rate([Point(p.seconds, 7 * int(p.seconds)) for p in points]) == 7.0
+
+
+def test_rate_of_a_run_that_is_too_short_is_unknown():
+    assert rate([]) is None
+    assert rate([Point(0.0, 0), Point(9.0, 900)]) is None
+
+
+# What the games report
+
+
+def reported(path):
+    return [line["score"] for line in map(json.loads, path.read_text().splitlines()) if "score" in line]
+
+
+def test_workers_report_every_episode_and_evaluations_none(tmp_path):
+    import this_training
+    from report import Report
+
+    from doom_a3c.agent import player
+    from doom_a3c.run import evaluation
+
+    with this_training.players_reporting(Report(tmp_path / "report"), frame_skip=3):
+        actor = fakes.actor(0, Policy(fakes.network()))
+        assert evaluation.Player is player.Player
+    played = [actor.rollout() for _ in range(3)]
+    assert reported(tmp_path / "report") == [episode.score for each in played for episode in each.stats.episodes]
+    assert len(reported(tmp_path / "report")) == 2 * 4 * 3 // 3
+
+
+def test_every_peer_has_the_actions_of_this_program():
+    from basic_games import basic
+
+    from doom_a3c.envs.doom_setup import listed_actions
+    from doom_a3c.settings import catalog
+
+    game = basic(frame_skip=4)
+    names = [button.name for button in game.unwrapped.game.get_available_buttons()]
+    pressed = [game.unwrapped.button_map[game.action(action)] for action in range(game.action_space.n)]
+    assert sorted("+".join(n for n, down in zip(names, each, strict=True) if down) for each in pressed) == sorted(
+        listed_actions(catalog.find("basic").game)
+    )
+    game.close()
+
+
+# torch and TensorFlow in one process abort.
+STABLE_BASELINES = """
+import json, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from functools import partial
+from pathlib import Path
+import stable_baselines
+from stable_baselines3.common.vec_env import SubprocVecEnv
+path = Path(sys.argv[2])
+games = SubprocVecEnv([partial(stable_baselines.game, 4, path)] * 2, start_method="fork")
+games.seed(1)
+before, random = games.reset(), np.random.default_rng(2)
+sums, ended = np.zeros(2), []
+for step in range(450):
+    after, rewards, dones, infos = games.step([1, random.integers(3)])  # the first walks to the right until its time is up
+    sums += rewards
+    for game in np.flatnonzero(dones):
+        last_is_seen = bool((infos[game]["terminal_observation"] == before[game]).all())
+        truncated = bool(infos[game]["TimeLimit.truncated"])
+        ended.append([int(game), 100 * float(sums[game]), truncated, last_is_seen])
+        sums[game] = 0
+    before = after
+games.close()
+print(json.dumps({"ended": ended}))
+"""
+
+
+def test_stable_baselines_gets_time_outs_as_truncations_and_every_score_is_reported(tmp_path):
+    arguments = [str(Path(peers.__file__).with_suffix("")), str(tmp_path / "report")]
+    answer = subprocess.run(
+        [sys.executable, "-c", STABLE_BASELINES, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    ended = json.loads(answer.stdout.splitlines()[-1])["ended"]
+    assert sorted(reported(tmp_path / "report")) == pytest.approx(sorted(score for _, score, _, _ in ended), abs=0.01)
+    walker = [truncated for game, _, truncated, _ in ended if game == 0]
+    assert len(walker) == 450 // 72
+    assert all(walker)
+    shooter = [(score, truncated) for game, score, truncated, _ in ended if game == 1]
+    assert any(not truncated for _, truncated in shooter)
+    assert all(truncated or score > -280 for score, truncated in shooter)  # who kills is paid 106
+    assert all(last_is_seen for *_, last_is_seen in ended)
+
+
+# Campaigns
 
 
 def test_nothing_outlives_a_run(tmp_path):
@@ -102,20 +227,31 @@ def test_nothing_outlives_a_run(tmp_path):
 def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
     runner = tmp_path / "runner.py"
     runner.write_text(REPORTER)
-    monkeypatch.setitem(peers.SYSTEMS, "this", System("ours", (str(runner),)))
+    monkeypatch.setitem(SYSTEMS, "this", System("ours", (str(runner),), tuned="its own game"))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     peers.campaign(chosen)
     (result,) = peers.finished_runs(chosen.results)
     assert (result["outcome"], result["frames"]) == ("reached", 800)
     assert "1 runs, 1 of them finished before" in capsys.readouterr().err
-    assert "| 1 of 1 |" in peers.table(chosen)
+    assert "| 1 of 1 | its own game |" in peers.table(chosen)
+
+
+def test_results_by_another_rule_are_not_mixed_in(tmp_path):
+    chosen = options(tmp_path)
+    old = {key: value for key, value in peers.settings("this", 1, chosen).items() if key != "rule"}
+    chosen.results.write_text(json.dumps({**old, "outcome": "reached", "frames_per_second": 9.0, "seconds": 1.0}) + "\n")
+    assert peers.table(chosen) == ""
+
+
+def test_every_system_that_learns_says_what_it_was_tuned_on():
+    assert all(system.tuned for system in SYSTEMS.values() if system.learns)
 
 
 def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
     runner = tmp_path / "runner.py"
     runner.write_text("raise SystemExit('no games | here')")
-    monkeypatch.setitem(peers.SYSTEMS, "this", System("ours", (str(runner),)))
+    monkeypatch.setitem(SYSTEMS, "this", System("ours", (str(runner),)))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     assert peers.finished_runs(chosen.results)[0]["reason"] == "no games | here"
@@ -125,8 +261,8 @@ def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
 def test_ratios_are_to_this_program(tmp_path):
     chosen = options(tmp_path)
     runs = [
-        {**peers.settings(name, 1, chosen), "outcome": "reached", "frames_per_second": rate, "seconds": seconds}
-        for name, rate, seconds in (("this", 1000.0, 40.0), ("sample_factory", 250.0, 300.0))
+        {**peers.settings(name, 1, chosen), "outcome": "reached", "frames_per_second": speed, "seconds": seconds}
+        for name, speed, seconds in (("this", 1000.0, 40.0), ("sample_factory", 250.0, 300.0))
     ]
     chosen.results.write_text("".join(json.dumps(run) + "\n" for run in runs))
     row = next(line for line in peers.table(chosen).splitlines() if "Sample Factory" in line)

@@ -1,52 +1,71 @@
-"""What a run tells benchmarks/peers.py: lines of JSON in a file, each with the time it was written.
+"""Reports a run to benchmarks/peers.py: lines of JSON in a file, each with the time it was written.
 
-Standard library only: runners import it in the peers' environment as in this program's.
+Every process of a run appends to the same file: the program that learns tells how many frames have been played, the games
+tell the score of each episode when it ends. What follows from the scores is computed by benchmarks/comparison/figures.py,
+for all systems alike. Standard library only: runners import it in the peers' environment as in this program's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 
 class Report:
-    """Owns the file that a run reports to."""
+    """Appends to the file that a run reports to. A line is one write, so any number of processes may append."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a")
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def point(self, frames: int, mean: float | None = None, at: float | None = None) -> None:
-        """Writes the frames played so far and the mean score of the last 100 episodes, None before there are so many.
+    def frames(self, frames: int) -> None:
+        """Reports the frames played so far.
 
-        `at` is in seconds since the epoch, by default now. A run that plays and learns in turn writes at one place of
-        its cycle, so that the time between two points holds whole cycles.
+        A program that plays and learns in turn reports at one place of its cycle, so that the time between two reports
+        holds whole cycles.
         """
-        self._file.write(json.dumps({"time": at or time.time(), "frames": frames, "mean": mean}) + "\n")
-        self._file.flush()
+        self._write("frames", frames)
+
+    def episode(self, score: float) -> None:
+        """Reports the score of a training episode that has just ended, in the game's own units."""
+        self._write("score", score)
+
+    def _write(self, key: str, value: float) -> None:
+        os.write(self._file, f"{json.dumps({'time': time.time(), key: value})}\n".encode())
+
+
+class FrameCounter:
+    """Counts the frames of games that several threads may step, and reports them once a second."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._lock = report, threading.Lock()
+        self._frames, self._due = 0, 0.0
+
+    def add(self, frames: int) -> None:
+        """Adds the frames of a step."""
+        with self._lock:
+            self._frames += frames
+            if (now := time.monotonic()) >= self._due:
+                self._report.frames(self._frames)
+                self._due = now + 1.0
 
 
 def runner_flags(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser of the flags that every runner takes."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--points", type=Path, required=True, help="the file to report to")
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("--report", type=Path, required=True, help="the file to report to")
     parser.add_argument("--games", type=int, required=True, help="games played at once")
     parser.add_argument("--frame-skip", type=int, required=True, help="frames that a step lasts")
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--minutes", type=float, required=True, help="a run ends itself after these at the latest")
-    parser.add_argument("--target-score", type=float, required=True, help="a run may end itself at this mean")
     return parser
 
 
 def play(step: Callable[[], int], options: argparse.Namespace) -> None:
-    """Steps games until the time is up, and reports once a second; `step` returns how many games took one."""
-    report, steps = Report(options.points), 0
-    end = time.monotonic() + 60 * options.minutes
-    due = 0.0
-    while (now := time.monotonic()) < end:
-        if now >= due:
-            report.point(steps * options.frame_skip)
-            due = now + 1.0
-        steps += step()
+    """Steps games until this process is ended; `step` returns how many games took one."""
+    counter = FrameCounter(Report(options.report))
+    while True:
+        counter.add(step() * options.frame_skip)

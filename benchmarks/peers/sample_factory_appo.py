@@ -1,7 +1,7 @@
 """Trains with Sample Factory: APPO with an LSTM on its own ViZDoom basic, the settings that were fastest on two cores.
 
-Its environment multiplies the game's rewards by 0.01, before episodes are summed: what it reports as 'reward' times 100 is
-the game's own score. Nothing else shapes that reward; its normalisation of returns comes later.
+Its environment never truncates; here it does at a time-out, and `value_bootstrap` then adds a value to the last reward.
+That is the value of the observation before the last step, as its rollouts do not keep the one after it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
 
 import argparse
+import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from basic_games import Buttons, Learnable
 from report import Report, runner_flags
 from sample_factory.algo.runners.runner import AlgoObserver
+from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
-from sf_examples.vizdoom.doom.doom_utils import doom_env_by_name
-from sf_examples.vizdoom.train_vizdoom import parse_vizdoom_cfg, register_vizdoom_components
+from sf_examples.vizdoom.doom.doom_utils import doom_env_by_name, make_doom_env_from_spec
+from sf_examples.vizdoom.train_vizdoom import parse_vizdoom_cfg, register_vizdoom_models
 
 WORKERS = 2
 GAME = "doom_basic"
@@ -40,31 +44,37 @@ def flags(options: argparse.Namespace) -> list[str]:
         "--rnn_size=256",
         "--encoder_conv_mlp_layers",
         "256",
-        "--stats_avg=100",
+        "--value_bootstrap=True",
         f"--train_dir={Path('sample_factory').absolute()}",
         "--experiment=basic",
     ]
 
 
-class Watcher(AlgoObserver):
-    """Reports after each update."""
+class FrameReporter(AlgoObserver):
+    """Reports the frames learned from after each update."""
 
-    def __init__(self, report: Report, reward_scale: float) -> None:
-        self._report, self._reward_scale = report, reward_scale
+    def __init__(self, report: Report) -> None:
+        self._report = report
 
     def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
-        """Reports the frames learned from and the mean score; called by Sample Factory."""
-        scores = runner.policy_avg_stats.get("reward", [[]])[0]
-        mean = float(sum(scores)) / len(scores) / self._reward_scale if len(scores) >= 100 else None
-        self._report.point(int(runner.env_steps.get(0, 0)), mean)
+        """Is called by Sample Factory."""
+        self._report.frames(int(runner.env_steps.get(0, 0)))
+
+
+def make_game(report: Path, *arguments: Any, **named: Any) -> Any:
+    """Returns Sample Factory's own basic, with the actions, time-outs and rewards of all peers."""
+    spec = copy.copy(doom_env_by_name(GAME))
+    spec.reward_scaling = 1.0  # `Learnable` scales rewards, by the same factor
+    return Learnable(Buttons(make_doom_env_from_spec(spec, *arguments, **named)), Report(report))
 
 
 def main() -> None:
     """Trains until it is ended from outside."""
     options = runner_flags((__doc__ or "").splitlines()[0]).parse_args()
-    register_vizdoom_components()
+    register_env(GAME, partial(make_game, options.report))
+    register_vizdoom_models()
     _, runner = make_runner(parse_vizdoom_cfg(flags(options)))
-    runner.register_observer(Watcher(Report(options.points), doom_env_by_name(GAME).reward_scaling))
+    runner.register_observer(FrameReporter(Report(options.report)))
     runner.init()
     runner.run()
 

@@ -1,50 +1,66 @@
-"""Trains with this program: python train.py --scenario basic.wad, watched through its own summary and TensorBoard points.
+"""Trains with this program: python train.py --scenario basic.wad; further flags go to train.py.
 
-The points are reported at the end of the run, with the times at which they were logged.
+The frames and the scores are taken where its workers play, at the step that ends an episode.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from report import Report, runner_flags
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-TRAIN = Path(__file__).resolve().parent.parent.parent / "train.py"
+from report import FrameCounter, Report, runner_flags
+
+from doom_a3c.cli import train
+from doom_a3c.run.launch import launched
+
+if TYPE_CHECKING:  # it imports TensorFlow, which train.py does while its games start
+    from doom_a3c.run.session import Session
+
 WORKERS = 2
 
 
-def logged(folder: Path) -> Iterator[tuple[float, int]]:
-    """Yields time and frames of every point that a run has logged."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # imports TensorFlow
+@contextmanager
+def players_reporting(report: Report, frame_skip: int) -> Iterator[None]:
+    """Has workers report their frames and episodes, those that are made meanwhile; evaluations have other players."""
+    from doom_a3c.agent import player, rollouts  # late, as above
 
-    events = EventAccumulator(str(next(folder.glob("*/global"))), size_guidance={"tensors": 0}).Reload()
-    for event in events.Tensors("Perf/Episodes"):
-        yield event.wall_time, event.step
+    counter = FrameCounter(report)
+
+    class Reporting(player.Player):
+        def step(self, *arguments: Any, **named: Any) -> player.Step:
+            step = super().step(*arguments, **named)
+            for episode in step.episodes:
+                report.episode(episode.score)
+            counter.add(frame_skip * len(step.rewards))
+            return step
+
+    with mock.patch.object(rollouts, "Player", Reporting):
+        yield
 
 
-def main() -> None:
-    """Trains to the target, or until the time is up."""
-    options = runner_flags((__doc__ or "").splitlines()[0]).parse_args()
-    shape = [f"--workers={WORKERS}", f"--games={options.games // WORKERS}"]
-    folders = [f"--{name}-dir={Path(name).absolute()}" for name in ("models", "frames", "logs")]
-    limits = [f"--target-score={options.target_score}", f"--minutes={options.minutes}"]
-    game = ["--scenario=basic.wad", f"--frame-skip={options.frame_skip}", f"--seed={options.seed}", *shape]
-    start = time.time()
-    command = [sys.executable, str(TRAIN), *game, *limits, *folders, "--summary=summary.json", "--quiet"]
-    subprocess.run(command, check=True)
-    report = Report(options.points)
-    for at, frames in logged(Path("logs")):
-        report.point(frames, at=at)
-    summary = json.loads(Path("summary.json").read_text())
-    report.point(summary["frames"], summary["mean_100"], start + summary["seconds"])
+def main() -> int:
+    """Trains until it is ended from outside, or its budget of frames is used up."""
+    options, flags = runner_flags((__doc__ or "").splitlines()[0]).parse_known_args()
+
+    @contextmanager
+    def launched_reporting(*arguments: Any, **named: Any) -> Iterator[Session]:
+        with (
+            launched(*arguments, **named) as session,
+            players_reporting(Report(options.report), options.frame_skip),
+        ):
+            yield session
+
+    game = ["--scenario=basic.wad", f"--frame-skip={options.frame_skip}", f"--seed={options.seed}"]
+    players = [f"--workers={WORKERS}", f"--games={options.games // WORKERS}"]
+    with mock.patch.object(train, "launched", launched_reporting):
+        return train.main([*game, *players, "--quiet", *flags])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

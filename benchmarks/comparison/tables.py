@@ -1,0 +1,87 @@
+"""The tables of finished runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from comparison.systems import SYSTEMS
+
+Result = Mapping[str, Any]
+Runs = Mapping[str, Sequence[Result]]  # by system
+
+
+def learning_table(runs: Runs, target: str) -> str:
+    """Returns the rows of the systems that learn, with ratios to this program's default."""
+    names = [name for name, system in SYSTEMS.items() if system.learns and runs[name]]
+    own_rate, own_seconds = median_rate(runs["this"]), median_seconds(runs["this"])
+    lines = [
+        f"| system | games | frames/s | ratio | seconds to {target}, median (seeds) | ratio | seeds at {target} "
+        "| settings tuned on | notes |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        own = runs[name]
+        frames, seconds = median_rate(own), median_seconds(own)
+        each = ", ".join(f"{run['seconds']:.0f}" if run["outcome"] == "reached" else run["outcome"] for run in own)
+        reached = sum(run["outcome"] == "reached" for run in own)
+        cap = f"> {60 * min(run['minutes'] for run in own):.0f}"
+        lines.append(
+            f"| {label(name, own)} | {own[0]['games']} | {shown(frames, '{:,.0f}'.format)} | {ratio(frames, own_rate)} "
+            f"| {shown(seconds, '{:.0f}'.format, cap)} ({each}) | {ratio(seconds, own_seconds)} "
+            f"| {reached} of {len(own)} | {SYSTEMS[name].tuned} | {notes(name, own)} |"
+        )
+    return "\n".join(lines) + "\n" if names else ""
+
+
+def raw_table(runs: Runs) -> str:
+    """Returns the rows of games without learning, with ratios to this program's."""
+    names = [name for name, system in SYSTEMS.items() if not system.learns and runs[name]]
+    reference = median_rate(runs["this_raw"])
+    lines = ["| games alone, random actions | games | frames/s | ratio | notes |", "|---|---|---|---|---|"]
+    for name in names:
+        own = runs[name]
+        frames = median_rate(own)
+        figures = f"{own[0]['games']} | {shown(frames, '{:,.0f}'.format)} | {ratio(frames, reference)}"
+        lines.append(f"| {label(name, own)} | {figures} | {notes(name, own)} |")
+    return "\n".join(lines) + "\n" if names else ""
+
+
+def median_rate(runs: Sequence[Result]) -> float | None:
+    """Returns the median frames/s of runs."""
+    return median([run["frames_per_second"] for run in runs if run.get("frames_per_second")])
+
+
+def median_seconds(runs: Sequence[Result]) -> float | None:
+    """Returns the median seconds to the target, counting a run that missed it, or failed, as forever."""
+    return median([run["seconds"] if run["outcome"] == "reached" else math.inf for run in runs])
+
+
+def median(values: list[float]) -> float | None:
+    """Returns the median, None of nothing."""
+    return statistics.median(values) if values else None
+
+
+def shown(value: float | None, form: Callable[[float], str], never: str = "-") -> str:
+    """Returns a figure as the table shows it."""
+    return "-" if value is None else never if math.isinf(value) else form(value)
+
+
+def ratio(value: float | None, reference: float | None) -> str:
+    """Returns how a figure relates to this program's."""
+    return "-" if not value or not reference or math.isinf(value) or math.isinf(reference) else f"{value / reference:.2f}"
+
+
+def label(name: str, runs: Sequence[Result]) -> str:
+    """Returns a system's name and version."""
+    return " ".join(filter(None, (SYSTEMS[name].title, runs[-1].get("version"))))
+
+
+def notes(name: str, runs: Sequence[Result]) -> str:
+    """Returns the particulars of a system, and the causes of its failed runs."""
+    failures = {f"failed: {run['reason']}" for run in runs if run["outcome"] == "failed"}
+    missed = [run["best_mean"] for run in runs if run["outcome"] == "missed" and run["best_mean"] is not None]
+    best = [f"best mean of a seed that missed: {max(missed):.1f}"] if missed else []
+    return "; ".join(filter(None, (SYSTEMS[name].note, *best, *sorted(failures)))).replace("|", "/")
