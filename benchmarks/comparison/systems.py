@@ -25,7 +25,7 @@ class System(NamedTuple):
 
 
 SB3 = ("stable-baselines3", "torch", "vizdoom", "opencv-python")
-ATARI = "Atari, 8 games (RL Baselines3 Zoo); nothing on Doom"
+ZOO = "Atari with {} games at once (RL Baselines3 Zoo), nothing on Doom"
 SYSTEMS = {
     "this": System(
         "doom_a3c, default",
@@ -53,18 +53,23 @@ SYSTEMS = {
         ("stable_baselines.py", "--algorithm=a2c"),
         SB3,
         SB3[0],
-        tuned=ATARI.replace("8", "16"),
+        tuned=ZOO.format(16),
         note="no LSTM",
     ),
     "sb3_ppo": System(
-        "stable-baselines3, PPO", ("stable_baselines.py", "--algorithm=ppo"), SB3, SB3[0], tuned=ATARI, note="no LSTM"
+        "stable-baselines3, PPO",
+        ("stable_baselines.py", "--algorithm=ppo"),
+        SB3,
+        SB3[0],
+        tuned=ZOO.format(8),
+        note="no LSTM",
     ),
     "sb3_recurrent_ppo": System(
         "sb3-contrib, RecurrentPPO",
         ("stable_baselines.py", "--algorithm=recurrent_ppo"),
         ("sb3-contrib", *SB3),
         "sb3-contrib",
-        tuned=f"{ATARI}, for PPO without an LSTM",
+        tuned=f"{ZOO.format(8)}, PPO without an LSTM",
         note="LSTM 256",
     ),
     "this_raw": System("doom_a3c's vector", ("this_raw.py",), learns=False, note="a process a core; grey, cropped, 84x84"),
