@@ -55,14 +55,14 @@ class Learnable(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Takes a step."""
         observation, reward, terminated, truncated, infos = self.env.step(action)
         self._score += float(reward)
-        if terminated or truncated:
+        ended = terminated or truncated
+        if ended:
             game = self.unwrapped.game  # type: ignore[attr-defined]
-            truncated = game.is_episode_timeout_reached() and not game.is_player_dead()
-            terminated = not truncated
+            terminated = terminated and not (game.is_episode_timeout_reached() and not game.is_player_dead())
             self._report.episode(self._score)
         else:
             self._observation = observation
-        return self._observation, REWARD_SCALE * float(reward), terminated, truncated, infos
+        return self._observation, REWARD_SCALE * float(reward), terminated, ended and not terminated, infos
 
 
 def basic(frame_skip: int) -> gymnasium.Env[Any, Any]:
