@@ -155,7 +155,7 @@ def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a
     assert (play.missing == 0) == whole
     if whole:
         assert 0.25 <= np.mean(np.array(play.lengths) == 5) <= 0.75  # three standard errors
-    assert ("shorter ones" in doctor._scores(play).says) == ("or more" in episodes.says) == (not whole)
+    assert ("shorter ones" in doctor._scores(record, play).says) == ("or more" in episodes.says) == (not whole)
 
 
 def test_a_game_that_never_pays_is_told(tmp_path):
@@ -170,7 +170,7 @@ def test_rewards_that_are_not_finite_are_told(tmp_path):
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 @pytest.mark.parametrize("when", [0, 7, 20])  # at the beginning, in the midst, at the end
 def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monkeypatch, value, when):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     game = numbers(lambda time: np.array([0, value if time == when else 1]))
     try:
         found_ = found(game, tmp_path)["numbers seen"]
@@ -183,7 +183,7 @@ def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monke
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("pay", [1.7e308, np.inf, np.nan])
 def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypatch, pay):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     game = numbers(Numbers.see, pay=pay)
     try:
         assert found(game, tmp_path)["rewards"].what == "rewards"
@@ -192,7 +192,7 @@ def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypat
 
 
 def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     game = numbers(lambda time: np.array([300.0, 0]), actions=1)
     try:
         advice = {name: finding.advice for name, finding in found(game, tmp_path).items() if finding.advice}
@@ -208,18 +208,18 @@ def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path, monke
     for game, setting in (("CartPole-v1", "max_episode_steps"), ("basic", "episode_timeout"), ("pong", "max_frames")):
         record = new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
         nothing = np.zeros(0)
-        assert setting in doctor._scores(record, doctor.Play([], [], 0, nothing, [], nothing, 1.0)).advice
+        assert setting in doctor._scores(record, doctor.Play([], [], 0, 32, nothing, [], nothing, 1.0)).advice
 
 
 def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     seen = found("tests/Grid-v0", tmp_path)["network sees"]
     assert seen.advice == ""
     assert "of 255" in seen.says
 
 
 def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "LEAST_EPISODES", 4)
+    monkeypatch.setattr(doctor, "EPISODES", 1)
     assert found("tests/Slow-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
     assert found("tests/Slow-v0", tmp_path, game_processes=1)["speed"].advice == ""
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from told import LOGS, PASSES, SHAPING, assert_told_every_metric
+from told import CONFIRMED, LOGS, PASSES, SHAPING, assert_told_every_metric
 
 from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
@@ -21,7 +21,7 @@ def test_another_kind_of_log_is_told_every_metric_of_a_session(engine, tmp_path,
 
 def test_every_metric_has_a_tag_and_every_tag_a_metric():
     logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
-    assert set(TAGS) == logged | SHAPING | PASSES
+    assert set(TAGS) == logged | SHAPING | PASSES | CONFIRMED
     assert len(set(TAGS.values())) == len(TAGS)
     assert tag("faults.engine_died") == "Faults/engine_died"
     assert tag("new") == "new"

@@ -17,13 +17,14 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import named
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.reporter import EpisodeCurve, EvaluationMetrics, RunMetrics
+from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RunMetrics
 from doom_a3c.run.run_record import begun
 from doom_a3c.run.session import session_of
 
 # What each log is told; `host` is that of every host.
 SHAPING = {"shaped_reward"}  # where a scenario has it
 PASSES = {*StepMetrics._fields}  # where there are several
+CONFIRMED = {*ConfirmedMetrics._fields}  # where the run ends by itself
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
 RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
 SPREAD = ("mean", "std", "min", "max")

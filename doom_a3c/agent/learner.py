@@ -15,7 +15,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, assessed, estimator_of
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
-from doom_a3c.algorithm.returns import Targets
+from doom_a3c.algorithm.vtrace import WeightedTargets
 from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
 from doom_a3c.settings.streams import Stream, seed_of
 
@@ -184,7 +184,7 @@ class Learner:
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
 
-    def _weights(self, targets: Targets, log_ratios: tf.Tensor) -> tf.Tensor:
+    def _weights(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tf.Tensor:
         """Returns the factors of the gradients of log pi, [T, B]."""
         config = self._config
         advantages = normalized(targets.advantages) if config.normalize_advantages else targets.advantages

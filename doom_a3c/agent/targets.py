@@ -15,8 +15,8 @@ from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork, Output
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios
-from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
-from doom_a3c.algorithm.vtrace import vtrace
+from doom_a3c.algorithm.returns import generalized_advantages, n_step_returns
+from doom_a3c.algorithm.vtrace import WeightedTargets, vtrace
 from doom_a3c.settings.config import Config, replay_count, updates_per_rollout, uses_vtrace
 
 Basis = tuple[Any, ...]  # arrays [T, B]
@@ -54,7 +54,7 @@ class Estimator(Protocol):
     def prepare(self, rollout: Rollout) -> Prepared:
         """Returns what targets are made from."""
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the targets, [T, B] each; no gradient flows through them.
 
         Args:
@@ -78,13 +78,13 @@ class PlayedTargets:
         config = self._config
         played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
         if config.advantage == "n_step":
-            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail)[:2])
-        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount)[:2])
+            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail))
+        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount))
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the prepared targets, weighted by PPO's ratio where several updates are made from them."""
         returns, advantages = basis
-        return Targets(returns, advantages, 1.0 if self._on_policy else importance_ratios(log_ratios))
+        return WeightedTargets(returns, advantages, 1.0 if self._on_policy else importance_ratios(log_ratios))
 
 
 class VTraceTargets:
@@ -99,7 +99,7 @@ class VTraceTargets:
         """Returns what was played."""
         return Prepared(rollout.log_probs, (rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values))
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the targets of V-trace."""
         rewards, discounts, ends, next_values = basis
         return vtrace(
@@ -133,12 +133,12 @@ class ReconsideredTargets:
         played, basis = self._traced.prepare(rollout)
         found = self._compiled(rollout.observations, rollout.resets, rollout.core_state, rollout.actions, played, basis)
         log_probs, *targets = found.numpy()
-        return Prepared(log_probs, Targets(*targets))
+        return Prepared(log_probs, tuple(targets))
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> Targets:
+    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the prepared targets, weighted by the ratio to the policy that played: rho of then times r since then."""
         returns, advantages, rhos = basis
-        return Targets(returns, advantages, rhos * importance_ratios(log_ratios))
+        return WeightedTargets(returns, advantages, rhos * importance_ratios(log_ratios))
 
     def _reconsidered(
         self,

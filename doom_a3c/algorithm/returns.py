@@ -18,11 +18,10 @@ Array = NDArray[np.float32]
 
 
 class Targets(NamedTuple):
-    """What the loss regresses on and reinforces; NumPy arrays, or tensors where they are made inside a graph."""
+    """The targets of a rollout that the learning policy has played."""
 
-    returns: Any  # [T, B], targets of the values
-    advantages: Any  # [T, B], of the policy gradient
-    weights: Any = 1.0  # importance weights of the advantages, [T, B]; 1 where the policy that learns has played
+    returns: Array  # [T, B], of the values
+    advantages: Array  # [T, B], of the policy gradient
 
 
 def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:

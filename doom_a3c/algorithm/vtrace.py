@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
-from doom_a3c.algorithm.returns import Targets
+
+class WeightedTargets(NamedTuple):
+    """The targets of a rollout that another policy may have played."""
+
+    returns: tf.Tensor  # [T, B], of the values
+    advantages: tf.Tensor  # [T, B], of the policy gradient, without their importance weights
+    weights: tf.Tensor | float  # importance weights of the advantages, [T, B]; 1 where the learning policy has played
 
 
 def vtrace(
@@ -18,7 +26,7 @@ def vtrace(
     trace_decay: float,
     rho_clip: float,
     c_clip: float,
-) -> Targets:
+) -> WeightedTargets:
     """Computes V-trace targets (Espeholt et al. 2018, arXiv:1802.01561, sections 4.1 and 4.2, remark 2).
 
         rho_t = min(rho_clip, pi / mu),  c_t = lambda * min(c_clip, pi / mu)
@@ -67,4 +75,4 @@ def vtrace(
     correction = tf.stack(corrections[:0:-1])
     later = tf.stack(corrections[-2::-1])  # v_{t+1} - V(s_{t+1}) for each t
     advantages = rewards + discounts * next_values + onward * trace_decay * later - values
-    return Targets(*map(tf.stop_gradient, (values + correction, advantages, rhos)))
+    return WeightedTargets(*map(tf.stop_gradient, (values + correction, advantages, rhos)))
