@@ -103,7 +103,7 @@ def numbers(see, actions=2, pay=1.0):
 
 
 gymnasium.register("tests/Grid-v0", Grid)
-gymnasium.register("tests/Slow-v0", Slow)
+gymnasium.register("tests/Sluggish-v0", Slow)
 
 
 class Mixed(Sick):
@@ -220,8 +220,8 @@ def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
 
 def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "EPISODES", 1)
-    assert found("tests/Slow-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
-    assert found("tests/Slow-v0", tmp_path, game_processes=1)["speed"].advice == ""
+    assert found("tests/Sluggish-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
+    assert found("tests/Sluggish-v0", tmp_path, game_processes=1)["speed"].advice == ""
 
 
 def test_actions_that_are_not_discrete_are_told(tmp_path):

@@ -164,7 +164,7 @@ def test_agents_know_no_environment(modules):
 
 
 def test_mathematics_knows_nothing_else(modules):
-    assert rooms(imported_in(modules, "algorithm")) == {"algorithm"}
+    assert rooms(imported_in(modules, "algorithm")) <= {"algorithm"}
 
 
 def test_only_those_who_put_a_run_together_know_games_and_engines(modules):
