@@ -116,7 +116,7 @@ class VTraceTargets:
 
 
 class ReconsideredTargets:
-    """Targets by V-trace from what the network says before the first update; they, and the policy of then, stay.
+    """V-trace targets from the network's outputs before the first update; targets and reference policy then stay fixed.
 
     That network is the target network of IMPACT (Luo et al. 2020, arXiv:1912.00167), which holds the updates near a policy
     that is new however old the one is that played. Here it is as old as the rollout's first update.
@@ -136,7 +136,7 @@ class ReconsideredTargets:
         return Prepared(log_probs, tuple(targets))
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
-        """Returns the prepared targets, weighted by the ratio to the policy that played: rho of then times r since then."""
+        """Returns the prepared targets, weighted by rho before the first update times the ratio since then."""
         returns, advantages, rhos = basis
         return WeightedTargets(returns, advantages, rhos * importance_ratios(log_ratios))
 

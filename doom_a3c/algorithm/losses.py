@@ -71,7 +71,7 @@ def actor_critic_loss(
 
 
 def importance_ratios(log_ratios: tf.Tensor) -> tf.Tensor:
-    """Returns r = pi / mu, always finite, of log r."""
+    """Returns r = pi / mu from log r, capped so that it stays finite."""
     return tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
 
 

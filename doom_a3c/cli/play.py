@@ -162,7 +162,7 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
 
 @contextlib.contextmanager
 def _warnings_in_one_line(lines: Lines) -> Iterator[None]:
-    """A block whose warnings are told as everything else is, without the place in the code that they come from."""
+    """Prints the warnings of a block as one line each, without their place in the code."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         lines.clear()

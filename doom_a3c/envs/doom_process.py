@@ -91,7 +91,7 @@ class DoomProcess:
         raise failure
 
     def _forget_launch(self) -> None:
-        """Removes what tells of an engine's start, which is over."""
+        """Removes the launcher and the log of the engine's start."""
         (self.folder / LAUNCHER).unlink(missing_ok=True)
         self._empty_log()
 

@@ -1,7 +1,7 @@
-"""How game servers and engines have ended: what they have said of it, and whether they would end so again.
+"""How game servers and engines ended: their last messages, and whether another one would end in the same way.
 
-ViZDoom's library crashes its caller when an engine ends before it has come to play, and takes along what it knew. It is
-read here from what is left: the engine's log, and the queue by which the engine, or else the library, has told it.
+ViZDoom's library crashes its caller when an engine ends during its start, and the error is lost with it. Here the error
+is read from the engine's log and from the message queue in shared memory, which both outlive the crash.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTHING_KNOWN = End()
 
 
 def server_end(folder: Path, ended: Any) -> End:
-    """Returns how the server in a folder has ended, by what `os.waitid` says of it, None where it has not."""
+    """Returns how the server of a folder ended; `ended` is the result of `os.waitid`, None if it was still running."""
     if ended is None:
         return End(last_line(folder))
     if ended.si_code == os.CLD_EXITED or (folder / FAILED).exists():
@@ -53,7 +53,7 @@ def server_end(folder: Path, ended: Any) -> End:
 
 
 def engine_end(folder: Path, said: str) -> End:
-    """Returns how the engine in a folder has ended, which had not come to play; `said` is what the library knows of it."""
+    """Returns how an engine ended during its start; `said` is the library's error message."""
     arguments, log, report = _arguments_in(folder), _tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
     last = _plain(log.strip().rpartition("\n")[2])
     if _NO_ROOM.search(last) or f"(signal {signal.SIGBUS:d})" in report:
@@ -81,13 +81,13 @@ def instance_in(arguments: Sequence[str]) -> str:
 
 
 def _newborn_in(folder: Path) -> Path | None:
-    """Returns the folder of the newest engine that has not come to play: others have no launcher any longer."""
+    """Returns the folder of the newest engine that is still starting: a started one has no launcher any longer."""
     launchers = sorted(folder.glob(f"*/{LAUNCHER}"), key=lambda path: path.stat().st_mtime)
     return launchers[-1].parent if launchers else None
 
 
 def _message_of(engine: Path) -> str:
-    """Returns the error that is left in the queue of an engine, '' where there is none."""
+    """Returns the error left in an engine's message queue, '' if there is none."""
     with contextlib.suppress(OSError):
         queue = Path(f"/dev/shm/ViZDoomMQCtr{instance_in(_arguments_in(engine))}").read_bytes()
         if _BY_SIGNAL.encode() in queue:
@@ -118,6 +118,6 @@ def _read(file: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a text as one line that does nothing to a terminal."""
+    """Returns a text as one line of printable characters, which is safe on a terminal."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line[:MAX_WORDS]

@@ -201,7 +201,7 @@ class _DoomGames(_Kind):
         return [partial(make, in_mirror=mirrors and index % 2 == 1) for index in range(games)]
 
     def _try(self) -> None:
-        """Starts the game once in a process of its own: a level that crashes the engine would take this one along."""
+        """Starts the game once in a process of its own: a level that crashes the engine would crash this one too."""
         level = located(self._game.wad or self._game.iwad or FREEDOOM)
         if not self._tried and level.parent not in (shipped_folder(), shipped_folder().parent):
             with closing(_in_processes(self._makers(1, limited=False), 1, 1, prepare=True)) as env:

@@ -1,4 +1,4 @@
-"""From what a Gymnasium environment shows to what the agent sees: the spaces it takes, and a check of every observation."""
+"""Converts observations of Gymnasium environments for the agent: supported spaces, and a check of every observation."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Numbers:
         """Does nothing: a vector of numbers has no history."""
 
     def read(self, observation: Any) -> NDArray[np.float32]:
-        """Returns an observation as an array of its own: a game may change the one that it has given.
+        """Returns a copy of an observation as float32: games may reuse their array.
 
         Raises:
-            UserError: if it is not what the environment has declared.
+            UserError: if it does not match the declared space.
         """
         if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self.space.shape:
             return observation.copy()  # most do, and CartPole's step takes 8 microseconds
@@ -59,10 +59,10 @@ class Pictures:
         self._history.clear()
 
     def read(self, observation: Any) -> Pixels:
-        """Adds a picture to the history, and returns that as the network sees it.
+        """Adds a picture to the history; returns the stack as the network sees it.
 
         Raises:
-            UserError: if it is not what the environment has declared.
+            UserError: if it does not match the declared space.
         """
         picture = _array(self._name, self._declared, observation)
         if picture.dtype != np.uint8:
@@ -83,10 +83,10 @@ class Pictures:
 
 
 def reader_of(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numbers | Pictures:
-    """Returns what reads the observations of a game's space.
+    """Returns the reader for a game's observation space.
 
     Raises:
-        UserError: if an agent cannot see such; the message says how to change them.
+        UserError: if the space is not supported; the message says how to change it.
     """
     if isinstance(space, Box) and 0 not in space.shape:
         if len(space.shape) == 1:
@@ -97,7 +97,7 @@ def reader_of(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numb
 
 
 def _space_cure(space: gymnasium.Space[Any]) -> str:
-    """Returns what to do about observations of a space that the agent does not take."""
+    """Returns how to change an observation space that is not supported."""
     if not isinstance(space, Box):
         return _flattening(space)
     if 0 in space.shape:
@@ -114,7 +114,7 @@ def _space_cure(space: gymnasium.Space[Any]) -> str:
 
 
 def _layout_cure(shape: tuple[int, ...]) -> str:
-    """Returns how pictures of that shape have to be laid out; '' where they are so, or nothing is known of them."""
+    """Returns how to change the layout of pictures of that shape; '' if it is right or unknown."""
     if len(shape) == 4:
         stack = shape[0] if shape[0] < shape[1] else shape[-1]
         return f"show the newest picture alone, and let [observation] stack = {stack} stack them"
@@ -138,7 +138,7 @@ def _unstacked(size: tuple[int, ...], channels: int) -> str:
 
 
 def _flattening(space: gymnasium.Space[Any]) -> str:
-    """Returns how to make numbers, or a picture, of what is neither."""
+    """Returns how to turn a discrete or composite space into numbers or a picture."""
     parts = space.spaces if isinstance(space, Dict) else {}
     pictures = [key for key, part in parts.items() if isinstance(part, Box) and len(part.shape) in (2, 3)]
     shown = f"show the picture alone, with a wrapper that returns observation[{pictures[0]!r}], or " if pictures else ""
@@ -151,7 +151,7 @@ def _flattening(space: gymnasium.Space[Any]) -> str:
 
 
 def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
-    """Returns a list, lazy frames or whatever else is an array as one, if its shape is the declared one."""
+    """Converts an observation, such as a list or lazy frames, to an array; raises UserError unless it fits the space."""
     came = f"of type {type(observation).__name__}"
     try:
         array = np.asarray(observation)

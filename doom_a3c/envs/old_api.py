@@ -1,4 +1,4 @@
-"""What is still written for gym, which Gymnasium has replaced: its `reset` and `step`, and its own registry."""
+"""Recognizes environments written for gym, Gymnasium's predecessor: their `reset`, `step`, spaces and registry."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _REPLACED = "gym, which Gymnasium has replaced: write import gymnasium as gym"
 
 
 class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Says what is wrong about an environment whose `reset` or `step` are those of gym. Owns nothing."""
+    """Checks the signature of an environment's `reset`, and the results of `reset` and `step`. Owns nothing."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Raises UserError for a `reset` that does not take what Gymnasium gives it."""
+        """Raises UserError for a `reset` that does not accept `seed` and `options`."""
         super().__init__(env)
         self._name = env.spec.id if env.spec else str(env)
         try:
@@ -33,7 +33,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
             ) from None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts an episode; raises UserError unless an observation and infos come."""
+        """Starts an episode; raises UserError unless the game returns an observation and infos."""
         result: Any = self.env.reset(seed=seed, options=options)
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None):
             return result
@@ -42,7 +42,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
     def step(self, action: Any) -> Any:
-        """Plays a step; raises UserError unless five values come."""
+        """Plays a step; raises UserError unless the game returns five values."""
         result: Any = self.env.step(action)
         if isinstance(result, tuple | list) and len(result) == 5:
             return result
@@ -59,10 +59,10 @@ def _values(result: Any) -> str:
 
 
 def with_checked_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Returns an environment whose outermost layer that is not Gymnasium's own has its calls checked.
+    """Returns the environment with its outermost layer that is not Gymnasium's own inside `CheckedCalls`.
 
-    Those are below Gymnasium's wrappers, which take for granted what is checked here. A layer further in is not wrapped:
-    what is around it may use more of it than Gymnasium's methods.
+    Gymnasium's wrappers around that layer rely on these checks. Layers further in are not wrapped: a wrapper of the user's
+    may use more of them than Gymnasium's methods.
     """
     if type(env).__module__.startswith("gymnasium."):
         if isinstance(env, gymnasium.Wrapper):
@@ -78,7 +78,7 @@ def check_space(name: str, space: Any) -> None:
 
 
 def gym_instead(game_id: str, error: BaseException) -> str:
-    """Returns why a module's game is not known to Gymnasium where that is because it is one of gym's, '' elsewhere."""
+    """Returns the reason if Gymnasium does not know a game because it was written for gym, else ''."""
     missing = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
     if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] == "gym":
         return f"its module imports {_REPLACED}"

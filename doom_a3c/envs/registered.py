@@ -169,7 +169,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         return UserError(f"{self._name}: step() returns the reward {came}, and Gymnasium wants one number")
 
     def close(self) -> None:
-        """Closes the game; what it says then concerns nobody any longer, and may be of a second time."""
+        """Closes the game, ignoring its errors: it may have been closed already."""
         with contextlib.suppress(*_RAISED):
             super().close()
 

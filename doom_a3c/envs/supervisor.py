@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class GamesError(UserError):
-    """Games do not start; the message tells why, as far as is known."""
+    """Games do not start; the message gives the reason, if it is known."""
 
 
 def persistently(
@@ -61,7 +61,7 @@ def persistently(
 
 
 def _are_alike(failures: Sequence[ProcessError]) -> bool:
-    """Returns whether two processes have ended by themselves and in the same way: another would, too."""
+    """Returns whether two processes ended by themselves and in the same way, so that another would too."""
     ways = [re.sub("[0-9]+", "", error.end.words) for error in failures if error.end.by_itself]  # but for process ids, say
     return len(ways) == 2 and ways[0] == ways[1]
 

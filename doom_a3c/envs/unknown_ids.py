@@ -1,4 +1,4 @@
-"""What to name in place of an id that Gymnasium does not know, or that is not played by it here."""
+"""Suggestions for ids that Gymnasium does not know, or that another id plays here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_en
 
 
 def atari_instead(game_id: str) -> str:
-    """Returns which id plays the Atari game of another id, and with which settings; '' where there is none."""
+    """Returns the ALE/ id and the settings that play the Atari game of an old id; '' if it is no Atari id."""
     from doom_a3c.envs.atari import known_games  # late: it loads the emulator
 
     match = _ATARI_ID.fullmatch(game_id)
@@ -37,7 +37,7 @@ def atari_instead(game_id: str) -> str:
 
 
 def instead(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
-    """Returns what to say of an id that Gymnasium does not know."""
+    """Returns the error message for an id that Gymnasium does not know."""
     if atari := atari_instead(game_id):
         return atari
     if isinstance(error, gymnasium.error.VersionNotFound) or ":" in game_id:

@@ -64,7 +64,7 @@ class VideoWriter:
 
 
 def _with_even_sides(picture: Picture) -> Picture:
-    """Returns a picture whose last row and column come twice where their number is odd: H.264 halves the colours' sides."""
+    """Returns a picture whose odd sides are padded by repeating the last row or column: H.264 needs even ones."""
     height, width, _ = picture.shape
     odd = height % 2 or width % 2
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge") if odd else picture

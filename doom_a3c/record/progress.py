@@ -41,7 +41,7 @@ class EvaluationPoint(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What the best is chosen by: the mean of the better policy, which is higher than either's by chance."""
+        """The score that chooses the best: the mean of the better policy, biased upwards by taking the higher of two."""
         return max(self.greedy, self.sampled)
 
 

@@ -1,4 +1,4 @@
-"""What scores say, and how sure that is.
+"""Means of scores, their confidence intervals, and comparisons.
 
 All intervals are Student's t, of the games that one network has played: they say nothing of how another training with the
 same settings would end. In ten games the interval holds the true mean in 95 of 100 cases for scores spread like a bell,
@@ -21,7 +21,7 @@ ONE_NETWORK = "intervals are of the games of one network each: another training 
 
 
 class Interval(NamedTuple):
-    """Where a mean lies, at 95 per cent."""
+    """The 95 per cent confidence interval of a mean."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Whether there is no doubt of its sign."""
+        """Whether its sign is significant at the 95 per cent level."""
         if self.interval is not None:
             return self.interval.low > 0 or self.interval.high < 0
         # The same in every game: the sign test asks how often a fair coin would fall on one side alone.
@@ -53,7 +53,7 @@ def mean_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def interval_of(mean: float, std: float, games: int) -> Interval | None:
-    """Returns the same, by the mean and the standard deviation (divided by the number) of the scores of some games."""
+    """Returns that interval from a mean, its standard deviation (divided by the number of games), and that number."""
     if games < 2 or std == 0:
         return None
     from scipy import stats  # late: it takes a second, which programs that only train do not need
@@ -63,14 +63,14 @@ def interval_of(mean: float, std: float, games: int) -> Interval | None:
 
 
 def difference(scores: Sequence[float], others: Sequence[float]) -> Difference:
-    """Returns by how much `scores` exceed `others`, pair by pair: chance that a seed brings meets both."""
+    """Returns the mean difference of `scores` and `others`, paired by seed: a lucky seed helps both."""
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.asarray(scores, np.float64) - np.asarray(others, np.float64)
         return Difference(float(differences.mean()), mean_interval(differences.tolist()), len(differences))
 
 
 def certainty(interval: Interval | None, games: int) -> str:
-    """Returns in words how sure the mean of some games is: its interval, or what equal scores still allow."""
+    """Returns the uncertainty of a mean in words: its interval, or the bound that equal scores still allow."""
     if interval is not None:
         return f"95% interval {shown(interval.low)} to {shown(interval.high)}"
     if games == 1:

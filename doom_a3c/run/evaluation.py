@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What the best is chosen by: the mean score of the better policy, which is higher than either's by chance."""
+        """The score that chooses the best: the mean of the better policy, biased upwards by taking the higher of two."""
         return max(self.greedy.mean, self.sampled.mean)
 
 
@@ -74,27 +74,27 @@ class Evaluated(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The best weights so far, and the policy that plays them best as far as is known."""
+    """The best weights so far, and the policy that scored higher with them."""
 
     state: State
     policy: PolicyName
 
 
 class Stop(Protocol):
-    """What ends an evaluation early, such as an event."""
+    """A request to end an evaluation early, such as `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Tells whether it is to end."""
+        """Tells whether the evaluation is to end."""
 
 
 class Deadline:
-    """A stop that is set when another one is, or when its time is over."""
+    """A stop that is set after a time, or once another stop is set."""
 
     def __init__(self, stop: Stop | None, seconds: float) -> None:
         self._stop, self._end = stop, time.monotonic() + seconds
 
     def is_set(self) -> bool:
-        """Tells whether either is so."""
+        """Tells whether the time is over or the other stop is set."""
         return time.monotonic() > self._end or (self._stop is not None and self._stop.is_set())
 
 
@@ -218,9 +218,9 @@ class Evaluations:
     ) -> None:
         """Evaluates every so many seconds; 0 is never.
 
-        `report` is given every evaluation, what was evaluated, the best, and whether this is it. `settle` is given the
-        second evaluation of what was best, the weights that are the best now, the best, and whether they still are.
-        `confirmed` is given the scores that the best weights are told by, those weights, and the best. `earlier` loads the
+        `report` receives every evaluation, the evaluated state, the best, and whether this is it. `settle` receives the
+        second evaluation of the previous best, the state that is now the best, the best, and whether it stayed the same.
+        `confirmed` receives the scores of the best weights in new games, their state, and the best. `earlier` loads the
         best weights of an earlier session.
         """
         self.best = best
@@ -290,10 +290,10 @@ class Evaluations:
         return True
 
     def confirm(self, stop: Stop | None = None) -> bool:
-        """Has the best weights play games that have chosen neither them nor their policy: that is their score.
+        """Plays new games with the best weights and their policy, and makes the mean their score.
 
-        The one that they were chosen for is the highest of several noisy means, and too high by chance. Weights of an
-        earlier session play too, where that was interrupted before. Returns whether they have played.
+        The score that chose them is the highest of several noisy means, and so biased upwards. The best weights of an
+        earlier session, which was interrupted before this, are confirmed too. Returns whether a score was confirmed.
         """
         if self._given_up or self.best.score is None or self.best.confirmed:
             return False
@@ -309,7 +309,7 @@ class Evaluations:
         return True
 
     def _limited(self, stop: Stop | None) -> Deadline:
-        """Returns a stop for what comes on top of a run's last evaluation: it must not take much longer than that."""
+        """Returns a stop for a rematch or a confirmation: they must not take much longer than an evaluation."""
         return Deadline(stop, max(LEAST_SECONDS, TIMES * self._longest))
 
     def _played(self, state: State, stop: Stop | None) -> Evaluation | None:

@@ -46,9 +46,9 @@ class _Best(NamedTuple):
 
 
 def episodes_before_means(config: Config) -> int:
-    """Returns how many of a run's first episodes tell nothing of its scores.
+    """Returns the number of a run's first episodes that mean scores must leave out.
 
-    The first of many games to end are those with the shortest episodes. Where games are few, what began with them counts.
+    With many games, the first episodes to end are the shortest ones. With few games the bias is small: none are left out.
     """
     games = games_of_run(config)
     return 0 if 2 * games <= WINDOW else games

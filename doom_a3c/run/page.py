@@ -49,7 +49,7 @@ class Results(NamedTuple):
 
     @property
     def shortfall(self) -> str:
-        """What the scores lack where fewer episodes were finished than asked for, '' where they are all there."""
+        """A warning that fewer episodes were finished than asked for, '' if none is missing."""
         if len(self.played) >= self.asked:
             return ""
         return (

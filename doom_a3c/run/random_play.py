@@ -39,11 +39,11 @@ class RandomPolicy:
 
 
 def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
-    """Returns the scores of so many episodes of random play.
+    """Returns the scores of random play.
 
     Raises:
-        UserError: if they have not all ended within so many seconds: those that have are the shorter ones, and the mean of
-            short episodes is not random play's.
+        UserError: if not all `episodes` end within `seconds`: the finished ones are the shorter ones, whose mean is
+            biased.
     """
     games, end = min(GAMES, episodes), time.monotonic() + seconds
     epsilons = np.zeros(games, np.float32)

@@ -93,7 +93,7 @@ class EvaluationMetrics(NamedTuple):
 
 
 class ConfirmedMetrics(NamedTuple):
-    """What the best weights score in games that have chosen neither them nor their policy."""
+    """The score of the best weights in games that chose neither them nor their policy."""
 
     confirmed_score: float
 
@@ -231,7 +231,7 @@ class Reporter:
         )
 
     def confirmed(self, found: Scores, state: State, policy: PolicyName) -> None:
-        """Reports what the best scores in games that have not chosen it."""
+        """Reports the confirmed score of the best weights."""
         frames = state.counters.frames
         self._logger.metrics(ConfirmedMetrics(found.mean), frames)
         score = f"{policy} {shown(found.mean)} +- {shown(found.std)}"

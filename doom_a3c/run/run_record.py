@@ -44,7 +44,7 @@ class Best(NamedTuple):
         return Best(score, better_policy(evaluation), (*kept, evaluation), confirmed)
 
     def of(self, frames: int, policy: PolicyName) -> Best:
-        """Returns what the checkpoint of the best weights says, made after so many frames: no evaluation after those."""
+        """Returns the part for the checkpoint of the best weights, made after `frames`: without later evaluations."""
         return self._replace(policy=policy, evaluations=tuple(one for one in self.evaluations if one.frames <= frames))
 
 
@@ -71,7 +71,7 @@ class RunRecord(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What tells runs apart, and how good one is: see `Best`."""
+    """The identity of a run, and its best score, see `Best`."""
 
     run: str
     scenario: str
@@ -187,7 +187,7 @@ def _score(value: Any) -> float | None:
 
 
 def _confirmed(data: Mapping[str, Any]) -> bool:
-    """Returns whether the best score is confirmed, of which earlier versions say nothing: it was the highest of many."""
+    """Returns whether the best score is confirmed; in checkpoints of earlier versions it never is."""
     confirmed = data.get("confirmed", False)
     if not isinstance(confirmed, bool):
         raise ValueError("confirmed is true or false")

@@ -126,7 +126,7 @@ class Training:
         return Result(stopped_by, seconds, rate, best.score, best.confirmed, best.evaluations)
 
     def _settle_best(self) -> None:
-        """Finds out which weights are the best and what they score, on new games; an interrupt ends that, unconfirmed."""
+        """Settles the best weights and confirms their score, on new games; after an interrupt it stays unconfirmed."""
         for phase, settle in (
             ("evaluating what was best once more", self._evaluations.rematch),
             ("evaluating the best on new games", self._evaluations.confirm),

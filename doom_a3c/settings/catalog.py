@@ -114,7 +114,7 @@ def _load(path: Path) -> Scenario:
 
 
 def _newest(name: str) -> str | None:
-    """Returns the id that Gymnasium takes a name without a version for, None if it knows none."""
+    """Returns the newest id of an environment named without its version, None if Gymnasium knows none."""
     if not (parts := _UNVERSIONED_ID.fullmatch(name)):
         return None
     if name.startswith(ATARI):
@@ -152,7 +152,7 @@ def _scenario(table: dict[str, Any], source: str) -> Scenario:
 
 
 def _on_its_own(game: GameSpec) -> GameSpec:
-    """Returns a game whose wad is no level but a game itself, such as a free Heretic, as what the engine plays alone."""
+    """Returns the game with a wad that is a complete game, such as a free Heretic, moved to its iwad."""
     if isinstance(game, DoomSpec) and game.wad and game.iwad in ("", game.wad) and is_game(game.wad):
         return replace(game, iwad=game.wad, wad="")
     return game

@@ -1,4 +1,4 @@
-"""Whether a Doom game can be played: its files are whole, the one is a game, the other has the map and a start in it."""
+"""Checks that a Doom game can be played: its files are whole, the iwad is a game, and the map exists and has a start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_there(file: str) -> None:
 
 
 def check_files(game: GameSpec) -> None:
-    """Raises UserError where a game of Doom's would have the engine crash, hang, or play another map than is meant."""
+    """Raises UserError if the engine would crash, hang or play another map than the configured one."""
     if not isinstance(game, DoomSpec):
         return
     for file in filter(None, (game.wad, game.iwad)):

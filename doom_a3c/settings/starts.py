@@ -1,4 +1,4 @@
-"""The things in a map that say where players begin."""
+"""Player starts: the things in a map at which players begin."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ASSIGNMENT = re.compile(r"\s*(\w+)\s*=\s*([^;{}=]*[^;{}=\s])\s*;")
 
 
 class Starts(NamedTuple):
-    """Who can begin in a map."""
+    """The kinds of player starts that a map has."""
 
     player_1: bool
     several: bool  # others, in a game of several players
 
 
 def starts_in(path: Path, level: Level) -> Starts | None:
-    """Returns who can begin in a map of a file; None where its things cannot be read: the engine says what is wrong."""
+    """Returns the player starts of a map; None if its things cannot be read, which the engine then reports."""
     if max(lump.size for lump in level.lumps) > MAX_BYTES:
         return None
     return _starts_in(path, level, path.stat().st_mtime_ns)

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """The purposes that random numbers serve."""
+    """The purposes of random numbers."""
 
     WEIGHTS = 1  # initial ones
     TRAINING = 2  # the games and actions of a worker
