@@ -136,7 +136,7 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
         "divided by the spread of their discounted sums",
         "",
     )
-    assert advice["network sees"] == "hardly anything is to be seen: its pictures are of one colour"
+    assert "single colour" in advice["network sees"]
     assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
     assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"
     assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
@@ -177,7 +177,7 @@ def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monke
     finally:
         gymnasium.registry.pop(game)
     assert found_.says.startswith("some are NaN or infinite: [1] in ")
-    assert "finite numbers alone" in found_.advice
+    assert "NaN" in found_.advice
 
 
 @pytest.mark.filterwarnings("error")

@@ -240,7 +240,7 @@ def broken(folder, kind):
     [
         ("a thing's parent", "Parent type 'NoSuchParent' not found"),
         ("a setting", '"mine.wad:MAPINFO" line 2: Unknown property'),
-        ("a number", "reads MAPINFO"),
+        ("a number", "reading MAPINFO"),
         ("a text", "Expected ';' but got '}' instead"),
         ("a vertex", "invalid vertices: 0 and/or 99"),
         ("its end", "check the level in an editor"),

@@ -609,9 +609,9 @@ def test_a_space_of_gym_is_told(play, space):
         ("no_such_module:Toy-v0", {}, "No module named 'no_such_module'"),
         ("CartPole-v1", {"gravity": 3}, "unexpected keyword argument 'gravity'"),
         ("tests/Failing-v0", {}, "ValueError"),
-        ("MiniGrid-Empty-5x5-v0", {}, "name that: minigrid:MiniGrid-Empty-5x5-v0"),
-        ("highway-v0", {}, "name that: highway_env:highway-v0"),
-        ("Some/Game-v3", {}, "name that: my_module:Some/Game-v3"),
+        ("MiniGrid-Empty-5x5-v0", {}, ": minigrid:MiniGrid-Empty-5x5-v0"),
+        ("highway-v0", {}, ": highway_env:highway-v0"),
+        ("Some/Game-v3", {}, ": my_module:Some/Game-v3"),
     ],
 )
 def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, message):
@@ -642,7 +642,7 @@ def test_what_cannot_be_played_is_one_line_that_says_why(game_id, settings, mess
 )
 def test_an_old_atari_id_names_the_same_game_and_what_makes_it_alike(typed, game, skip, sticky):
     said = complaint(lambda: registered.make(GymnasiumSpec(id=typed), GREY))
-    assert said.startswith(f"{typed}: {game} plays the same game")
+    assert said.startswith(f"{typed}: use {game}, ")
     assert f"--frame-skip {skip} " in said
     assert f"sticky_actions = {sticky} " in said
     assert ("RAM" in said) == ("-ram" in typed)

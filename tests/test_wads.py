@@ -186,8 +186,8 @@ def test_a_lone_map_is_a_level_whatever_its_header_says(tmp_path, kind):
     assert (spec.wad, spec.iwad) == (str(tmp_path / "mine.wad"), "")
     said = complaint(check_files, replace(spec, iwad=spec.wad, wad=""))
     assert "PLAYPAL" in said
-    assert "mine.wad is no game" in said
-    assert "basic.wad is no game" in complaint(check_files, replace(spec, iwad="basic.wad"))
+    assert "mine.wad is not a game" in said
+    assert "basic.wad is not a game" in complaint(check_files, replace(spec, iwad="basic.wad"))
 
 
 # Starts

@@ -23,7 +23,7 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     """Says how a session has ended, after so many seconds before it trained, and what to type next."""
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
-    sure = "" if known else " (not confirmed: it was chosen for that score, which is too high by chance)"
+    sure = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
         f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "

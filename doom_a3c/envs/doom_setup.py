@@ -111,8 +111,8 @@ def _without_buttons(deltas: Sequence[str]) -> str:
         return "the scenario has no button to press: name some in available_buttons of its cfg"
     actions = ", ".join(f'"{name}={amount}"' for name in deltas[:2] for amount in (-5, 5))
     return (
-        f"{', '.join(deltas)}: these buttons alone need to be told how far. Name the actions in a .toml whose config is "
-        f"the cfg, such as [game] buttons = [{actions}], or add buttons such as TURN_LEFT to available_buttons"
+        f"{', '.join(deltas)}: delta buttons need amounts. List the actions in a .toml whose config is the cfg, such as "
+        f"[game] buttons = [{actions}], or add buttons such as TURN_LEFT to available_buttons"
     )
 
 

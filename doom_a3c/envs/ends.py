@@ -22,7 +22,7 @@ _CRASH_REPORT = "vizdoom-crash.log"  # which an engine writes that crashes
 _ABORTED = re.compile(r"terminate called|what\(\):|malloc|free\(\)|corrupted|smashing")  # what C++ says last
 _NO_ROOM = re.compile(r"^VIZ_\w+: Failed to (open|create|truncate|map)")
 _READ_BY = {"G_ParseMapInfo": "MAPINFO", "LoadActors": "DECORATE", "Texman.Init": "TEXTURES", "S_InitData": "SNDINFO"}
-FOR_WANT = ", for want of memory: is /dev/shm full?"
+FOR_WANT = ", out of shared memory: is /dev/shm full?"
 _BY_SIGNAL = "Unexpected ViZDoom instance crash."  # what the library says of an engine that a signal has ended
 _MESSAGE = re.compile(rb"\r([\t\n -~]{4,128})")  # in its queue: an error's code, and what it says
 
@@ -57,7 +57,7 @@ def engine_end(folder: Path, said: str) -> End:
     arguments, log, report = _arguments_in(folder), _tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
     last = _plain(log.strip().rpartition("\n")[2])
     if _NO_ROOM.search(last) or f"(signal {signal.SIGBUS:d})" in report:
-        return End(f"the engine found no room as it started{FOR_WANT}", by_itself=True)
+        return End(f"the engine failed to start{FOR_WANT}", by_itself=True)
     crashed = bool(report or _ABORTED.search(last))
     if not arguments or (said == _BY_SIGNAL and not crashed):
         return End("the engine was killed as it started")
@@ -65,8 +65,8 @@ def engine_end(folder: Path, said: str) -> End:
     words = _plain(said if said != _BY_SIGNAL else "") or _plain("".join(log.partition("Script error")[1:]))
     if not words:
         lump = _READ_BY.get(last.partition(":")[0])
-        at = f" (the last that it said was: {last}{f' That reads {lump}' if lump else ''})" if last and not crashed else ""
-        words = f"it did not say why{at}; check the level in an editor"
+        at = f" (its last line: {last}{f' It was reading {lump}' if lump else ''})" if last and not crashed else ""
+        words = f"it gave no reason{at}; check the level in an editor"
     return End(f"{level} crashed the engine at its start: {words}", by_itself=True, of_level=True)
 
 

@@ -101,23 +101,23 @@ def _space_cure(space: gymnasium.Space[Any]) -> str:
     if not isinstance(space, Box):
         return _flattening(space)
     if 0 in space.shape:
-        return "these are empty: a game must show at least one number, a constant if there is nothing to see"
+        return "these are empty: return at least one number, a constant if there is nothing to observe"
     if space.shape == ():
-        return f"{_FLATTEN} makes one number of it; {_WRAPPED}"
-    cures = ["give whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
+        return f"{_FLATTEN} makes a vector of one number; {_WRAPPED}"
+    cures = ["return whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
     if cure := _layout_cure(space.shape):
         cures.append(cure)
     if cures and sorted(space.shape)[-2] >= _GRID:
         return "; ".join(cures)
     picture = f"if they are pictures, {'; '.join(cures)}; " if cures else ""
-    return f"{picture}if they are numbers, {_FLATTEN} makes one row of them; {_WRAPPED}"
+    return f"{picture}if they are numbers, {_FLATTEN} makes a vector of them; {_WRAPPED}"
 
 
 def _layout_cure(shape: tuple[int, ...]) -> str:
     """Returns how to change the layout of pictures of that shape; '' if it is right or unknown."""
     if len(shape) == 4:
         stack = shape[0] if shape[0] < shape[1] else shape[-1]
-        return f"show the newest picture alone, and let [observation] stack = {stack} stack them"
+        return f"return only the newest picture, and set [observation] stack = {stack}"
     if len(shape) != 3:
         return ""
     first, last = shape[0], shape[-1]
@@ -133,21 +133,21 @@ def _layout_cure(shape: tuple[int, ...]) -> str:
 
 
 def _unstacked(size: tuple[int, ...], channels: int) -> str:
-    colour = f"; of {channels // 3} colour pictures, {(*size, 3)} with stack = {channels // 3}" if channels % 3 == 0 else ""
-    return f"show the newest picture alone, {size}, and let [observation] stack = {channels} stack them{colour}"
+    colour = f" (for {channels // 3} colour pictures {(*size, 3)} and stack = {channels // 3})" if channels % 3 == 0 else ""
+    return f"return only the newest picture, {size}, and set [observation] stack = {channels}{colour}"
 
 
 def _flattening(space: gymnasium.Space[Any]) -> str:
     """Returns how to turn a discrete or composite space into numbers or a picture."""
     parts = space.spaces if isinstance(space, Dict) else {}
     pictures = [key for key, part in parts.items() if isinstance(part, Box) and len(part.shape) in (2, 3)]
-    shown = f"show the picture alone, with a wrapper that returns observation[{pictures[0]!r}], or " if pictures else ""
+    shown = f"return only the picture, with a wrapper that returns observation[{pictures[0]!r}], or " if pictures else ""
     try:
         flat = isinstance(gymnasium.spaces.flatten_space(space), Box)
     except NotImplementedError:  # of texts, or of a kind of the user's own
         flat = False
-    before = "" if flat else "leave out what is no number (gymnasium.wrappers.FilterObservation), then "
-    return f"{shown}{before}{_FLATTEN} makes numbers of them; {_WRAPPED}"
+    before = "" if flat else "remove parts that are not numbers (gymnasium.wrappers.FilterObservation), then "
+    return f"{shown}{before}{_FLATTEN} makes a vector; {_WRAPPED}"
 
 
 def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
@@ -166,11 +166,11 @@ def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
         return array
     axes = array.ndim == 3 and sorted(array.shape) == sorted(declared.shape)
     cure = f"return the declared {'order of axes, as np.moveaxis does' if axes else 'shape'}"
-    raise _refusal(name, declared, _described(array), f"{cure}, or declare the one that comes")
+    raise _refusal(name, declared, _described(array), f"{cure}, or declare the returned one")
 
 
 def _refusal(name: str, declared: Box, came: str, cure: str) -> UserError:
-    return UserError(f"{name}: its observation_space is {_shortened(declared)}, and an observation is {came}: {cure}")
+    return UserError(f"{name}: its observation_space is {_shortened(declared)}, but an observation is {came}: {cure}")
 
 
 def _picture_cure(low: float, high: float) -> str:

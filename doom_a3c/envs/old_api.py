@@ -29,7 +29,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
             signature.bind(seed=None, options=None)
         except TypeError:
             raise UserError(
-                f"{self._name}: it has reset{signature}, and Gymnasium calls reset(self, *, seed=None, options=None)"
+                f"{self._name}: reset{signature} must accept Gymnasium's arguments: reset(self, *, seed=None, options=None)"
             ) from None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -38,7 +38,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None):
             return result
         raise UserError(
-            f"{self._name}: reset() returns {_values(result)}, and Gymnasium wants 2: observation, info (a dict)"
+            f"{self._name}: reset() returns {_values(result)}, but Gymnasium expects 2: observation, info (a dict)"
         )
 
     def step(self, action: Any) -> Any:
@@ -47,7 +47,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(result, tuple | list) and len(result) == 5:
             return result
         raise UserError(
-            f"{self._name}: step() returns {_values(result)}, and Gymnasium wants 5: observation, reward, terminated, "
+            f"{self._name}: step() returns {_values(result)}, but Gymnasium expects 5: observation, reward, terminated, "
             "truncated (by a time limit), info"
         )
 

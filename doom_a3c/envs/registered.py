@@ -39,7 +39,7 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     """
     env = with_checked_calls(_made(game))
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
-        raise UserError(f"{game.id}: {atari_instead(game.id) or 'an Atari game is played by its id, such as ALE/Pong-v5'}")
+        raise UserError(f"{game.id}: {atari_instead(game.id) or 'name Atari games by their ids, such as ALE/Pong-v5'}")
     if env.spec is None or env.spec.max_episode_steps is None:
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
     return Seen(Pictured(env), observation, game.frame_skip)
@@ -115,7 +115,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                     raise
                 raise UserError(
                     f"{self._name}: its {which} cannot be read ({type(error).__name__}: {first_line(error)}); "
-                    "Gymnasium wants it set by the constructor"
+                    "the constructor must set it"
                 ) from error
         self._reader = reader_of(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
@@ -166,7 +166,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _no_number(self, reward: Any) -> UserError:
         came = f"{type(reward).__name__} of shape {np.shape(reward)}" if np.shape(reward) else repr(reward)[:100]
-        return UserError(f"{self._name}: step() returns the reward {came}, and Gymnasium wants one number")
+        return UserError(f"{self._name}: step() returns the reward {came}, but Gymnasium expects one number")
 
     def close(self) -> None:
         """Closes the game, ignoring its errors: it may have been closed already."""

@@ -29,10 +29,10 @@ def atari_instead(game_id: str) -> str:
         skip = "3" if skips and name == "SpaceInvaders" else "4"
     else:
         skip = "3 (it skips 2 to 4 at random)"
-    ram = "; it is seen as pixels, its RAM is not shown" if match[2] else ""
+    ram = "; observations are pixels, RAM is not supported" if match[2] else ""
     return (
-        f"{ATARI}{name}-v5 plays the same game, alike with --frame-skip {skip} and [game] sticky_actions = {sticky:g} "
-        f"(Gymnasium's repeat_action_probability); the defaults are 4 and 0, docs/atari.md has more{ram}"
+        f"use {ATARI}{name}-v5, the same game; to match, set --frame-skip {skip} and [game] sticky_actions = {sticky:g} "
+        f"(Gymnasium's repeat_action_probability); the defaults are 4 and 0, see docs/atari.md{ram}"
     )
 
 
@@ -43,4 +43,4 @@ def instead(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
     if isinstance(error, gymnasium.error.VersionNotFound) or ":" in game_id:
         return first_line(error)
     module = _MODULES.get(re.split(r"\W", game_id)[0].lower(), "my_module")
-    return f"{first_line(error)} If a module registers it, name that: {module}:{game_id}"
+    return f"{first_line(error)} If a module registers it, put the module in front: {module}:{game_id}"

@@ -17,7 +17,7 @@ from doom_a3c.record.progress import shown
 
 LEVEL = 0.95
 RULE_OF_THREE = 3  # what has happened in none of n games may still, at that level, happen in 3 of n
-ONE_NETWORK = "intervals are of the games of one network each: another training with the same settings may end elsewhere"
+ONE_NETWORK = "intervals cover chance in the games, not in training: another seed may train to another score"
 
 
 class Interval(NamedTuple):
@@ -74,5 +74,5 @@ def certainty(interval: Interval | None, games: int) -> str:
     if interval is not None:
         return f"95% interval {shown(interval.low)} to {shown(interval.high)}"
     if games == 1:
-        return "one game, which says nothing of others"
-    return f"the same in all {games} games: up to {min(games, RULE_OF_THREE)} in {games} may still be otherwise"
+        return "one game, no interval"
+    return f"the same in all {games} games: at 95%, up to {min(games, RULE_OF_THREE)} in {games} may still differ"

@@ -165,11 +165,11 @@ def _seen(record: RunRecord, play: Play) -> Finding:
     says = f"{height}x{width} pixels, {channels} channel{'s' * (channels > 1)}: look at {target}"
     spread, brightest = float(np.std(np.stack(newest))), int(np.max(newest))
     if isinstance(record.scenario.game, DoomSpec):
-        dark, cure = spread < 4.0, "crop less, or see whether the map is lit"
+        dark, cure = spread < 4.0, "crop less, or check that the map is lit"
     else:  # a grid may show what lies where by small numbers
-        dark, cure = spread < 4.0 and not any(np.ptp(picture) for picture in newest), "its pictures are of one colour"
+        dark, cure = spread < 4.0 and not any(np.ptp(picture) for picture in newest), "every picture is a single colour"
         says += f", none brighter than {brightest} of 255" * (brightest < 32 and not dark)
-    return Finding("network sees", says, f"hardly anything is to be seen: {cure}" * dark)
+    return Finding("network sees", says, f"almost nothing is visible: {cure}" * dark)
 
 
 def _numbers(record: RunRecord, play: Play) -> Iterator[Finding]:
@@ -177,7 +177,7 @@ def _numbers(record: RunRecord, play: Play) -> Iterator[Finding]:
         return
     if play.unusable.any():
         never = ", ".join(f"[{index}] in {100 * play.unusable[index]:.3g}%" for index in np.flatnonzero(play.unusable)[:6])
-        advice = "show finite numbers alone: nothing is learned from NaN, nor from what is beyond 32 bits"
+        advice = "return finite float32 numbers only: training cannot use NaN or infinity"
         yield Finding("numbers seen", f"some are NaN or infinite: {never} of steps", advice)
         return
     largest = np.max([np.abs(_numbers_of(each)) for each in play.seen], axis=0)
@@ -192,13 +192,13 @@ def _numbers(record: RunRecord, play: Play) -> Iterator[Finding]:
 def _scores(record: RunRecord, play: Play) -> Finding:
     if not play.scores:
         settings = {DoomSpec: "episode_timeout", AtariSpec: "max_frames", GymnasiumSpec: "max_episode_steps"}
-        advice = f"give the game a time-out, or a shorter one: {settings[type(record.scenario.game)]}"
+        advice = f"set a time-out, or a shorter one: {settings[type(record.scenario.game)]}"
         return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
     spread = f"mean {shown(float(scores.mean()))}, {shown(float(scores.min()))} to {shown(float(scores.max()))}"
     if play.missing:
         of = f"{len(scores)} of {len(scores) + play.missing} episodes, the shorter ones, in {PLAY_SECONDS:.0f} s"
-        return Finding("random play", f"{spread}, {of}: no measure of a score")
+        return Finding("random play", f"{spread}, {of}: not a baseline")
     return Finding("random play", f"{spread}, {len(scores)} episodes")
 
 
@@ -260,13 +260,13 @@ def _actions(record: RunRecord, games: Games, names: list[str]) -> Iterator[Find
     idle = next((name for name in names if name in ("NOTHING", "NOOP")), None)
     advice = ""
     if count == 1:
-        advice = "a single action leaves nothing to decide, nor to learn: see whether all of them are declared"
+        advice = "with a single action there is nothing to learn: check the action space"
     elif twins:
         nothing = [name for group in twins if idle in group for name in group if name != idle]
         others = [" = ".join(group) for group in twins if idle not in group]
         told = [f"{' '.join(nothing)} do{'es' * (len(nothing) == 1)} nothing"] * bool(nothing) + others
         given = isinstance(record.scenario.game, AtariSpec)
-        cure = "the console's own, which do no harm" if given else "leave out what never does anything"
+        cure = "normal on this console, and harmless" if given else "leave out what never does anything"
         advice = f"{'; '.join(told)} in the first {TRIAL_STEPS} steps: {cure}"
     elif isinstance(record.scenario.game, DoomSpec) and idle is None:
         advice = "no action presses nothing: where waiting pays, add [] to [game] buttons"

@@ -52,10 +52,7 @@ class Results(NamedTuple):
         """A warning that fewer episodes were finished than asked for, '' if none is missing."""
         if len(self.played) >= self.asked:
             return ""
-        return (
-            f"cut off in episode {len(self.played) + 1} of {self.asked}, which does not count: long episodes are cut off "
-            "more often than short ones"
-        )
+        return f"stopped in episode {len(self.played) + 1} of {self.asked}, which is not counted: this favours short ones"
 
 
 def page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
@@ -66,7 +63,7 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     sure = f" ({certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
     lead = f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))}{sure}{beside}."
-    lead += f" It was {results.shortfall}." if results.shortfall else ""
+    lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {ONE_NETWORK.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())
     return template.substitute(

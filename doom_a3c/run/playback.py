@@ -155,7 +155,7 @@ class Playback:
             with self._player.game_awaited():
                 return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
         except UserError as error:  # the agent's own episodes are what was asked for
-            warnings.warn(f"there is no random play to compare with: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"no random baseline: {error}", RuntimeWarning, stacklevel=2)
             return []
 
     def _write(self, results: Results, command: str) -> None:

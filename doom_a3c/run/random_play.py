@@ -54,9 +54,9 @@ def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = M
     scores = list(itertools.chain(*finished))
     if len(scores) < episodes:
         in_time = games * min(map(len, finished))
-        fewer = f"--random-episodes {in_time} asks for no more" if in_time else "--random-episodes 0 leaves them out"
+        fewer = f"try --random-episodes {in_time}" if in_time else "--random-episodes 0 leaves random play out"
         raise UserError(
-            f"{len(scores)} of {episodes} random episodes ended within {seconds:.0f} s, the shorter ones, whose mean is "
-            f"not that of all; {fewer}"
+            f"only {len(scores)} of {episodes} random episodes ended within {seconds:.0f} s, and the mean of these shorter "
+            f"ones is biased; {fewer}"
         )
     return scores

@@ -235,7 +235,7 @@ class Reporter:
         frames = state.counters.frames
         self._logger.metrics(ConfirmedMetrics(found.mean), frames)
         score = f"{policy} {shown(found.mean)} +- {shown(found.std)}"
-        self._view.log(f"the best, of {frames:,} frames, in {found.episodes} new games: {score}")
+        self._view.log(f"best weights, from {frames:,} frames, confirmed in {found.episodes} new games: {score}")
 
 
 def _told(evaluation: Evaluation) -> str:

@@ -155,7 +155,7 @@ def begun(scenario: scenarios.Scenario, config: Config, name: str | None = None)
         UserError: if it cannot be called so.
     """
     named = run_name(scenario.name if name is None else name, config.seed)
-    own = f"no run can be named after {scenario.name[:40]!r}..., give it a --name"
+    own = f"the scenario's name, {scenario.name[:40]!r}..., cannot name a run, set --name"
     wanted = own if name is None else f"--name {name!r}"
     require(is_name(named) and name != "", f"{wanted}: a name is a line of 180 characters at most, without slashes and ~")
     return RunRecord(named, 0, scenario, config, Progress().counters(), Best())

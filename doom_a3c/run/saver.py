@@ -107,7 +107,7 @@ class Saver:
                 if error.errno not in FULL or (removed := self._folder.make_room()) is None:
                     raise
             if not self._made_room:
-                self._log(f"warning: {self._folder.folder} is full: {removed.name} and older ones make room for the newest")
+                self._log(f"warning: disk full in {self._folder.folder}: deleting old checkpoints, {removed.name} first")
             self._made_room = True
 
     def check(self) -> None:

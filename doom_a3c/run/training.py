@@ -128,8 +128,8 @@ class Training:
     def _settle_best(self) -> None:
         """Settles the best weights and confirms their score, on new games; after an interrupt it stays unconfirmed."""
         for phase, settle in (
-            ("evaluating what was best once more", self._evaluations.rematch),
-            ("evaluating the best on new games", self._evaluations.confirm),
+            ("re-evaluating the best weights", self._evaluations.rematch),
+            ("confirming the best score in new games", self._evaluations.confirm),
         ):
             if not self._stopping.interrupted_by:
                 self._reporter.phase(partial(str, phase))

@@ -81,11 +81,11 @@ def find(name: str) -> Scenario:
     if bare in known:
         return _load(known[bare])
     if bare in _MATCHES:
-        raise UserError(f"{name} is a game for several players, each with an agent of its own; a scenario here is for one")
+        raise UserError(f"{name} is for several players; only scenarios for one player are supported")
     if bare in _SOLD:
         raise UserError(
-            f"{name} needs a game that is sold, {bare}.wad: if you have it, put it beside a cfg of yours that says "
-            f"doom_game_path = {bare}.wad; freedoom1 and freedoom2 are free games of its kind"
+            f"{name} needs the commercial game {bare}.wad: if you own it, put it beside a cfg of yours that says "
+            f"doom_game_path = {bare}.wad; freedoom1 and freedoom2 are free replacements"
         )
     if path.suffix.lower() in _KINDS and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")

@@ -115,8 +115,7 @@ class Config:
     )
     game_processes: int | None = setting(
         None,
-        "processes that each worker's games live in; 0 is the trainer itself, which then dies or blocks with a game, and "
-        "which programs that a game has started outlive after kill -9; unset is 1 for ViZDoom and 0 for other games",
+        "processes for each worker's games; 0 plays them in the trainer; unset is 1 for ViZDoom and 0 for other games",
         unit="processes",
         low=0,
         high=256,
@@ -357,7 +356,7 @@ class Config:
     )
     minutes: float | None = setting(
         None,
-        "the run ends after so long a training; the start and the last evaluations come on top",
+        "the run ends after this training time, to which startup and final evaluations are added",
         unit="minutes",
         above=0,
         section=USUAL,

@@ -34,8 +34,8 @@ def check_files(game: GameSpec) -> None:
     contents = contents_of(path)
     if game.wad and contents.is_game:
         raise UserError(
-            f"{path} is a game of its own (an IWAD with a PLAYPAL), and no level for another: name it as doom_game_path in "
-            "the cfg, which is [game] iwad in a .toml, and no wad"
+            f"{path} is a complete game (an IWAD with a PLAYPAL), not a level for one: name it in doom_game_path of the "
+            "cfg, or [game] iwad of the .toml, and leave out doom_scenario_path or wad"
         )
     _check_map(path, contents, game.map_played)
 
@@ -49,8 +49,8 @@ def is_game(file: str) -> bool:
 def _check_game(path: Path) -> None:
     require(
         contents_of(path).palette,
-        f"{path} is no game: it has no PLAYPAL, without which the engine crashes. doom_game_path takes a game, such as "
-        "freedoom2.wad (leave it out for that one), doom_scenario_path a level",
+        f"{path} is not a game: it has no PLAYPAL, and the engine crashes without one. doom_game_path takes a game "
+        "(default freedoom2.wad), doom_scenario_path takes a level",
     )
 
 
@@ -68,10 +68,10 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
         others = f"has {_shown(levels)} and " if levels else "has "
         raise UserError(
             f"the engine finds no map {name!r} in {path}: it {others}{_shown(misplaced)}, but the engine looks in "
-            f"maps/NAME.wad, which begins with its map, and in WADs at the archive's top: move it to maps/{name}.wad"
+            f"maps/NAME.wad, whose first lump is the map, and in WADs at the archive's top: move it to maps/{name}.wad"
         )
     if levels:
-        raise UserError(f"there is no map {name!r} in {path.name}, which has {_shown(levels)}: doom_map names one")
+        raise UserError(f"there is no map {name!r} in {path.name}, which has {_shown(levels)}: set doom_map to one of them")
     if contents.archives:
         raise UserError(
             f"{path} has no map to play: the engine opens no archive in another; unpack {_shown(contents.archives)}"
@@ -85,12 +85,12 @@ def _check_starts(path: Path, level: Level, others: Mapping[str, Level]) -> None
     starts = starts_in(path, level)
     if starts is None or starts.player_1:
         return
-    its = "is for several players: it has starts for others, and none" if starts.several else "has no start"
+    its = "is for several players: it has starts for others, but none" if starts.several else "has no start"
     near = itertools.islice(others.items(), MAX_SHOWN)
     playable = [name for name, other in near if (others_starts := starts_in(path, other)) and others_starts.player_1]
-    cure = f"doom_map = {playable[0]} has one" if playable else "add one in an editor of levels"
+    cure = f"doom_map = {playable[0]} has one" if playable else "add one in a level editor"
     name = f"{level.name.lower()} of {path.name}"
-    raise UserError(f"{name} {its} for player 1 (a thing of type 1), without which the engine crashes: {cure}")
+    raise UserError(f"{name} {its} for player 1 (a thing of type 1), and the engine crashes without one: {cure}")
 
 
 def _shown(names: Iterable[str]) -> str:
