@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from fakes import complaint
 
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.agent.precision import add_bias, matrix_type
+from doom_a3c.agent.precision import add_bias, check_can_learn, matrix_type
 
 T, B = 3, 6
 SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}
@@ -74,6 +75,19 @@ def test_rounded_copies_follow_the_weights(make_network):
     loaded.load({variable_name(p): p.numpy() for p in source.parameters})
     for network in (pulled, loaded):
         np.testing.assert_array_equal(played(network)[0], played(made)[0])
+
+
+def test_bfloat16_is_refused_where_its_gradients_would_be_wrong(tmp_path, monkeypatch):
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags : fpu avx2\n")
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    assert "AVX512" in complaint(check_can_learn, "bfloat16", info)
+    for precision in ("auto", "float32"):
+        check_can_learn(precision, info)
+    info.write_text("flags : fpu avx512f\n")
+    check_can_learn("bfloat16", info)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert "TF_ENABLE_ONEDNN_OPTS" in complaint(check_can_learn, "bfloat16", info)
 
 
 def test_auto_is_float32_without_onednn(tmp_path, monkeypatch):

@@ -589,11 +589,11 @@ def test_a_space_of_gym_is_told(play, space):
     class Box(gymnasium.Space):
         __module__ = "gym.spaces.box"
 
-    register("tests/Mixed-v0", type("Mixed", (Plain,), {space: Box((2,), np.float32)}))
+    register("tests/GymSpace-v0", type("Mixed", (Plain,), {space: Box((2,), np.float32)}))
     try:
-        assert "import gymnasium as gym" in complaint(lambda: play("tests/Mixed-v0"))
+        assert "import gymnasium as gym" in complaint(lambda: play("tests/GymSpace-v0"))
     finally:
-        registry.pop("tests/Mixed-v0")
+        registry.pop("tests/GymSpace-v0")
 
 
 # Mistakes

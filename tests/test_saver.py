@@ -121,6 +121,48 @@ def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monke
     assert load(tmp_path / "last.ckpt").record.counters.frames == 160
 
 
+def test_on_a_full_disk_the_newest_checkpoint_gives_way_to_newer_weights_that_are_the_best(tmp_path, monkeypatch, state):
+    def at(frames):
+        return state._replace(counters=state.counters._replace(frames=frames))
+
+    def save(path, variables, record):
+        if len({path.stat().st_ino for path in tmp_path.glob("*.ckpt")}) >= 2:
+            assert load(tmp_path / "last.ckpt").record.counters.frames in (0, 64)  # whole at every instant
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, variables, record)
+
+    write, lines = folder_module.save, []
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)
+    saver.save(at(0), Best())
+    saver.save_best(at(64), Best(7.0, "greedy"))
+    monkeypatch.setattr(folder_module, "save", save)
+    saver.save(at(96), Best(7.0, "greedy"))
+    saver.check()
+    names = {path.name: load(path).record.counters.frames for path in tmp_path.iterdir()}
+    assert names == {"best.ckpt": 64, "frames-000000000096.ckpt": 96, "last.ckpt": 96}
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("room", [2, 3, 6])
+def test_a_full_disk_without_hard_links_never_hangs_a_save(tmp_path, monkeypatch, state, room):
+    def link(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def save(path, variables, record):
+        if len(list(tmp_path.glob("*.ckpt"))) >= room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, variables, record)
+
+    write = folder_module.save
+    monkeypatch.setattr(folder_module.os, "link", link)
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
+    for frames in (0, 32, 64):
+        saver.save(state._replace(counters=state.counters._replace(frames=frames)), Best())
+    monkeypatch.setattr(folder_module, "save", save)
+    saver.save(state._replace(counters=state.counters._replace(frames=96)), Best())
+    assert load(tmp_path / "last.ckpt").record.counters.frames in (64, 96)
+
+
 def test_the_best_never_gives_way(tmp_path, state, disk):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save_best(state, Best(7.0, "greedy"))

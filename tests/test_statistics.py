@@ -43,6 +43,11 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(draw, games, least):
     assert least <= held <= 0.99
 
 
+def test_a_spread_of_rounding_is_none():
+    assert not difference([0.3, 0.2], [0.2, 0.1]).real
+    assert mean_interval([0.1 + 0.2, 0.3]) is None
+
+
 @pytest.mark.parametrize("games", [10, 50])
 @pytest.mark.parametrize("draw", [bell, skewed, two_peaks, hit_or_miss])
 def test_equal_agents_are_told_apart_in_one_of_twenty_comparisons(draw, games):

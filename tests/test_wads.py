@@ -62,7 +62,26 @@ def test_what_is_no_whole_wad_is_told(tmp_path, data):
     assert "mine.wad is no complete WAD file" in complaint(maps_in, path)
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("inner.wad", data)
-    assert "mine.pk3 is no complete WAD file or zip" in complaint(maps_in, tmp_path / "mine.pk3")
+    if data[:4] == b"PWAD":
+        assert "mine.pk3 is no complete WAD file or zip" in complaint(maps_in, tmp_path / "mine.pk3")
+    else:  # the engine passes over it
+        assert maps_in(tmp_path / "mine.pk3") == []
+
+
+def test_what_a_mac_adds_to_a_zip_is_no_wad(tmp_path):
+    files = {"maps/map01.wad": WHOLE, "__MACOSX/maps/._map01.wad": b"\0\5\x16\7" + bytes(50), "maps/._map01.wad": b"\0\5"}
+    with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    with zipfile.ZipFile(tmp_path / "plain.zip", "w") as archive:
+        archive.writestr("maps/map01.wad", WHOLE)
+    assert maps_in(tmp_path / "mine.zip") == maps_in(tmp_path / "plain.zip")
+
+
+def test_a_game_in_an_archive_is_to_be_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
+        archive.writestr("heretic.wad", wad_of(("PLAYPAL", bytes(768)), *text_map("MAP01", 1), kind=b"IWAD"))
+    assert "unpack" in complaint(maps_in, tmp_path / "mine.zip")
 
 
 def test_a_directory_that_is_in_the_file_may_still_be_too_large(tmp_path):

@@ -19,7 +19,7 @@ def main() -> None:
         autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is one of every game
     )
     envs.reset(seed=options.seed)
-    random = np.random.default_rng(options.seed)
+    random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
 
     def step() -> int:
         envs.step(random.integers(envs.single_action_space.n, size=options.games))  # type: ignore[attr-defined]

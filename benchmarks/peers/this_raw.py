@@ -26,7 +26,7 @@ def main() -> None:
     builder = Builder(*resolved(catalog.find("basic"), values, "flags"))
     envs = builder.training_env(options.games)
     envs.reset(seed=options.seed)
-    random = np.random.default_rng(options.seed)
+    random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
 
     def step() -> int:
         envs.step(builder.distribution.uniform(options.games, random))

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from doom_a3c.settings.fields import UserError
+
 
 def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
     """Returns the type that 'float32', 'bfloat16' or 'auto' means: bfloat16 where the CPU that computes has AMX for it.
@@ -23,6 +25,19 @@ def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DT
         return tf.bfloat16 if "amx_bf16" in cpu_info.read_text() else tf.float32
     except OSError:  # not Linux
         return tf.float32
+
+
+def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> None:
+    """Raises UserError where gradients in bfloat16 would be wrong: those of convolutions by 4 to 16 per cent.
+
+    Only oneDNN's kernels sum them in float32, and it has them for CPUs with AVX512 alone.
+    """
+    if precision != "bfloat16" or tf.config.get_visible_devices("GPU"):
+        return
+    if os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") in ("0", "false"):
+        raise UserError("--precision bfloat16 needs TF_ENABLE_ONEDNN_OPTS=1: without oneDNN its gradients are wrong")
+    if cpu_info.exists() and "avx512f" not in cpu_info.read_text():
+        raise UserError("--precision bfloat16 needs a CPU with AVX512: without it gradients are wrong; use auto")
 
 
 def add_bias(features: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:

@@ -35,11 +35,11 @@ def vtrace(
         advantage_t = r_t + discount_t * (V(s_{t+1}) + lambda * (v_{t+1} - V(s_{t+1}))) - V(s_t),  weight_t = rho_t
 
     The policy gradient is that of weight_t * advantage_t * log pi. The weight stands apart because advantages that are
-    centred must be centred without it: a constant added to all advantages changes no expected gradient, one added to
-    rho * advantage does. With lambda 1 the advantage is the paper's, r_t + discount_t * v_{t+1} - V(s_t). Below that it
-    takes v_{t+1} by its share lambda, as DeepMind's rlax does, so that on-policy (pi = mu, clips of 1 or more) the
-    advantage is that of GAE(lambda) and v_t its return; with lambda 1 they are n-step returns that bootstrap at the
-    rollout's end. No gradient flows through the result.
+    centred must be centred without it: where rho is not clipped, a constant added to all advantages changes no expected
+    gradient, one added to rho * advantage does. With lambda 1 the advantage is the paper's,
+    r_t + discount_t * v_{t+1} - V(s_t). Below that it takes v_{t+1} by its share lambda, as DeepMind's rlax does, so that
+    on-policy (pi = mu, clips of 1 or more) the advantage is that of GAE(lambda) and v_t its return; with lambda 1 they are
+    n-step returns that bootstrap at the rollout's end. No gradient flows through the result.
 
     Args:
         log_ratios: log(pi / mu) of the actions taken, pi the learning and mu the acting policy, [T, B].

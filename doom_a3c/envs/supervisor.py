@@ -19,9 +19,9 @@ from doom_a3c.envs.server import GameServer
 from doom_a3c.envs.shared import SharedArrays
 from doom_a3c.settings.fields import UserError
 
+GIVE_UP_SECONDS = 120.0
 # Seconds before each try to start a process in place of another: what keeps a machine busy, or kills what has just been
 # born, may pass.
-GIVE_UP_SECONDS = 120.0
 PAUSES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
 CLOSE_SECONDS = 5.0
 

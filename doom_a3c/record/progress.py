@@ -66,7 +66,6 @@ def to_plain(counters: Counters) -> dict[str, Any]:
         **counters._asdict(),
         "curve": [list(point) for point in counters.curve],
         "reward_sums": list(counters.reward_sums),
-        "halvings": counters.halvings,
     }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from doom_a3c.record.progress import shown
 
 LEVEL = 0.95
+EQUAL = 1e-9  # of the largest: a smaller spread is rounding
 RULE_OF_THREE = 3  # what has happened in none of n games may still, at that level, happen in 3 of n
 ONE_NETWORK = "intervals cover chance in the games, not in training: another seed may train to another score"
 
@@ -45,9 +46,10 @@ class Difference(NamedTuple):
 
 def mean_interval(scores: Sequence[float]) -> Interval | None:
     """Returns the 95 per cent interval of the mean; None for a single score, and for equal ones: they show no spread."""
-    if min(scores) == max(scores):
-        return None
     values = np.asarray(scores, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.ptp(values) <= EQUAL * np.abs(values).max():
+            return None
     with np.errstate(over="ignore", invalid="ignore"):  # a game may pay what is not finite
         return interval_of(float(values.mean()), float(values.std()), len(values))
 

@@ -28,6 +28,7 @@ class CheckpointFolder:
         """`is_ours` tells whether the folder is still the run's: nothing is written to one that is not."""
         self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
         self._is_ours = is_ours
+        self._frames: dict[Path, int] = {}  # of the newest and the best, as far as this session has saved them
 
     def check_unused(self) -> None:
         """Raises UserError, naming the run, if there is a checkpoint: a new run would overwrite another's."""
@@ -71,15 +72,13 @@ class CheckpointFolder:
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
         """Saves as the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""
         self._check_ours()
-        path = self.folder / f"frames-{record.counters.frames:012d}.ckpt"
+        path = self._path(record.counters.frames)
         save(path, variables, record)
-        link = self.folder / ".last.ckpt"
-        link.unlink(missing_ok=True)
         try:
-            os.link(path, link)  # the same file under a second name: nothing is written twice
+            self._link(path, self.last)  # the same file under a second name: nothing is written twice
         except OSError:  # a file system without hard links
-            save(link, variables, record)
-        os.replace(link, self.last)
+            save(self.last, variables, record)
+        self._frames[self.last] = record.counters.frames
         for old in sorted(self.folder.glob("frames-*.ckpt"))[:-KEPT]:
             with contextlib.suppress(OSError):
                 old.unlink()
@@ -88,15 +87,41 @@ class CheckpointFolder:
         """Saves as the best evaluated one; raises OSError if that cannot be written, or the folder is not the run's."""
         self._check_ours()
         save(self.best, variables, record)
+        self._frames[self.best] = record.counters.frames
 
-    def make_room(self) -> Path | None:
-        """Removes the oldest kept checkpoint but `last.ckpt`; returns its path, None if there is none to remove."""
+    def make_room(self, frames: int) -> Path | None:
+        """Removes the oldest kept checkpoint; returns its path, None if there is none to remove.
+
+        `last.ckpt` stays, and so does the checkpoint of that many `frames`, which is being saved. Where nothing else is
+        left, and `best.ckpt` is newer than `last.ckpt`, `last.ckpt` becomes a second name of `best.ckpt`.
+        """
         with contextlib.suppress(OSError):
-            for old in sorted(self.folder.glob("frames-*.ckpt")):
-                if self.is_ours and self.last.exists() and not old.samefile(self.last):
-                    old.unlink()
-                    return old
+            if not self.is_ours:
+                return None
+            removed, last, best = self._remove_oldest(frames), *map(self._frames.get, (self.last, self.best))
+            if removed is None and last is not None and best is not None and best > last:
+                self._link(self.best, self.last)
+                self._frames[self.last] = best
+                removed = self._remove_oldest(frames)
+            return removed
         return None
+
+    def _remove_oldest(self, kept: int) -> Path | None:
+        for old in sorted(self.folder.glob("frames-*.ckpt")):
+            if old != self._path(kept) and self.last.exists() and not old.samefile(self.last):
+                old.unlink()
+                return old
+        return None
+
+    def _path(self, frames: int) -> Path:
+        return self.folder / f"frames-{frames:012d}.ckpt"
+
+    def _link(self, path: Path, name: Path) -> None:
+        """Gives a checkpoint a second name, in the place of what has that name; raises OSError where there are no links."""
+        link = self.folder / f".{name.name}"
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        os.replace(link, name)
 
     @property
     def is_ours(self) -> bool:

@@ -79,7 +79,7 @@ class Saver:
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
         self._write_best()
-        self._with_room(lambda: self._folder.save(state.variables, self._of(state, best)))
+        self._with_room(state, lambda: self._folder.save(state.variables, self._of(state, best)))
         self._outage.worked()
 
     def save_best(self, state: State, best: Best) -> None:
@@ -95,16 +95,16 @@ class Saver:
     def _write_best(self) -> None:
         if self._best is not None:
             state, best = self._best
-            self._with_room(lambda: self._folder.save_best(state.variables, self._of(state, best)))
+            self._with_room(state, lambda: self._folder.save_best(state.variables, self._of(state, best)))
             self._best = None
 
-    def _with_room(self, write: Callable[[], None]) -> None:
+    def _with_room(self, state: State, write: Callable[[], None]) -> None:
         """Writes; where the disk is full, older kept checkpoints give way. Raises OSError if none of them is left."""
         while True:
             try:
                 return write()
             except OSError as error:
-                if error.errno not in FULL or (removed := self._folder.make_room()) is None:
+                if error.errno not in FULL or (removed := self._folder.make_room(state.counters.frames)) is None:
                     raise
             if not self._made_room:
                 self._log(f"warning: disk full in {self._folder.folder}: deleting old checkpoints, {removed.name} first")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import GlobalModel, Snapshot, State, captured
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine, LocalEngine
 from doom_a3c.engines.queue import queue_engine, queues_of
@@ -81,6 +82,7 @@ def session_of(
     config = record.config
     if config.engine == "cluster":
         access.check(config.address)
+    check_can_learn(config.precision)
     make_logger = make_logger or make_logger_called(config.logger)
     builder = Builder(record.scenario, config, games)
     model, progress, transferred = _beginning(record, builder, variables, source)

@@ -25,6 +25,7 @@ ARCHIVES = (".pk3", ".ipk3", ".zip", ".pk7", ".7z", ".rar")  # in another archiv
 MAX_LUMPS = 100_000  # Freedoom has 3,000
 MAX_INNER_BYTES = 256 * 2**20  # of a WAD in an archive, which is unpacked to be looked at
 PALETTE = "PLAYPAL"  # what every game has, and the engine does not start without
+_KINDS = (b"IWAD", b"PWAD")
 _HEAD = struct.Struct("<4sII")  # kind, entries in the directory, where that begins
 _ENTRY = struct.Struct("<II8s")  # where a lump begins, its size, its name
 _NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # of a map in Doom's format, after its name
@@ -117,13 +118,13 @@ def _contents(path: Path, size: int, changed: int) -> Contents:
         archive = file.read(2) == b"PK"
         file.seek(0)
         if archive:
-            return _archive_contents(file, path.stem)
+            return _archive_contents(file, path)
         iwad, lumps = _directory(file, size)
         return Contents(_levels(lumps), (), any(lump.name == PALETTE for lump in lumps), iwad)
 
 
-def _archive_contents(file: IO[bytes], name: str) -> Contents:
-    """Returns what an archive of that name holds."""
+def _archive_contents(file: IO[bytes], path: Path) -> Contents:
+    """Returns what an archive holds; raises UserError if that is a game of its own, which the engine draws in black."""
     levels: list[Level] = []
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
@@ -134,8 +135,16 @@ def _archive_contents(file: IO[bytes], name: str) -> Contents:
             if unpacked > MAX_INNER_BYTES:
                 raise ValueError(f"the WAD files in it are larger than {MAX_INNER_BYTES // 2**20} MiB")
             with archive.open(entry) as inner:
-                _, lumps = _directory(inner, entry.file_size)
-            levels += _levels_inside(entry.filename, name, lumps)
+                if inner.read(4) not in _KINDS:  # the engine passes over it: in a Mac's zip a ._NAME.wad is no WAD
+                    continue
+                inner.seek(0)
+                iwad, lumps = _directory(inner, entry.file_size)
+            if iwad and any(lump.name == PALETTE for lump in lumps):
+                raise UserError(
+                    f"{path} holds a complete game (an IWAD with a PLAYPAL), {entry.filename}: unpack it, and name it in "
+                    "doom_game_path of the cfg, or [game] iwad of the .toml"
+                )
+            levels += _levels_inside(entry.filename, path.stem, lumps)
     inner_archives = tuple(entry.filename for entry in entries if _place(entry.filename)[2] in ARCHIVES)
     palette = any(_place(entry.filename)[:2] == ([], PALETTE.lower()) for entry in entries)
     return Contents(tuple(levels), inner_archives, palette, iwad=False)
@@ -172,7 +181,7 @@ def _directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
         ValueError: unless it is whole; or struct.error.
     """
     head = file.read(_HEAD.size)
-    if head[:4] not in (b"IWAD", b"PWAD"):
+    if head[:4] not in _KINDS:
         raise ValueError(f"it begins with {head[:4]!r}, where a WAD has 'PWAD'")
     kind, count, start = _HEAD.unpack(head)
     if count > MAX_LUMPS or start + _ENTRY.size * count > size:
