@@ -133,6 +133,7 @@ def test_a_changed_byte_is_refused_wherever_it_counts(saved):
             assert "not a complete checkpoint" in complaint(saved)
 
 
+@pytest.mark.tools
 def test_a_changed_byte_never_ends_in_a_traceback(saved):
     whole = saved.read_bytes()
     for offset in range(len(whole)):

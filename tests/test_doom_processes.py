@@ -142,6 +142,7 @@ def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_keep
         nobodys.unlink(missing_ok=True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("harm", "kind"), [(signal.SIGKILL, "engine_died"), (signal.SIGSTOP, "engine_hung")])
 def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
     vector = ProcessVectorEnv(GAMES * 2)

@@ -330,9 +330,10 @@ def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path,
         elif not spoilt and watch._best is not None and watch._best.window.mean > 60.0:
             spoilt.append(watch)
             state = watch._engine.capture()
-            # It is sure of what it does wherever the cart is, and no gradient says otherwise.
-            kernel = np.full_like(state.variables["policy/kernel"], [200.0, 0.0])
-            watch._engine._model.restore({**state.variables, "policy/kernel": kernel}, state.counters.updates)
+            # It sees nothing of the cart, is sure of one action, and no gradient says otherwise.
+            blind = {"actor/hidden1/kernel": 0.0, "actor/hidden1/bias": 1.0, "policy/kernel": [200.0, 0.0]}
+            spoils = {name: np.full_like(state.variables[name], value) for name, value in blind.items()}
+            watch._engine._model.restore({**state.variables, **spoils}, state.counters.updates)
 
     monkeypatch.setattr(guard, "SECONDS", 0.0)
     monkeypatch.setattr(Guard, "look", look_and_spoil)

@@ -78,6 +78,7 @@ def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
 
 
+@pytest.mark.tools
 def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
@@ -89,6 +90,7 @@ def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
     assert list(run.rglob("*.gif"))
 
 
+@pytest.mark.tools
 def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("mlflow", tmp_path)

@@ -63,6 +63,7 @@ def test_a_model_plays_as_its_card_says(name):
     assert abs(played - mean) <= tolerance(episodes)
 
 
+@pytest.mark.process
 def test_play_py_finds_a_model_by_its_name(tmp_path):
     result = call("play", "--model", "basic", "--episodes", "2", "--record", 0, "--random-episodes", 0, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -102,6 +102,7 @@ def test_what_cannot_be_sent_is_an_error_and_not_a_death(vector):
         one_step(env)
 
 
+@pytest.mark.process
 def test_slow_games_are_not_taken_for_dead(vector, monkeypatch):
     monkeypatch.setattr(process, "ANSWER_SECONDS", 2.5)
     env = vector([partial(Slow, game) for game in range(3)], 1)
