@@ -19,12 +19,16 @@ def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DT
     """
     if precision != "auto":
         return tf.as_dtype(precision)
-    if tf.config.get_visible_devices("GPU") or os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") in ("0", "false"):
+    if tf.config.get_visible_devices("GPU") or not _has_onednn():
         return tf.float32
     try:
         return tf.bfloat16 if "amx_bf16" in cpu_info.read_text() else tf.float32
     except OSError:  # not Linux
         return tf.float32
+
+
+def _has_onednn() -> bool:
+    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") not in ("0", "false")
 
 
 def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> None:
@@ -34,7 +38,7 @@ def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> N
     """
     if precision != "bfloat16" or tf.config.get_visible_devices("GPU"):
         return
-    if os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") in ("0", "false"):
+    if not _has_onednn():
         raise UserError("--precision bfloat16 needs TF_ENABLE_ONEDNN_OPTS=1: without oneDNN its gradients are wrong")
     if cpu_info.exists() and "avx512f" not in cpu_info.read_text():
         raise UserError("--precision bfloat16 needs a CPU with AVX512: without it gradients are wrong; use auto")

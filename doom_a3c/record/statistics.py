@@ -47,10 +47,9 @@ class Difference(NamedTuple):
 def mean_interval(scores: Sequence[float]) -> Interval | None:
     """Returns the 95 per cent interval of the mean; None for a single score, and for equal ones: they show no spread."""
     values = np.asarray(scores, np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a game may pay what is not finite
         if np.ptp(values) <= EQUAL * np.abs(values).max():
             return None
-    with np.errstate(over="ignore", invalid="ignore"):  # a game may pay what is not finite
         return interval_of(float(values.mean()), float(values.std()), len(values))
 
 
