@@ -181,6 +181,35 @@ def test_what_an_earlier_session_found_does_not_play_again(engine):
     assert evaluations.best.score == 8.0
 
 
+@pytest.mark.parametrize(
+    ("means", "again", "best", "score"),
+    [
+        ([985.0, 500.0], [700.0, 980.0], "earlier", 981.0),  # one lucky look of this session was higher
+        ([985.0], [979.0], "newest", 986.0),
+        ([985.0], [1000.0], "earlier", 1001.0),  # the newest are the best of this session
+        ([985.0, 500.0], [700.0, math.nan], "first", 701.0),
+        ([985.0, 500.0], [1200.0, 980.0], "first", 1201.0),
+    ],
+)
+def test_the_best_of_an_earlier_session_plays_again_once_it_is_overtaken(engine, confirming, means, again, best, score):
+    run, weights = confirming([3.0], [979.0]), {}
+    engine.update(0.1)
+    weights["earlier"] = engine.capture().variables["policy/kernel"]
+    run.evaluations.evaluate()
+    assert run.evaluations.confirm()
+    run = confirming([*means, *again], [600.0], run.folder.with_best(tiny_record()))
+    for name in ("first", "newest")[-len(means) :]:
+        engine.update(0.1)
+        weights[name] = engine.capture().variables["policy/kernel"]
+        run.evaluations.evaluate()
+    assert run.evaluations.rematch()
+    assert (run.evaluations.best.score, run.evaluations.best.confirmed) == (score, False)
+    assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
+    assert run.evaluations.confirm()
+    assert load(run.folder.best).record.best.score == 600.0
+    assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
+
+
 def test_an_evaluation_that_is_not_finite_is_never_the_best(engine):
     evaluations, bests = evaluations_of(engine, [math.nan, 10.0, math.nan]), []
     for _ in range(3):

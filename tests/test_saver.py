@@ -94,6 +94,24 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     ]
 
 
+def test_the_newest_state_is_saved_where_only_the_best_weights_do_not_fit(tmp_path, monkeypatch, state):
+    def save_best(folder, variables, record):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
+    saver.begin(state, Best())
+    monkeypatch.setattr(CheckpointFolder, "save_best", save_best)
+    saver.save_best(state, Best(7.0, "greedy"))
+    saver.save(state._replace(counters=state.counters._replace(frames=96)), Best(7.0, "greedy"))
+    assert load(tmp_path / "last.ckpt").record.counters.frames == 96
+    with pytest.raises(module.SaveError, match="best weights are not saved: No space left"):
+        saver.check()
+    monkeypatch.undo()
+    saver.save(state, Best(7.0, "greedy"))
+    saver.check()
+    assert load(tmp_path / "best.ckpt").record.best.score == 7.0
+
+
 @pytest.mark.parametrize(("room", "kept"), [(3, [64, 96, 128]), (2, [96, 128]), (1, [96])])
 def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monkeypatch, state, room, kept):
     write, lines = folder_module.save, []

@@ -38,6 +38,11 @@ class Outage:
         if last:
             self._log(f"{self._what} written again")
 
+    def is_failing(self, name: str) -> bool:
+        """Returns whether the newest try of one has failed."""
+        with self._lock:
+            return name in self._failing
+
 
 def _reason(error: BaseException) -> str:
     """Returns why, in a few words: TensorFlow puts names of its functions before its own."""

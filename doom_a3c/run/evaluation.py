@@ -231,6 +231,7 @@ class Evaluations:
         self._stop_event = threading.Event()
         self._newest: Evaluated | None = None  # of this session
         self._leader: Leader | None = None  # the best of this session
+        self._overtaken: Leader | None = None  # the best of an earlier session, which one look of this one has beaten
         self._longest = 0.0  # seconds of an evaluation
         self._given_up = False
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
@@ -265,28 +266,38 @@ class Evaluations:
         self._newest = Evaluated(state, evaluation)
         scored = self._newest.scored
         is_best = scored and (self.best.score is None or evaluation.score >= self.best.score)
-        self._leader = self._newest.leader if is_best else self._leader
+        if is_best:
+            if self._leader is None and self.best.score is not None:
+                self._overtaken = self._earlier()  # its checkpoint is about to be replaced
+            self._leader = self._newest.leader
         self.best = self.best.after(self._newest.point, is_best) if scored else self.best
         self._report(evaluation, state, self.best, is_best)
 
     def rematch(self, stop: Stop | None = None) -> bool:
-        """Has the best weights of the session play again, unless they are the newest; whichever is better is the best.
+        """Has earlier weights that were the best play again; whichever are better, these or the newest, are the best.
 
-        The highest of several noisy means is too high by chance, and keeps better weights out; another one is not.
-        Returns whether they have played.
+        These are the best of this session, and the best of an earlier one if this session's looks have beaten them: the
+        highest of several noisy means is too high by chance, and keeps better weights out; another one is not.
+        Returns whether any have played.
         """
-        newest, leader = self._newest, self._leader
-        if self._given_up or newest is None or leader is None or newest.state is leader.state or not newest.scored:
+        newest = self._newest
+        if self._given_up or newest is None or not newest.scored:
             return False
-        evaluation = self._played(leader.state, self._limited(stop))
-        if evaluation is None:
+        leaders = [leader for leader in (self._leader, self._overtaken) if leader and leader.state is not newest.state]
+        again = []
+        for leader in leaders:
+            evaluation = self._played(leader.state, self._limited(stop))
+            if evaluation is None:
+                return False
+            again.append(Evaluated(leader.state, evaluation))
+        if not again:
             return False
-        again = Evaluated(leader.state, evaluation)
-        stays = again.scored and evaluation.score > newest.evaluation.score
-        best = again if stays else newest
+        rival = max(again, key=lambda one: (one.scored, one.evaluation.score))
+        stays = rival.scored and rival.evaluation.score > newest.evaluation.score
+        best = rival if stays else newest
         self._leader = best.leader
-        self.best = self.best._replace(score=best.evaluation.score)  # whose policy is that of the newest
-        self._settle(evaluation, best.state, self.best.of(best.point.frames, self._leader.policy), stays)
+        self.best = self.best._replace(score=best.evaluation.score, confirmed=False)  # the policy is of the newest
+        self._settle(rival.evaluation, best.state, self.best.of(best.point.frames, self._leader.policy), stays)
         return True
 
     def confirm(self, stop: Stop | None = None) -> bool:

@@ -17,6 +17,7 @@ from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings.fields import RunError
 
 ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
+NEWEST, BEST = "newest state is", "best weights are"  # what a save may fail at
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -74,29 +75,31 @@ class Saver:
             try:
                 self._write(state, best)
             except OSError as error:
-                self._failed(error)
+                self._failed(error, NEWEST)
+            self._try_best()
 
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
-        self._write_best()
         self._with_room(state, lambda: self._folder.save(state.variables, self._of(state, best)))
-        self._outage.worked()
+        self._outage.worked(NEWEST)
 
     def save_best(self, state: State, best: Best) -> None:
         """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
         _check_finite(state)
         with self._lock:
             self._best = state, best
-            try:
-                self._write_best()
-            except OSError as error:
-                self._failed(error)
+            self._try_best()
 
-    def _write_best(self) -> None:
+    def _try_best(self) -> None:
         if self._best is not None:
             state, best = self._best
-            self._with_room(state, lambda: self._folder.save_best(state.variables, self._of(state, best)))
-            self._best = None
+            try:
+                self._with_room(state, lambda: self._folder.save_best(state.variables, self._of(state, best)))
+            except OSError as error:
+                self._failed(error, BEST)
+            else:
+                self._best = None
+                self._outage.worked(BEST)
 
     def _with_room(self, state: State, write: Callable[[], None]) -> None:
         """Writes; where the disk is full, older kept checkpoints give way. Raises OSError if none of them is left."""
@@ -111,16 +114,15 @@ class Saver:
             self._made_room = True
 
     def check(self) -> None:
-        """Raises SaveError if the newest save has failed."""
-        if self._outage.reason:
-            reason = self._outage.reason
-            before = f"; the one before it is in {self._folder.last}" if self._folder.is_ours else ""
-            raise SaveError(
-                f"{self._folder.folder} could not be written to, and the newest state is not saved: {reason}{before}"
-            )
+        """Raises SaveError if the newest state or the best weights could not be written, and were not since."""
+        for name, path in ((NEWEST, self._folder.last), (BEST, self._folder.best)):
+            if self._outage.is_failing(name):
+                what = f"{self._folder.folder} could not be written to, and the {name} not saved: {self._outage.reason}"
+                before = f"; {path.name} is the one before" if self._folder.is_ours and path.exists() else ""
+                raise SaveError(what + before)
 
-    def _failed(self, error: OSError) -> None:
-        self._outage.failed(error)
+    def _failed(self, error: OSError, name: str) -> None:
+        self._outage.failed(error, name)
         self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 
     def _of(self, state: State, best: Best) -> RunRecord:
