@@ -10,7 +10,6 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.settings.config import Config, minibatch_count, off_policy, replay_count, sequence_length, updates_per_rollout
 from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
-from doom_a3c.settings.scenarios import settled
 
 SETTINGS = settings_of(Config)
 
@@ -362,11 +361,6 @@ def test_asking_for_help_is_no_error(capsys):
         parse("--help")
     assert ended.value.code == 0
     assert "--workers" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("old", "new"), [(True, "plain"), (False, None), ("saliency", "saliency")])
-def test_an_overlay_that_was_on_or_off_is_one_of_today(old, new):
-    assert settled({"gif_overlay": old}, "an old run")[1].gif_overlay == new
 
 
 def test_saliency_needs_a_network_beside_the_games():

@@ -13,7 +13,6 @@ from doom_a3c.record import figures
 from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_table
 from doom_a3c.record.progress import (
-    COLLAPSED,
     MAX_POINTS,
     WINDOW,
     Counters,
@@ -109,13 +108,6 @@ def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
     play(after, played[seam:])
     assert after.counters() == whole.counters()
     assert [point.episode for point in after.curve] == list(range(4, len(played) + 1, 4))
-
-
-@pytest.mark.parametrize(("faults", "halvings"), [({}, 0), ({COLLAPSED: 2}, 2)])
-def test_counters_of_before_there_were_halvings_have_one_for_each_collapse(faults, halvings):
-    plain = to_plain(Progress().counters()._replace(faults=faults))
-    del plain["halvings"]
-    assert from_plain(plain).halvings == halvings
 
 
 def test_counters_are_not_changed_by_what_follows():

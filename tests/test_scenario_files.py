@@ -9,7 +9,7 @@ from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import validated
-from doom_a3c.settings.scenarios import from_plain, resolved, to_plain
+from doom_a3c.settings.scenarios import resolved
 
 
 @pytest.fixture
@@ -54,19 +54,11 @@ def test_a_file_changes_what_it_names_and_keeps_the_rest_of_its_base(write):
 # Frame skip
 
 
-@pytest.mark.parametrize(("base", "skip"), [("cartpole", 1), ("basic", 4), ("reference/r1_a3c_doom", 1)])
-def test_a_file_may_have_its_frame_skip_in_either_table(write, base, skip):
-    assert catalog.find(base).game.frame_skip == skip
-    for table in ("game", "training"):
-        scenario = catalog.find(write(f'base = "{base}"\n[{table}]\nframe_skip = 3\n'))
-        assert scenario.game == replace(catalog.find(base).game, frame_skip=3)
-        assert "frame_skip" not in scenario.training
-
-
-def test_a_setting_that_has_been_renamed_is_read_by_its_old_name_too(write):
-    scenario = catalog.find(write('base = "basic"\n[training]\nmax_staleness = 3\n'))
-    assert scenario.training["max_policy_lag"] == 3
-    assert resolved(scenario, {"max_staleness": 4}, "a checkpoint")[1].max_policy_lag == 4
+@pytest.mark.parametrize("base", ["cartpole", "basic", "reference/r1_a3c_doom"])
+def test_the_frame_skip_is_the_games(write, base):
+    scenario = catalog.find(write(f'base = "{base}"\n[game]\nframe_skip = 3\n'))
+    assert scenario.game == replace(catalog.find(base).game, frame_skip=3)
+    assert "frame_skip" not in scenario.training
 
 
 @pytest.fixture
@@ -81,15 +73,6 @@ def test_the_command_line_goes_before_the_scenarios_frame_skip(every_second):
         assert scenario.game.frame_skip == skip
     for wrong in (0, 65):
         assert "--frame-skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
-
-
-def test_a_checkpoint_that_has_its_frame_skip_among_the_settings_keeps_it(every_second):
-    data = to_plain(every_second)
-    del data["game"]["frame_skip"]
-    data["training"]["frame_skip"] = 2  # of the scenario, and 5 of the command line
-    scenario, _ = resolved(from_plain(data, "the checkpoint"), {"frame_skip": 5}, "the checkpoint")
-    assert scenario.game.frame_skip == 5
-    assert from_plain(data, "the checkpoint") == every_second
 
 
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
@@ -159,8 +142,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "max_frames = 0", "max_frames must be 1 or more"),
         (ATARI + "frame_skip = 65", "[game]: frame_skip: 65 is out of range; it takes a whole number, 1 to 64"),
         (ATARI + "frame_skip = 2.0", "frame_skip must be a whole number, such as 4, not 2.0"),
-        (ATARI + "[training]\nframe_skip = 0", "frame_skip: 0 is out of range"),
-        (ATARI + "frame_skip = 2\n[training]\nframe_skip = 2", "[game] and [training] both have a frame_skip"),
+        (ATARI + "[training]\nframe_skip = 2", "frame_skip stands in [training], and belongs in [game]"),
         (ATARI + "full_actions = 1", "full_actions must be true or false, not 1"),
         ('[game]\nid = "CartPole-v1"\nsetings = {}', "(did you mean settings?)"),
         ("[game]\nid = 3", "id must be a text"),

@@ -55,8 +55,6 @@ def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
         ({"wad": ["basic.wad"]}, "--wad"),
         ({"wad": "/dev/zero"}, "--wad"),
         ({"iwad": "/tmp/doom2.wad"}, "--scenario"),
-        ({"config": "/tmp/evil.cfg"}, "--scenario"),
-        ({"config": "../../../etc/passwd"}, "--scenario"),
         ({"id": "evil:Game-v0"}, "--scenario"),
         ({"id": "os.path:Game-v0"}, "--scenario"),
         ({"id": "GymV26Environment-v0"}, "--scenario"),
@@ -70,6 +68,11 @@ def test_a_game_of_foreign_files_or_modules_is_named_by_its_user_or_not_played(g
     message = complaint(record_from_plain, plain_record(**game), "x.ckpt")
     assert message.startswith("x.ckpt plays ")
     assert remedy in message
+
+
+@pytest.mark.parametrize("config", ["basic.cfg", "/tmp/evil.cfg", "../../../etc/passwd", ["basic.cfg"]])
+def test_a_cfg_is_not_a_checkpoints_to_name(config):
+    assert "unknown setting 'config'" in complaint(record_from_plain, plain_record(config=config), "x.ckpt")
 
 
 @pytest.mark.parametrize("value", ["/etc/passwd", "evil.xml", "~/x", ["a"], {"a": 1}])

@@ -89,7 +89,7 @@ def example(name: str = "basic") -> RunRecord:
     scenario, config = scenarios.resolved(scenario, scenario.training, "settings")
     faults = {"engine_died": 2, "server_hung": 1}
     counters = Counters(800, 200, 20, 3, faults, [1.0, -2.5, 3.0], [Point(1, 200, 1.0, 1.0), Point(2, 500, -2.5, -0.75)], 1)
-    return RunRecord(f"{name}-20260101-000000", 1, scenario, config, counters, Best(12.5, "sample"))
+    return RunRecord(f"{name}-seed1-20260101-000000", 1, scenario, config, counters, Best(12.5, "sample"))
 
 
 def small_checkpoint(path: Path) -> None:

@@ -74,17 +74,14 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
         raise ValueError("there are too many scores")
     numbers = {name: whole(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
-    faults = _faults(data["faults"])
     return Counters(
         **numbers,
-        faults=faults,
+        faults=_faults(data["faults"]),
         scores=[_finite_score(score) for score in data["scores"]],
         curve=[_point(*point) for point in data["curve"]],
         stride=whole(data["stride"], "stride", low=1),
-        reward_sums=moments_from(
-            data.get("reward_sums", NO_MOMENTS), numbers["steps"]
-        ),  # checkpoints of before 2026-11-23 have none
-        halvings=whole(data.get("halvings", faults.get(COLLAPSED, 0)), "halvings"),  # of before 2026-11-28: none
+        reward_sums=moments_from(data["reward_sums"], numbers["steps"]),
+        halvings=whole(data["halvings"], "halvings"),
     )
 
 

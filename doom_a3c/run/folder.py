@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import shlex
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,10 +63,7 @@ class CheckpointFolder:
     def tidy(self) -> None:
         """Removes what a run that was killed while it saved has left."""
         for unfinished in self.folder.glob(f"{SAVING}*"):
-            if unfinished.is_dir():  # as earlier versions left them
-                shutil.rmtree(unfinished, ignore_errors=True)
-            else:
-                unfinished.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
         """Saves as the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-_NAME = re.compile(r"(.+?)(-seed\d+)?-\d{8}-\d{6}")  # the earliest runs had no seed in theirs
+_NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")
 
 
 def run_name(called: str, seed: int) -> str:

@@ -26,10 +26,10 @@ class Card(NamedTuple):
     commit: str
     command: str
     episodes: int  # of each policy, and of random play
+    first_seed: int  # of those episodes
     greedy: tuple[float, float]  # mean and standard deviation of the scores
     sample: tuple[float, float]
     random: tuple[float, float]
-    first_seed: int = 1_000_000  # of those episodes; older cards do not say it
 
 
 def folder() -> Path:

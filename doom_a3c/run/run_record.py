@@ -18,7 +18,6 @@ from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 5
-_READABLE = (2, 3, 4, FORMAT)
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
 _KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
 MAX_EVALUATIONS = 1000  # that are kept
@@ -54,12 +53,7 @@ def better_policy(evaluation: EvaluationPoint) -> PolicyName:
 
 
 class RunRecord(NamedTuple):
-    """What a run is and how far it has come, at one moment.
-
-    The plain form says its format. This version writes format 5, and reads three more: format 4 had no evaluations but the
-    best one's score, format 3 named a Doom game's cfg where 4 has what it says, and 2 had `frame_skip` among the settings
-    and not in the game, and `max_staleness` for `max_policy_lag`.
-    """
+    """What a run is and how far it has come, at one moment."""
 
     name: str  # of the run, and of its folders
     restarts: int  # how often it has been resumed
@@ -112,9 +106,10 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
     Raises:
         UserError: naming `source`, if it is of another format, no whole record, or plays what only a user may name.
     """
-    if not isinstance(data, Mapping) or data.get("format") not in _READABLE:
-        readable = ", ".join(map(str, _READABLE))
-        raise UserError(f"{source} was written in another format; this version reads the formats {readable}")
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise UserError(
+            f"{source} was written by another version of doom_a3c: read it with that one, this one reads format {FORMAT}"
+        )
     try:
         if unknown := data.keys() - _KEYS:
             raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
@@ -130,7 +125,7 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
             scenario,
             config,
             from_plain(data["progress"]),
-            Best(_score(data["best_evaluation"]), _policy(data), _evaluations(data), _confirmed(data)),
+            _best(data),
             learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -143,7 +138,7 @@ def label_from_plain(data: Any) -> Label:
     """Returns the label of a record, whatever game it is of; raises KeyError or ValueError else."""
     try:
         names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
-        return Label(*names, _score(data["best_evaluation"]), _confirmed(data))
+        return Label(*names, _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"]))
     except TypeError as error:  # it is no table
         raise ValueError(str(error)) from None
 
@@ -173,7 +168,7 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
 
 
 def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
-    """Returns the buttons that a checkpoint's own game has; None for other games, and where a cfg says them."""
+    """Returns the buttons of a checkpoint's own game, None where it is no game of Doom's."""
     game = {key: scenario["game"].get(key) for key in ("available_buttons", "buttons")}
     if not all(game.values()):
         return None
@@ -181,30 +176,22 @@ def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
     return learned if isinstance(learned, DoomSpec) else None
 
 
-def _score(value: Any) -> float | None:
-    """Returns the best score; NaN, which earlier versions may have written, is none."""
-    return None if value is None or value != value else finite(value, "best_evaluation")  # noqa: PLR0124  # NaN
-
-
-def _confirmed(data: Mapping[str, Any]) -> bool:
-    """Returns whether the best score is confirmed; in checkpoints of earlier versions it never is."""
-    confirmed = data.get("confirmed", False)
-    if not isinstance(confirmed, bool):
-        raise ValueError("confirmed is true or false")
-    return confirmed
-
-
-def _evaluations(data: Mapping[str, Any]) -> tuple[EvaluationPoint, ...]:
-    """Returns the evaluations, of which formats before 5 say nothing."""
-    evaluations = data.get("evaluations", ())
+def _best(data: Mapping[str, Any]) -> Best:
+    evaluations, policy = data["evaluations"], data["policy"]
     if len(evaluations) > MAX_EVALUATIONS:
         raise ValueError("there are too many evaluations")
-    return tuple(evaluation_point(*evaluation) for evaluation in evaluations)
-
-
-def _policy(data: Mapping[str, Any]) -> PolicyName:
-    """Returns the better policy; the first files of format 2 do not say it."""
-    policy = data.get("policy", Best().policy)
     if policy not in get_args(PolicyName):
         raise ValueError(f"policy {policy!r}")
-    return cast(PolicyName, policy)
+    points = tuple(evaluation_point(*evaluation) for evaluation in evaluations)
+    score, confirmed = _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"])
+    return Best(score, cast(PolicyName, policy), points, confirmed)
+
+
+def _parse_score(value: Any) -> float | None:
+    return None if value is None else finite(value, "best_evaluation")
+
+
+def _parse_confirmed(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("confirmed is true or false")
+    return value

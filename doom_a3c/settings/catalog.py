@@ -15,7 +15,7 @@ from doom_a3c.settings.fields import UserError, about, nearest
 from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, located, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, text_bytes
 from doom_a3c.settings.levels import check_files, check_there, is_game
-from doom_a3c.settings.scenarios import Scenario, from_plain, with_frame_skip_in_game
+from doom_a3c.settings.scenarios import Scenario, from_plain
 from doom_a3c.settings.wads import GAME_FILES
 
 if sys.version_info >= (3, 11):
@@ -144,7 +144,7 @@ def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario
 
 def _scenario(table: dict[str, Any], source: str) -> Scenario:
     """Builds the scenario that a user's files describe, once what they name is known to be there."""
-    scenario = from_plain(with_config_read(table, source), source)
+    scenario = from_plain(_with_config_read(table, source), source)
     with about(f"scenario {scenario.name}"):
         scenario = replace(scenario, game=_on_its_own(scenario.game))
         check_files(scenario.game)
@@ -158,7 +158,7 @@ def _on_its_own(game: GameSpec) -> GameSpec:
     return game
 
 
-def with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Returns a scenario's tables with what the cfg that [game] names says, under what they say themselves.
 
     Raises:
@@ -183,7 +183,6 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
     except RecursionError:
         raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
-    data = with_frame_skip_in_game(data, str(path))  # before the base, whose [game] may have another
     if "shaping" in data:  # a table of its own for people; what shapes a game is the game's
         game, shaping = data.get("game", {}), data.pop("shaping")
         if not isinstance(shaping, dict):

@@ -34,7 +34,6 @@ class Scenario:
 
 
 MAX_EPISODE_STEPS = 5000  # where neither the game nor its library ends an episode
-RENAMED = {"max_staleness": "max_policy_lag"}  # settings, as older files and checkpoints know them
 
 
 def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tuple[Scenario, Config]:
@@ -60,7 +59,7 @@ def settled(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Confi
     own = validated(GameSettings, select(values, GameSettings), source)
     weights(shaping_table(own.shaping))
     others = {key: value for key, value in values.items() if key not in vars(own)}
-    return own, validated(Config, _renamed(others), source)
+    return own, validated(Config, others, source)
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     """Builds a scenario from nested plain data; raises UserError that names `source` for anything unknown."""
     with about(source):
         check_values({key: value for key, value in data.items() if key != "training"})
-    tables = with_frame_skip_in_game(data, source)
+    tables = dict(data)
     for key in ("game", "observation", "network", "training"):
         if not isinstance(tables.setdefault(key, {}), Mapping):
             raise UserError(f"{source}: [{key}] must be a table")
@@ -88,7 +87,6 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
         raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
     for key, kind in kinds.items():
         tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
-    tables["training"] = _renamed(tables["training"])
     validated(Config, tables["training"], f"{source}: [training]")
     return checked(Scenario(**tables))
 
@@ -96,7 +94,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
 def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: str) -> None:
     """Raises UserError for a setting that stands in another table than its own, naming that."""
     own = dict.fromkeys(settings_of(EngineSettings), "game.settings")
-    own |= dict.fromkeys((*settings_of(Config), *RENAMED), "training")
+    own |= dict.fromkeys(settings_of(Config), "training")
     own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
     own |= dict.fromkeys(("id", "config"), "game")  # which of them there is says whose game it is
     own |= dict.fromkeys(("base", "description", "expected_score"), "")
@@ -111,30 +109,6 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
 
 def _place(table: str) -> str:
     return f"in [{table}]" if table else "above the first table"
-
-
-def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings by their names of today, and `gif_overlay`, which was on or off, by a value of today."""
-    today = {RENAMED.get(key, key): value for key, value in values.items()}
-    if isinstance(overlay := today.get("gif_overlay"), bool):
-        today["gif_overlay"] = "plain" if overlay else None
-    return today
-
-
-def with_frame_skip_in_game(data: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Returns a scenario's tables with the frame skip in [game]: older files and checkpoints have it in [training].
-
-    Raises:
-        UserError: if it is in both.
-    """
-    tables = {"game": {}, "training": {}, **data}
-    game, training = tables["game"], tables["training"]
-    if not (isinstance(game, Mapping) and isinstance(training, Mapping) and "frame_skip" in training):
-        return dict(data)
-    if "frame_skip" in game:
-        raise UserError(f"{source}: [game] and [training] both have a frame_skip: leave it out of [training]")
-    own = {key: value for key, value in training.items() if key != "frame_skip"}
-    return {**data, "game": {**game, "frame_skip": training["frame_skip"]}, "training": own}
 
 
 def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:

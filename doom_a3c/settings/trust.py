@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from doom_a3c.settings.catalog import find, with_config_read
+from doom_a3c.settings.catalog import find
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import located
 from doom_a3c.settings.inputs import expanded
@@ -52,8 +52,6 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         return _gymnasium(game, source)
     wad = named.wad and str(expanded(named.wad).resolve())
     table = {**game, "wad": wad} if wad else dict(game)
-    if (config := table.get("config")) and not _shipped(config):  # of the formats 2 and 3; later ones hold what it says
-        raise UserError(f"{source} plays by {str(config)[:200]!r}: if you trust that file, name it with --scenario")
     if (file := table.get("wad")) and file != wad and not _shipped(file):
         name = str(file).rpartition("/")[2][:100]
         raise UserError(f"{source} plays {name!r}, which is not ViZDoom's own: if you trust that file, name it with --wad")
@@ -61,9 +59,7 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         raise UserError(
             f"{source} plays on {str(file)[:200]!r}, which is not ViZDoom's own: name its scenario with --scenario"
         )
-    if config:
-        table = {key: value for key, value in table.items() if value not in ("", [])}  # what those formats left to the cfg
-    return dict(with_config_read({"game": table}, source)["game"])
+    return table
 
 
 def needed(game: Mapping[str, Any], wad: str, scenario: str) -> Named:
@@ -78,7 +74,7 @@ def needed(game: Mapping[str, Any], wad: str, scenario: str) -> Named:
 
 
 def _shipped(file: object) -> bool:
-    """Tells whether a wad or cfg is one that ViZDoom ships, by its bare name."""
+    """Returns whether ViZDoom ships a wad of that bare name."""
     return isinstance(file, str) and bool(_BARE.fullmatch(file)) and located(file).is_file()
 
 
