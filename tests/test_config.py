@@ -7,7 +7,7 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.settings.config import Config, minibatch_count, off_policy, replay_count, sequence_length, updates_per_rollout
+from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
 from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
 
@@ -240,11 +240,6 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
         ({"epsilon": 0.1, "advantage": "n_step"}, "--advantage gae"),
         ({"epsilon": 0.1, "vtrace": False}, "--vtrace"),
         ({"final_epsilon": 0.1, "vtrace": False}, "--vtrace"),
-        ({"replay": 1, "vtrace": False}, "--vtrace"),
-        ({"replay": 1, "advantage": "n_step"}, "--no-vtrace to learn uncorrected, with --replay 0"),
-        ({"replay": 9}, "draws 9 rollouts"),
-        ({"replay": 3, "accumulate": 3}, "draws 9 rollouts"),
-        ({"replay": 1, "engine": "queue", "max_batch": 480 * 9}, "draws 9 rollouts"),
         ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
         ({"engine": "queue", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
         ({"engine": "cluster", "transport": "rollouts", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
@@ -255,16 +250,8 @@ def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
     assert remedy in complaint(consistent, settle(**settings))
 
 
-def test_a_replay_goes_with_several_updates_and_changes_nothing_elsewhere():
-    assert replay_count(settle(replay=2)) == replay_count(settle(replay=2, engine="queue")) == 2
-    for settings in ({"engine": "cluster"}, {"epsilon": 0.1}, {"final_epsilon": 0.1}):
-        config = consistent(settle(replay=2, **settings))
-        assert replay_count(config) == 0
-        assert off_policy(config) == off_policy(settle(**settings))
-
-
 def test_settings_that_fit_each_other_pass():
-    for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}, {"replay": 2}):
+    for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
         assert consistent(settle(**settings)) == settle(**settings)
 
 
@@ -325,7 +312,6 @@ def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
         ({"minibatches": 1}, 32),
         ({"engine": "queue"}, 32),
         ({"engine": "queue", "vtrace": False}, 8),
-        ({"engine": "queue", "replay": 1}, 8),
         ({"engine": "cluster"}, 32),
     ],
 )

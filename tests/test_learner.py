@@ -96,9 +96,7 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     assert_close(learn(network, changed, **changes).gradients, gradients, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "passes": 2}, {"replay": 1, "passes": 2}]
-)
+@pytest.mark.parametrize("changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "passes": 2}])
 def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_nothing(make_network, changes):
     network = decided(make_network(core="none"))
     rollout = random_rollout(network)  # its log-probabilities are those of another policy, so the ratios differ
@@ -349,7 +347,7 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
 
 
 @pytest.mark.parametrize("core", ["lstm", "skip_lstm"])
-@pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}, {"replay": 1}])
+@pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}])
 def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_with(make_network, core, changes):
     network, length = decided(make_network(core=core)), 2
     settings = changed(SETTINGS, passes=2, minibatches=3, sequence_length=length)

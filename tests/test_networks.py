@@ -114,29 +114,6 @@ def test_convolutions_follow_their_equations(size, stride):
         np.testing.assert_allclose(logits[0, game], expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("pool", [2, 4, 5, 6])  # 6x4: squares that fit, that do not, and one that holds all
-def test_pooled_maps_are_the_means_of_squares(pool):
-    pixels = np.random.default_rng(0).integers(256, size=(1, 2, 6, 4, 2), dtype=np.uint8)
-    network = ACNetwork(
-        Network(convolutions=((3, 1, 1),), pool=pool, hidden=(), core="none"),
-        Inputs((6, 4, 2), 0),
-        Categorical(2),
-        0,
-        "network",
-    )
-    weights = {variable_name(p): p.numpy().astype(np.float64) for p in network.parameters}
-    maps = ACTIVATIONS["elu"]((pixels[0].astype(np.float64) - 64.0) / 64.0 @ weights["conv0/kernel"][0, 0])
-
-    def squares(length):  # what squares lack is missing at both edges, at the last one more where it is odd
-        before = -length % pool // 2
-        starts = range(-before, length, pool)
-        return [slice(max(start, 0), start + pool) for start in starts]
-
-    means = [[maps[:, rows, columns].mean((1, 2)) for columns in squares(4)] for rows in squares(6)]
-    expected = np.moveaxis(np.array(means), 2, 0).reshape(2, -1) @ weights["policy/kernel"]
-    np.testing.assert_allclose(unroll(network, pixels)[0][0], expected, rtol=1e-3, atol=1e-6)
-
-
 def test_pixels_are_centred_without_convolutions_too():
     network = ACNetwork(
         Network(convolutions=(), hidden=(), core="none"), Inputs((2, 2, 1), 0), Categorical(2), 0, "network"
@@ -307,9 +284,8 @@ def test_layers_for_variables_change_nothing_where_pixels_or_numbers_are_seen_al
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("layers", [(), (4, 3)])
 @pytest.mark.parametrize("inputs", [Inputs((8, 8, 1), 0), Inputs((8, 8, 1), 2), Inputs(None, 2)])
-@pytest.mark.parametrize("pool", [1, 2])
-def test_parameters_are_counted_before_they_are_made(inputs, layers, shared, pool):
-    sizes = {"convolutions": ((4, 3, 2),), "pool": pool, "hidden": (8, 6), "variable_hidden": layers, "core_size": 5}
+def test_parameters_are_counted_before_they_are_made(inputs, layers, shared):
+    sizes = {"convolutions": ((4, 3, 2),), "hidden": (8, 6), "variable_hidden": layers, "core_size": 5}
     spec = Network(**sizes, shared=shared)
     network = ACNetwork(spec, inputs, Categorical(3), 0, "network")
     matrices = [p for p in network.parameters if "kernel" in p.name and not p.name.startswith(("policy", "value"))]

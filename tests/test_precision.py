@@ -45,7 +45,7 @@ KINDS = [  # all combinations, with shared and separate torsos in turn: each pai
 @pytest.mark.parametrize(("channels", "core", "variables", "layers", "shared"), KINDS)
 def test_bfloat16_computes_the_same_but_for_rounding(make_network, channels, core, variables, layers, shared):
     kind = {**SIZES, "channels": channels, "core": core, "shared": shared}
-    kind |= {"variables": variables, "variable_hidden": layers, "pool": 2 if variables else 1}
+    kind |= {"variables": variables, "variable_hidden": layers}
     exact, rounded = make_network(**kind), make_network(**kind, precision="bfloat16")
     assert [p.dtype for p in rounded.parameters] == [tf.float32] * len(exact.parameters)
     assert [variable_name(p) for p in rounded.parameters] == [variable_name(p) for p in exact.parameters]

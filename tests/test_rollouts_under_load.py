@@ -133,7 +133,6 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
     "settings",
     [
         {"accumulate": 2},
-        {"replay": 1},
         {"engine": "queue"},
         {"engine": "cluster", "transport": "rollouts"},
         {"engine": "cluster", "accumulate": 2},

@@ -167,7 +167,6 @@ def test_an_id_without_a_version_is_that_of_the_newest(typed, game):
     [
         ('[network]\nconvolutions = [["a", 8, 4]]', "each 1 or more"),
         ("[network]\nconvolutions = [[16.5, 8, 4]]", "each 1 or more"),
-        ("[network]\npool = 10", "pool must be 1 to 9: 9x9 is what there is to be pooled"),
         ("[game]\nvariables = [3]", "takes names"),
         ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "one number a variable"),
         ('[game]\nvariables = ["HEALTH"]\nvariable_scales = [1e7]', "one number a variable, 1,000,000 at most"),

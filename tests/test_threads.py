@@ -56,15 +56,15 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
     assert set(run.progress.scores) == {3.0}
 
 
-@pytest.mark.parametrize(("passes", "minibatches", "replay"), [(3, 1, 0), (2, 2, 0), (1, 2, 0), (2, 2, 3)])
-def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches, replay):
+@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 2), (1, 2)])
+def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches):
     networks, versions = [], []
 
     def make_network(name):
         networks.append(network(name))
         return networks[-1]
 
-    config = Config(frames=64, passes=passes, minibatches=minibatches, replay=replay)
+    config = Config(frames=64, passes=passes, minibatches=minibatches)
     run = run_of(1, config=config, make_network=make_network)
     apply = run.model.apply
     run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
@@ -127,9 +127,8 @@ def test_one_game_that_always_pays_what_is_no_number_ends_the_run():
     assert run.progress.faults == {"non_finite_update": 3 * MAX_NON_FINITE}
 
 
-@pytest.mark.parametrize("replay", [0, 2])
-def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it(replay):
-    run, versions = run_of(1, config=Config(frames=24, passes=5, replay=replay)), []
+def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
+    run, versions = run_of(1, config=Config(frames=24, passes=5)), []
     before, apply = run.model.snapshot(), run.model.apply
 
     def rolled_back(*arguments):

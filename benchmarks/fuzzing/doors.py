@@ -71,7 +71,6 @@ def weights(network: Network, scenario: Scenario) -> int:
     for filters, size, stride in network.convolutions:
         count += size * size * channels * filters
         rows, columns, channels = (rows - size) // stride + 1, (columns - size) // stride + 1, filters
-    rows, columns = -(-rows // network.pool), -(-columns // network.pool)
     # What a game of Gymnasium's shows is not known yet: it is measured again when it is, before anything is made.
     count, width = (0, 1) if isinstance(scenario.game, GymnasiumSpec) else (count, rows * columns * channels)
     for size in network.hidden:

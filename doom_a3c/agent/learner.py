@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     resets: Array  # [T, B], or [T+1, B]
     core_state: CoreState  # before the first step
     actions: Any  # [T, B, ...]
-    log_probs: Array  # [T, B], of the actions, when they were drawn, or before the first update where that is later
+    log_probs: Array  # [T, B], of the actions, when they were drawn
     basis: Basis  # of the targets
 
     def of(self, games: NDArray[np.intp]) -> Batch:
@@ -90,7 +90,7 @@ class Learner:
 
     def __init__(self, network: ACNetwork, config: Config, index: int, host: int = 0) -> None:
         """`index` and `host` tell the learners of a run apart: each deals minibatches in its own order."""
-        self._network, self._config, self._estimator = network, config, estimator_of(network, config)
+        self._network, self._config, self._estimator = network, config, estimator_of(config)
         self._random = np.random.default_rng(seed_of(config.seed, Stream.MINIBATCHES, index, host))
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
@@ -179,8 +179,8 @@ class Learner:
                 uniform_cost=self._config.uniform_cost,
                 value_cost=self._config.value_cost,
             )
-        # Schulman, "Approximating KL divergence" (2020): of little variance, never below 0, and of no bias where mu has
-        # drawn the actions. Those of older rollouts it has not: there it says how far they have moved all the same.
+        # Schulman, "Approximating KL divergence" (2020): of little variance, never below 0, and of no bias, as mu has
+        # drawn the actions.
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
 

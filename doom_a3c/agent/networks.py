@@ -72,7 +72,7 @@ def _layers(
 
 
 class _Torso:
-    """From observations to what a head reads: convolutions, pooled, fully connected layers, a core. Owns its weights."""
+    """From observations to what a head reads: convolutions, fully connected layers, a core. Owns its weights."""
 
     def __init__(self, spec: Network, inputs: Inputs, make: Parameters, prefix: str) -> None:
         self._spec, self._inputs = spec, inputs
@@ -110,9 +110,6 @@ class _Torso:
             for index, (kernel, bias, stride) in enumerate(self._convolutions):
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
                 maps = self._activation(_convolved(maps, *weights, stride))
-            side = self._spec.pool  # on a line of its own: TensorFlow's AutoGraph warns of := when a network is exported
-            if side > 1:  # at the edges the mean is of what there is
-                maps = tf.nn.avg_pool2d(maps, side, side, "SAME")
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
         if self._variable_hidden:
             return _joined([self._through(self._hidden, seen[0]), self._through(self._variable_hidden, variables)])

@@ -17,7 +17,7 @@ from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios
 from doom_a3c.algorithm.returns import generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import WeightedTargets, vtrace
-from doom_a3c.settings.config import Config, replay_count, updates_per_rollout, uses_vtrace
+from doom_a3c.settings.config import Config, updates_per_rollout, uses_vtrace
 
 Basis = tuple[Any, ...]  # arrays [T, B]
 
@@ -25,7 +25,7 @@ Basis = tuple[Any, ...]  # arrays [T, B]
 class Prepared(NamedTuple):
     """What is known of a rollout before the first update from it."""
 
-    log_probs: Array  # [T, B], of the actions, by the policy that ratios are of: what played, or what learns at first
+    log_probs: Array  # [T, B], of the actions, by the policy that played
     basis: Basis  # of the targets
 
 
@@ -115,48 +115,6 @@ class VTraceTargets:
         )
 
 
-class ReconsideredTargets:
-    """V-trace targets from the network's outputs before the first update; targets and reference policy then stay fixed.
-
-    That network is the target network of IMPACT (Luo et al. 2020, arXiv:1912.00167), which holds the updates near a policy
-    that is new however old the one is that played. Here it is as old as the rollout's first update.
-    """
-
-    recomputes = False
-
-    def __init__(self, network: ACNetwork, config: Config) -> None:
-        self._network, self._traced = network, VTraceTargets(config)
-        self._compiled = network.compiled(("reconsidered", config), self._reconsidered)
-
-    def prepare(self, rollout: Rollout) -> Prepared:
-        """Returns the targets themselves."""
-        played, basis = self._traced.prepare(rollout)
-        found = self._compiled(rollout.observations, rollout.resets, rollout.core_state, rollout.actions, played, basis)
-        log_probs, *targets = found.numpy()
-        return Prepared(log_probs, tuple(targets))
-
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
-        """Returns the prepared targets, weighted by rho before the first update times the ratio since then."""
-        returns, advantages, rhos = basis
-        return WeightedTargets(returns, advantages, rhos * importance_ratios(log_ratios))
-
-    def _reconsidered(
-        self,
-        observations: Any,
-        resets: tf.Tensor,
-        core_state: CoreState,
-        actions: tf.Tensor,
-        played_log_probs: tf.Tensor,
-        basis: Basis,
-    ) -> tf.Tensor:
-        output, _, log_probs = assessed(self._network, observations, resets, core_state, actions)
-        log_probs = tf.reshape(log_probs, (actions.shape[0], -1))
-        values = tf.reshape(output.values, (resets.shape[0], -1))
-        return tf.stack([log_probs, *self._traced.targets(basis, log_probs - played_log_probs, values)])
-
-
-def estimator_of(network: ACNetwork, config: Config) -> Estimator:
-    """Returns the estimator that the settings want for what `network` learns from."""
-    if replay_count(config):
-        return ReconsideredTargets(network, config)
+def estimator_of(config: Config) -> Estimator:
+    """Returns the estimator for the targets that the settings name."""
     return VTraceTargets(config) if uses_vtrace(config) else PlayedTargets(config)

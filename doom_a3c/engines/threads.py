@@ -12,7 +12,6 @@ from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Policy
-from doom_a3c.agent.replay import Replay
 from doom_a3c.agent.rollouts import Actor, Played, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
@@ -53,11 +52,10 @@ class Worker:
         policy, learner = Policy(self._network), Learner(self._network, self._config, self._index, self._host)
         if self._example is not None:
             self._compile(policy, learner, self._example)
-        replay = Replay(learner, self._config, self._index)
         actor = self._make_actor(self._index, policy)
         try:
             while not self._stop_event.is_set() and not spent(self._config, self._counts):
-                self._update(actor, learner, replay)
+                self._update(actor, learner)
         finally:
             actor.close()
 
@@ -71,17 +69,18 @@ class Worker:
         for size in {len(games) for games in dealt}:
             learner.gradients([batch.of(np.arange(size))], 0)
 
-    def _update(self, actor: Actor, learner: Learner, replay: Replay) -> None:
+    def _update(self, actor: Actor, learner: Learner) -> None:
         """Pull, play, learn, apply: an update of A3C, or as many as are made from a rollout."""
         self._model.pull(self._network)
-        rollouts: list[list[Played]] = []
+        rollouts: list[Played] = []
         for _ in range(self._config.accumulate):
             played = actor.rollout()
             if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
                 return
             self._updates.count(played.stats, played.rollout.actions)
-            rollouts.append([played])
-        batches, version = replay.batches(rollouts, self._model.since)
+            rollouts.append(played)
+        batches = [learner.prepare(played.rollout) for played in rollouts]
+        version = min(played.version for played in rollouts)
         for _ in learn(batches, version, learner, self._network, self._model, self._updates, self._counts):
             if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
                 return

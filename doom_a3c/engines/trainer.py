@@ -5,8 +5,7 @@ from __future__ import annotations
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.replay import Replay
-from doom_a3c.agent.rollouts import Played
+from doom_a3c.agent.rollouts import Played, concatenated
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater, learn
 from doom_a3c.record.progress import Progress
@@ -34,7 +33,6 @@ class Trainer:
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
         config, learner = self._config, Learner(self._network, self._config, self._index)
-        replay = Replay(learner, config, self._index)
         low, high = batch_limits(config)
         while not spent(config, self._progress):
             rollouts = []
@@ -45,7 +43,8 @@ class Trainer:
                     self._updater.count(played.stats, played.rollout.actions)
             self.batch = sum(played.stats.steps for taken in rollouts for played in taken)
             self._model.pull(self._network)
-            batches, version = replay.batches(rollouts, self._model.since)
+            batches = [learner.prepare(concatenated([played.rollout for played in taken])) for taken in rollouts]
+            version = min(played.version for taken in rollouts for played in taken)
             for _ in learn(batches, version, learner, self._network, self._model, self._updater, self._progress):
                 if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
                     return

@@ -13,14 +13,9 @@ OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"
 MAX_NORMALIZED = 10.0  # a first reward after a long time without any would be hundreds
 
 
-def off_policy(config: Config) -> bool:
-    """Tells whether rollouts may come from another policy than the one that learns from them."""
-    return learns_apart(config) or explores(config) or replay_count(config) > 0
-
-
 def uses_vtrace(config: Config) -> bool:
-    """Tells whether V-trace makes the targets."""
-    return config.vtrace and off_policy(config)
+    """Tells whether V-trace makes the targets: rollouts may come from another policy than the one that learns."""
+    return config.vtrace and (learns_apart(config) or explores(config))
 
 
 def updates_per_rollout(config: Config) -> int:
@@ -42,11 +37,6 @@ def sequence_length(config: Config) -> int:
     return config.sequence_length if config.sequence_length and deals_sequences(config) else config.rollout_length
 
 
-def replay_count(config: Config) -> int:
-    """Returns how many older rollouts are learned from again with each new one: none in a cluster, nor with epsilon."""
-    return config.replay if repeats(config) else 0
-
-
 def repeats(config: Config) -> bool:
     """Tells whether a rollout may make several updates."""
     return config.engine != "cluster" and not explores(config)
@@ -54,7 +44,7 @@ def repeats(config: Config) -> bool:
 
 def deals_sequences(config: Config) -> bool:
     """Tells whether minibatches may be of parts of rollouts: targets are known before the first update."""
-    return minibatch_count(config) > 1 and (replay_count(config) > 0 or not uses_vtrace(config))
+    return minibatch_count(config) > 1 and not uses_vtrace(config)
 
 
 def learns_apart(config: Config) -> bool:
@@ -74,7 +64,7 @@ def explores(config: Config) -> bool:
 
 GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
 N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
-CORRECTION = Group("V-trace, which --engine queue, --transport rollouts, --replay and --epsilon use", uses_vtrace)
+CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --epsilon use", uses_vtrace)
 EXPLORATION = Group("--epsilon", explores)
 QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
 CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
@@ -84,8 +74,7 @@ REPEATED = Group(
     "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
     lambda config: updates_per_rollout(config) > 1,
 )
-SEQUENCES = Group("--minibatches 2 or more, and one of --engine threads, --replay 1 and --no-vtrace", deals_sequences)
-REPLAYED = Group("--replay 1 or more", lambda config: replay_count(config) > 0)
+SEQUENCES = Group("--minibatches 2 or more, and --engine threads or --no-vtrace", deals_sequences)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", learns_apart)
@@ -159,7 +148,7 @@ class Config:
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout (of its steps, where no LSTM asks for their order, nor V-trace without --replay), "
+        "parts of the games of a rollout (of its steps, where neither an LSTM nor V-trace asks for their order), "
         "drawn anew for each pass, that make an update of their own each; no more than there are games",
         unit="minibatches",
         low=1,
@@ -184,36 +173,12 @@ class Config:
     )
     target_kl: float = setting(
         0.0,
-        "KL divergence, in the last minibatch from a rollout, from the policy that played (with --replay the one before "
-        "the first update) to the one before its update: "
+        "KL divergence, in the last minibatch from a rollout, from the policy that played to the one before its update: "
         "above twice this the step size falls, below half of it it rises again; where schedule and roll-backs have left "
         "a share of the step size, it is that share of this; 0 leaves the step size alone",
         unit="nats",
         low=0,
         goes_with=REPEATED,
-    )
-    replay: int = setting(
-        0,
-        "older rollouts that are learned from again with each new one, once so many are kept; all get their targets by "
-        "V-trace, and updates are held near the policy before the first of them (IMPACT)",
-        unit="rollouts",
-        low=0,
-        high=16,
-        goes_with=REPEATABLE,
-    )
-    replay_size: int = setting(
-        8,
-        "newest rollouts that each worker, or trainer, keeps to learn from again, with all that they show",
-        unit="rollouts",
-        low=1,
-        high=1024,
-        goes_with=REPLAYED,
-    )
-    replay_by_advantage: bool = setting(
-        False,
-        "draw those in proportion to the mean size of their advantages, as it was when they were last learned from, rather "
-        "than alike",
-        goes_with=REPLAYED,
     )
     learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
     optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
@@ -261,7 +226,7 @@ class Config:
     )
     vtrace: bool = setting(
         True,
-        "correct what a policy other than the newest played (queue engine, transport rollouts, replay, epsilon) by V-trace",
+        "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace",
     )
     rho_clip: float = setting(
         1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0, goes_with=CORRECTION

@@ -9,11 +9,10 @@ from doom_a3c.settings.config import (
     explores,
     learns_apart,
     minibatch_count,
-    replay_count,
     sequence_length,
     uses_vtrace,
 )
-from doom_a3c.settings.derived import batch_limits, games_of_run, most_drawn, worker_count
+from doom_a3c.settings.derived import batch_limits, games_of_run, worker_count
 from doom_a3c.settings.fields import UserError, settings_of
 
 MAX_GAMES = 65_536  # of a run, each of which takes memory
@@ -43,14 +42,14 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
             "--normalize-advantages leaves nothing of the one step in a minibatch: make --rollout-length or --games larger"
         )
     if config.advantage == "n_step" and uses_vtrace(config):
-        remedy = "--no-vtrace to learn uncorrected" + (", with --replay 0" if replay_count(config) else "")
         raise UserError(
             "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
-            f"use --advantage gae, or {remedy}"
+            "use --advantage gae, or --no-vtrace to learn uncorrected"
         )
-    if not config.vtrace and (explores(config) or replay_count(config)):
-        flag, what = ("--epsilon", "random actions") if explores(config) else ("--replay", "older policies' actions")
-        raise UserError(f"{flag} needs --vtrace: without it {what} would be taught as the policy's own; {flag} 0 has none")
+    if not config.vtrace and explores(config):
+        raise UserError(
+            "--epsilon needs --vtrace: without it random actions would be taught as the policy's own; --epsilon 0 has none"
+        )
     if config.gif_overlay == "saliency" and config.engine == "queue":
         raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
     if config.engine == "cluster" and ":" in config.device:
@@ -63,10 +62,6 @@ def consistent(config: Config, overrides: Collection[str] = ()) -> Config:
 
 def _check_batches(config: Config) -> None:
     """Raises UserError where batches cannot be as large as the settings want them."""
-    if (drawn := most_drawn(config)) > config.replay_size:
-        raise UserError(
-            f"--replay {config.replay} draws {drawn} rollouts for an update: make --replay-size that many or more"
-        )
     if not learns_apart(config):
         return
     low, high = batch_limits(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from doom_a3c.settings.config import Config, learns_apart, replay_count
+from doom_a3c.settings.config import Config, learns_apart
 
 
 def batch_limits(config: Config) -> tuple[int, int]:
@@ -14,18 +14,12 @@ def batch_limits(config: Config) -> tuple[int, int]:
     return -(-config.min_batch // steps), max(1, config.max_batch // steps)
 
 
-def most_drawn(config: Config) -> int:
-    """Returns how many older rollouts are learned from again with all that are new in an update, at most."""
-    new = batch_limits(config)[1] if learns_apart(config) else 1
-    return replay_count(config) * config.accumulate * new
-
-
 def rows_kept(config: Config) -> int:
     """Returns how many of the newest observations games keep.
 
     Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
     """
-    return 1 if learns_apart(config) or config.accumulate > 1 or replay_count(config) else config.rollout_length + 1
+    return 1 if learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
 
 
 class Counts(Protocol):

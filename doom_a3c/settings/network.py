@@ -10,7 +10,7 @@ from doom_a3c.settings.fields import require
 from doom_a3c.settings.games import Observation
 
 MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
-MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture, pooled ones too: 16 MB
+MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
@@ -21,7 +21,6 @@ class Network:
     pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
     pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
-    pool: int = 1  # squares of so many pixels a side, of what the convolutions make, become their mean; 1 leaves them
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
     variable_hidden: tuple[int, ...] = ()  # of those of variables beside a picture, which then join it at the core
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
@@ -47,25 +46,16 @@ def check_network(network: Network, observation: Observation) -> None:
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
             "[network] a convolution is [filters, size, stride], each 1 or more",
         )
-    require(type(network.pool) is int and network.pool >= 1, "[network] pool must be 1 or more")
     maps = maps_of(network, (*observation.size, observation.channels))
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
-    height, width, _ = maps[len(network.convolutions)]
-    require(
-        network.pool <= max(height, width),
-        f"[network] pool must be 1 to {max(height, width)}: {height}x{width} is what there is to be pooled",
-    )
 
 
 def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns height, width and channels of a picture, of what each convolution makes of it, and of that pooled."""
+    """Returns height, width and channels of a picture, and of what each convolution makes of it."""
     maps = [pixels]
     for filters, size, stride in network.convolutions:
         height, width, _ = maps[-1]
         maps.append(((height - size) // stride + 1, (width - size) // stride + 1, filters))
-    if network.pool > 1:
-        height, width, channels = maps[-1]
-        maps.append((-(-height // network.pool), -(-width // network.pool), channels))
     return maps
 
 
@@ -83,7 +73,7 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
-        "variable_hidden, core_size or convolutions smaller, or pool larger",
+        "variable_hidden, core_size or convolutions smaller",
     )
 
 

@@ -13,8 +13,7 @@ class Stream(IntEnum):
     WEIGHTS = 1  # initial ones
     TRAINING = 2  # the games and actions of a worker
     EVALUATION = 3  # those of an evaluator
-    MINIBATCHES = 4
-    REPLAY = 5
+    MINIBATCHES = 4  # 5 was taken once: numbers stay
     PLAY = 6  # the actions of an episode that is played to be watched
     RANDOM_PLAY = 7
     RESTARTS = 8  # the seeds by which episodes begin again
