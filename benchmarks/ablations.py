@@ -26,9 +26,9 @@ import results
 from supervised import terminate
 from trainings import PAGES, commit, counters, run
 
-from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import mean_interval
 from doom_a3c.settings.catalog import find
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import DoomSpec
 
 MEASURED = PAGES / "ablations.jsonl"
@@ -187,7 +187,7 @@ def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
         ones = sorted((one for one in found if one.variant == variant), key=lambda one: one.seed)
         if ones:
             by_seed = [list(runs) for _, runs in itertools.groupby(ones, key=lambda one: one.seed)]
-            means = ", ".join(" and ".join(shown(one.mean) for one in runs) for runs in by_seed)
+            means = ", ".join(" and ".join(format_score(one.mean) for one in runs) for runs in by_seed)
             reached = ", ".join(" and ".join(reached_at(one) for one in runs) for runs in by_seed)
             over = over_seeds([statistics.fmean(one.mean for one in runs) for runs in by_seed])
             commits = ", ".join(sorted({one.commit for one in ones}))
@@ -204,7 +204,8 @@ def over_seeds(means: Sequence[float]) -> str:
     if len(means) < 2:
         return "-"
     mean, interval = statistics.fmean(means), mean_interval(means)
-    return f"{shown(mean)}, all equal" if interval is None else f"{shown(mean)} +- {shown(interval.high - mean)}"
+    spread = ", all equal" if interval is None else f" +- {format_score(interval.high - mean)}"
+    return f"{format_score(mean)}{spread}"
 
 
 def main() -> int:
@@ -231,7 +232,7 @@ def main() -> int:
                     print(f"{game}, {variant}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
                     failed = True
                     continue
-                print(f"{game}, {variant}, seed {seed}: {shown(one.mean)}", flush=True)
+                print(f"{game}, {variant}, seed {seed}: {format_score(one.mean)}", flush=True)
                 results.add(MEASURED, one._asdict())
     (PAGES / "ablations.md").write_text("\n".join(page(measured())) + "\n")
     return 1 if failed else 0

@@ -35,7 +35,7 @@ from trainings import INTERVALS, PAGES, ROOT, commit, counters, play, policy_of,
 sys.path.insert(0, str(ROOT))
 
 from doom_a3c.record.figures import runs_compared, written
-from doom_a3c.record.progress import shown
+from doom_a3c.settings.formatting import format_score
 
 FILMS = ROOT / "docs" / "scenarios"
 CURVES = PAGES / "learned"
@@ -239,7 +239,8 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
         if plan.target is not None:
             verdict = f"{plan.target:g}: {one.verdict(plan.target)}"
             held = lowest_share([mean for _, mean in one.curve], plan.target)
-        scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {one.policy or '-'} | {shown(one.random)}"
+        scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {one.policy or '-'} | "
+        scores += format_score(one.random)
         yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {held} | {one.commit} |"
 
 

@@ -33,7 +33,6 @@ import numpy as np
 from processes import cpu_seconds, engines, family, memory
 
 from doom_a3c.engines.thread_group import ThreadGroup
-from doom_a3c.envs.shared import map_nested
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -42,6 +41,7 @@ from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, resolved
 from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.tree import map_nested
 
 if TYPE_CHECKING:
     from doom_a3c.agent.distributions import Actions

@@ -17,8 +17,8 @@ from supervised import last_line, running
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from doom_a3c.record.progress import shown  # noqa: E402
 from doom_a3c.record.statistics import Interval, mean_interval  # noqa: E402
+from doom_a3c.settings.formatting import format_score  # noqa: E402
 
 PAGES = ROOT / "docs" / "results"
 INTERVALS = (
@@ -113,5 +113,5 @@ def told(scores: Sequence[float]) -> str:
 
 def with_interval(mean: float, interval: Interval | None, games: int) -> str:
     """Returns a mean with its interval, or with how many games have had that very score."""
-    sure = f"all {games} equal" if interval is None else f"{shown(interval.low)} to {shown(interval.high)}"
-    return f"{shown(mean)} ({sure})"
+    sure = f"all {games} equal" if interval is None else f"{format_score(interval.low)} to {format_score(interval.high)}"
+    return f"{format_score(mean)} ({sure})"

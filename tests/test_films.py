@@ -11,7 +11,7 @@ from run_fakes import settings
 from benchmarks.processes import alive
 from doom_a3c.envs.games import games_of
 from doom_a3c.record import recording as recording_module
-from doom_a3c.record.overlay import Moment, Overlay
+from doom_a3c.record.overlay import Overlay, StepView
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import LostFilmError, RecordedVectorEnv, Recording
 from doom_a3c.run import film_maker
@@ -114,7 +114,7 @@ def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
 def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
     for module in (film_maker, recording_module):
         monkeypatch.setattr(module, "MAX_PICTURES", 4)
-    moment = Moment(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
+    moment = StepView(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
     for steps in range(1, 9):
         pictures = [np.full((84, 84, 3), 10 * value, np.uint8) for value in range(steps + 1)]
         moments = [moment._replace(step=step) for step in range(1, steps + 1)]
@@ -130,7 +130,7 @@ def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
 
 def test_what_belongs_to_each_step_is_to_be_seen_beside_it(basic):
     pictures = [np.full((84, 84, 3), value, np.uint8) for value in (10, 20, 30)]
-    moment = Moment(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
+    moment = StepView(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
     moments = [moment, moment._replace(step=2, score=5.0)]
     shown = list(FilmMaker(basic)(Recording(pictures, 5.0, 0, 0, None, [1, 1], moments)))
     assert [picture[0, 0, 0] for picture in shown] == [10, 20, 30]

@@ -9,12 +9,12 @@ from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
-from doom_a3c.record.overlay import HEIGHT, WIDTH, Moment, Overlay, Salience, beside, newest_picture
-from doom_a3c.run.moments import Narration
+from doom_a3c.record.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, beside, newest_picture
+from doom_a3c.run.step_view import Narration
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
-MOMENT = Moment(SEEN, [("HEALTH", 100.0)], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, -4.0, -4.0)
+MOMENT = StepView(SEEN, [("HEALTH", 100.0)], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, -4.0, -4.0)
 
 
 def panel(*moments, actions=ACTIONS):

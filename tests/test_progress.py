@@ -20,9 +20,9 @@ from doom_a3c.record.progress import (
     Point,
     Progress,
     from_plain,
-    shown,
     to_plain,
 )
+from doom_a3c.settings.formatting import format_score
 
 SIZE = (495, 880)  # height and width in pixels
 
@@ -258,8 +258,8 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
 @pytest.mark.parametrize(
     ("score", "text"), [(None, "-"), (0.196, "0.20"), (-0.07, "-0.07"), (9.99, "9.99"), (10, "10.0"), (-342.25, "-342.2")]
 )
-def test_small_scores_are_shown_with_more_digits(score, text):
-    assert shown(score) == text
+def test_format_score_gives_small_scores_more_digits(score, text):
+    assert format_score(score) == text
 
 
 def test_a_score_that_is_not_finite_is_counted_as_a_fault_and_spoils_nothing():

@@ -16,7 +16,6 @@ from scipy.ndimage import gaussian_filter
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.record.overlay import Salience
 
 SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
 SPACING = 5  # pixels between two spots ...
@@ -57,8 +56,8 @@ class Saliency:
         changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
         return tf.image.resize(tf.reshape(changes, (2, *self._shape, 1)), pixels.shape[1:3])[..., 0]
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Salience:
-        """Returns where the network looks as it decides about one game.
+    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array]:
+        """Returns how much the policy and the value depend on each pixel of one observation, [H, W] each.
 
         Args:
             observations: what the game shows, [1, ...].
@@ -68,7 +67,7 @@ class Saliency:
         pixels, _ = self._network.inputs.split(observations)
         blurred = gaussian_filter(pixels.astype(np.float32), (0, BLUR, BLUR, 0))
         policy, value = self._maps(observations, blurred, self._spots, resets, core_state).numpy()
-        return Salience(policy, value)
+        return policy, value
 
 
 def _bumps(length: int, spacing: int) -> NDArray[np.float64]:

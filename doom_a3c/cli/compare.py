@@ -11,11 +11,11 @@ from typing import Any
 from doom_a3c.cli.lines import Lines
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
-from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import ONE_NETWORK, Difference, Interval, certainty, difference, mean_interval
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.playback import Playback
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import PlaySettings
 
 LEAST_EPISODES = 10  # below which an interval says little
@@ -63,7 +63,7 @@ def compare(
     width = max(map(len, names))
     for name, played in scores.items():
         sure = certainty(mean_interval(played), len(played))
-        lines(f"{name:{width}}  mean {shown(sum(played) / len(played)):>7}  {sure}")
+        lines(f"{name:{width}}  mean {format_score(sum(played) / len(played)):>7}  {sure}")
     first, *others = names
     differences = {other: difference(scores[first], scores[other]) for other in others}
     for other, found in differences.items():
@@ -84,7 +84,7 @@ def _verdict(first: str, other: str, found: Difference) -> str:
     interval = found.interval
     if interval is not None and found.mean < 0:  # the difference is told without its sign
         interval = Interval(-interval.high, -interval.low)
-    words = f"by {shown(abs(found.mean))} (the difference: {certainty(interval, found.games)})"
+    words = f"by {format_score(abs(found.mean))} (the difference: {certainty(interval, found.games)})"
     if not found.real:
         return f"{first} and {other} may be equally good: they differ {words}, which chance may have made"
     return f"{first} is {'better' if found.mean > 0 else 'worse'} than {other} {words}"

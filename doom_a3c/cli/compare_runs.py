@@ -14,10 +14,10 @@ import numpy as np
 from doom_a3c.record import figures
 from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.progress import shown
 from doom_a3c.record.tags import tag
 from doom_a3c.run.names import called
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expanded
 
 _TAG = tag("reward")
@@ -63,8 +63,10 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
 
 def _ends(group: Sequence[Curve]) -> str:
     ends = [curve.means[-1] for curve in group]
-    spread = f"{shown(float(np.mean(ends)))} +- {shown(float(np.std(ends)))}" if len(ends) > 1 else shown(ends[0])
-    return f"{spread} ({', '.join(map(shown, ends))})" if len(ends) > 1 else spread
+    if len(ends) == 1:
+        return format_score(ends[0])
+    mean, std = format_score(float(np.mean(ends))), format_score(float(np.std(ends)))
+    return f"{mean} +- {std} ({', '.join(map(format_score, ends))})"
 
 
 def _curves(path: Path) -> tuple[list[Curve], list[str]]:

@@ -11,11 +11,12 @@ from doom_a3c.cli.panel import Panel
 from doom_a3c.record import figures
 from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_json, write_table
-from doom_a3c.record.progress import EvaluationPoint, Point, shown
+from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.run_record import RunRecord, needed_again
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.fields import first_line
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expanded
 
 
@@ -26,8 +27,8 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     sure = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
-        f"{progress.episodes:,} episodes, mean of the last 100 {shown(progress.mean_score)}, "
-        f"best evaluation {shown(result.best_evaluation)}{sure}"
+        f"{progress.episodes:,} episodes, mean of the last 100 {format_score(progress.mean_score)}, "
+        f"best evaluation {format_score(result.best_evaluation)}{sure}"
     )
     if curve := drawn(progress.curve, shutil.get_terminal_size().columns):
         panel.log(curve)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from doom_a3c.cli.wrapping import WHOLE_WORDS, text_width
-from doom_a3c.record.progress import shown
 from doom_a3c.run.pretrained import cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
@@ -19,7 +19,7 @@ def models() -> str:
     """Returns the models that come with the project, with how well they play."""
     rows = [("model", "greedy", "sampled", "random play", "frames", "minutes")]
     for name, card in cards().items():
-        scores = (shown(card.greedy[0]), shown(card.sample[0]), shown(card.random[0]))
+        scores = (format_score(card.greedy[0]), format_score(card.sample[0]), format_score(card.random[0]))
         rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -18,11 +18,11 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import answer
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.progress import shown
 from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.derived import cpu_count
 from doom_a3c.settings.fields import UserError, select, setting, settings_of, validated
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import Named
 
@@ -135,7 +135,7 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
         return f"{index:7d} {score:>7} {steps:10d}"
 
     def tell(index: int, played: Played) -> None:
-        lines(row(index, shown(played.episode.score), played.episode.length))
+        lines(row(index, format_score(played.episode.score), played.episode.length))
 
     def stepped(index: int, steps: int) -> None:
         lines.under_way(row(index, "", steps))
@@ -150,9 +150,9 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
         finally:
             lines.clear()
             if playback.statistics:
-                mean, std, least, most, _ = playback.statistics
-                beside = f"  random play {shown(sum(random) / len(random))}" if random else ""
-                lines(f"mean {shown(mean)}  std {shown(std)}  min {shown(least)}  max {shown(most)}{beside}")
+                mean, std, least, most = map(format_score, playback.statistics[:4])
+                beside = f"  random play {format_score(sum(random) / len(random))}" if random else ""
+                lines(f"mean {mean}  std {std}  min {least}  max {most}{beside}")
                 if playback.shortfall:
                     lines(playback.shortfall)
                 if playback.removed:

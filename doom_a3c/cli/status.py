@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from doom_a3c.record.progress import shown
+from doom_a3c.settings.formatting import format_score
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
@@ -26,11 +26,11 @@ def rows(status: Status) -> list[tuple[str, str]]:
     """Returns what is known of a run, as pairs of a name and what people read."""
     rate = "" if status.frames_per_second is None else f", {status.frames_per_second:,.0f} a second"
     newest, best = status.evaluation, status.best_evaluation
-    evaluated = [] if newest is None else [f"greedy {shown(newest.greedy)}, sampled {shown(newest.sampled)}"]
-    evaluated += [] if best is None else [f"{'best' if status.confirmed else 'highest so far'} {shown(best)}"]
+    evaluated = [] if newest is None else [f"greedy {format_score(newest.greedy)}, sampled {format_score(newest.sampled)}"]
+    evaluated += [] if best is None else [f"{'best' if status.confirmed else 'highest so far'} {format_score(best)}"]
     found = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
-        "mean of 100": "" if status.mean_score is None else shown(status.mean_score),
+        "mean of 100": "" if status.mean_score is None else format_score(status.mean_score),
         "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
         "entropy": "" if status.entropy is None else f"{status.entropy:.3f}",

@@ -8,8 +8,9 @@ from typing import Any
 
 import gymnasium
 
-from doom_a3c.envs.shared import SharedArrays, map_nested, write
+from doom_a3c.envs.shared import SharedArrays, write
 from doom_a3c.envs.wire import Wire
+from doom_a3c.settings.tree import map_nested
 
 SIGN_SECONDS = 1.0  # a call that lasts longer shows signs of life
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 
+from doom_a3c.settings.tree import map_nested
+
 _ALIGNMENT = 64  # bytes; a cache line, and what TensorFlow wants of an array that it need not copy
 
 
@@ -73,15 +75,6 @@ def _map_space(space: Space[Any], call: Callable[[Any], Any]) -> Any:
     if space.shape is None or space.dtype is None or np.dtype(space.dtype).hasobject:
         raise ValueError(f"values of {space} have no fixed size, so processes cannot share them")
     return call(space)
-
-
-def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Returns nested dictionaries and tuples with `call` applied to the leaves that stand in the same places."""
-    if isinstance(first, dict):
-        return {key: map_nested(call, part, *(other[key] for other in others)) for key, part in first.items()}
-    if isinstance(first, tuple):
-        return tuple(map_nested(call, *parts) for parts in zip(first, *others, strict=True))
-    return call(first, *others)
 
 
 def write(arrays: Any, index: Any, values: Any) -> None:

@@ -14,9 +14,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.seeds import fresh_seeds, game_seeds
-from doom_a3c.envs.shared import SharedArrays, map_nested, write
+from doom_a3c.envs.shared import SharedArrays, write
 from doom_a3c.envs.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
+from doom_a3c.settings.tree import map_nested
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doom_a3c.record.progress import Point, shown
+from doom_a3c.record.progress import Point
+from doom_a3c.settings.formatting import format_score
 
 _ROWS = 8
 
@@ -20,7 +21,7 @@ def drawn(points: Sequence[Point], width: int) -> str:
     figure.width, figure.height, figure.with_colors, figure.origin = columns, _ROWS, False, False
     figure.x_label, figure.y_label = "frames", "mean of 100"
     figure.x_ticks_fkt = lambda low, high: f"{max(0.0, low):,.0f}"
-    figure.y_ticks_fkt = lambda low, high: f"{shown(low):>10}"
+    figure.y_ticks_fkt = lambda low, high: f"{format_score(low):>10}"
     frames, means = [point.frames for point in points], [point.mean for point in points]
     figure.set_x_limits(0, frames[-1])
     figure.plot(frames, means)

@@ -31,7 +31,7 @@ class Salience(NamedTuple):
     value: NDArray[Any]
 
 
-class Moment(NamedTuple):
+class StepView(NamedTuple):
     """A step of an agent: what it saw, what it thought of it, what it did, and what it got."""
 
     seen: Pixels | None  # [H, W, 3], the newest picture of the network's input; None where it sees numbers alone
@@ -53,7 +53,7 @@ class Overlay:
         self._actions = actions
         self._values: list[float] = []
 
-    def panel(self, moment: Moment) -> Pixels:
+    def panel(self, moment: StepView) -> Pixels:
         """Returns what is to be seen beside the pictures of the newest step, [480, 320, 3]."""
         probabilities = np.nan_to_num(moment.probabilities)
         moment = moment._replace(probabilities=probabilities, value=float(np.nan_to_num(moment.value)))
@@ -72,7 +72,7 @@ class Overlay:
         self._draw_values(draw)
         return np.asarray(image)
 
-    def _draw_actions(self, draw: ImageDraw.ImageDraw, moment: Moment) -> None:
+    def _draw_actions(self, draw: ImageDraw.ImageDraw, moment: StepView) -> None:
         _text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
         places = list(range(len(moment.probabilities)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
@@ -111,7 +111,7 @@ def beside(picture: Pixels, panel: Pixels) -> Pixels:
     return np.concatenate([picture, panel], axis=1)
 
 
-def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, moment: Moment) -> None:
+def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, moment: StepView) -> None:
     _text(draw, (_MARGIN, 8), "the network sees" + ("" if moment.seen is not None else " numbers alone"), 12, _DIM)
     if moment.seen is None:
         return

@@ -122,11 +122,6 @@ def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
     return Point(whole(episode, "episode"), whole(frames, "frames"), _finite_score(score), _finite_score(mean))
 
 
-def shown(score: float | None) -> str:
-    """Returns a score as people read it: two decimals where it is small, a dash where there is none."""
-    return "-" if score is None else f"{score:.{1 if abs(score) >= 10 else 2}f}"
-
-
 def curve_of(scores: Iterable[float]) -> Sequence[Point]:
     """Returns the curve of a few episodes that have been played one after the other."""
     progress = Progress()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
-from doom_a3c.record.overlay import Moment
+from doom_a3c.record.overlay import StepView
 from doom_a3c.record.rate_limiter import RateLimiter
 
 
@@ -22,7 +22,7 @@ class Recording(NamedTuple):
     worker: int
     seed: int | None = None  # where there are no pictures
     actions: Sequence[int] = ()  # of each step, then
-    moments: Sequence[Moment] = ()  # of each step, where they are to be seen
+    moments: Sequence[StepView] = ()  # of each step, where they are to be seen
 
 
 class LostFilmError(Exception):
@@ -35,7 +35,7 @@ class Narrator(Protocol):
     def begin(self) -> None:
         """Begins an episode."""
 
-    def moment(self, action: int, reward: float) -> Moment:
+    def moment(self, action: int, reward: float) -> StepView:
         """Returns the record of the step that has just been played."""
 
 
@@ -47,7 +47,7 @@ class _Making:
     seed: int | None
     score: float = 0.0
     actions: list[int] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[StepView] = field(default_factory=list)
 
 
 def _tells_seed(infos: dict[str, Any]) -> bool:

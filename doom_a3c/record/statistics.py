@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from doom_a3c.record.progress import shown
+from doom_a3c.settings.formatting import format_score
 
 LEVEL = 0.95
 EQUAL = 1e-9  # of the largest: a smaller spread is rounding
@@ -73,7 +73,7 @@ def difference(scores: Sequence[float], others: Sequence[float]) -> Difference:
 def certainty(interval: Interval | None, games: int) -> str:
     """Returns the uncertainty of a mean in words: its interval, or the bound that equal scores still allow."""
     if interval is not None:
-        return f"95% interval {shown(interval.low)} to {shown(interval.high)}"
+        return f"95% interval {format_score(interval.low)} to {format_score(interval.high)}"
     if games == 1:
         return "one game, no interval"
     return f"the same in all {games} games: at 95%, up to {min(games, RULE_OF_THREE)} in {games} may still differ"

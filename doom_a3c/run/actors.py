@@ -15,7 +15,7 @@ from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.moments import Narration
+from doom_a3c.run.step_view import Narration
 from doom_a3c.settings.config import Config, uses_vtrace
 from doom_a3c.settings.derived import Counts, rows_kept, worker_count
 from doom_a3c.settings.streams import Stream, seed_of

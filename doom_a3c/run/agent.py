@@ -12,13 +12,13 @@ import numpy as np
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
-from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find, users_file
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.tree import map_nested
 from doom_a3c.settings.trust import NOTHING, Named
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from doom_a3c.record.files import check_exists
@@ -27,6 +26,7 @@ from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.network import MAX_PARAMETERS
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
+from doom_a3c.settings.tree import all_finite
 from doom_a3c.settings.trust import NOTHING, Named
 
 MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes
@@ -47,13 +47,8 @@ class Checkpoint(NamedTuple):
 
     def check_finite(self, path: Path) -> None:
         """Raises UserError, naming the file, where a number is not finite."""
-        if not finite(self.variables):
+        if not all_finite(self.variables):
             raise UserError(f"{path} holds weights that are not finite: its run had failed; take an older checkpoint")
-
-
-def finite(variables: Mapping[str, NDArray[Any]]) -> bool:
-    """Tells whether all numbers can be computed with: they are finite, and sums of their products are."""
-    return all((np.abs(value) <= 1e30).all() for value in variables.values())
 
 
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from doom_a3c.envs.games import Games
-from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.overlay import newest_picture
-from doom_a3c.record.progress import shown
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings.derived import cpu_count, worker_count
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, located
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.scenarios import most_parameters
 from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.tree import map_nested
 from doom_a3c.settings.wads import maps_in
 
 GAMES = 8  # that are played at random ...
@@ -195,7 +195,8 @@ def _scores(record: RunRecord, play: Play) -> Finding:
         advice = f"set a time-out, or a shorter one: {settings[type(record.scenario.game)]}"
         return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
-    spread = f"mean {shown(float(scores.mean()))}, {shown(float(scores.min()))} to {shown(float(scores.max()))}"
+    mean, low, high = (format_score(float(number)) for number in (scores.mean(), scores.min(), scores.max()))
+    spread = f"mean {mean}, {low} to {high}"
     if play.missing:
         of = f"{len(scores)} of {len(scores) + play.missing} episodes, the shorter ones, in {PLAY_SECONDS:.0f} s"
         return Finding("random play", f"{spread}, {of}: not a baseline")
@@ -211,7 +212,7 @@ def _rewards(record: RunRecord, play: Play) -> Finding:
         return Finding("rewards", "random play is never paid", "shape the reward, or bring the goal nearer to the start")
     sizes = np.abs(paid)
     often, typical, largest = len(paid) / len(play.rewards), float(np.median(sizes)), float(sizes.max())
-    says = f"in {100 * often:.3g}% of steps; {shown(typical)} typically, {shown(largest)} at most"
+    says = f"in {100 * often:.3g}% of steps; {format_score(typical)} typically, {format_score(largest)} at most"
     scaled = largest * config.reward_scale
     as_paid = config.reward_clip is None and not config.normalize_rewards
     if as_paid and not LOW <= scaled <= 10 * HIGH:

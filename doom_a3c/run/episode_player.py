@@ -16,14 +16,14 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
-from doom_a3c.envs.shared import map_nested
 from doom_a3c.record.films import VideoWriter
 from doom_a3c.record.gif_writer import Picture
 from doom_a3c.record.overlay import Overlay, beside
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.moments import Moments
+from doom_a3c.run.step_view import StepViewer
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.tree import map_nested
 
 
 class Screen(Protocol):
@@ -53,20 +53,20 @@ class Annotator:
 
     def __init__(self, builder: Builder, network: ACNetwork, salience: bool) -> None:
         """With `salience` it also draws where the network looks, if it sees pixels."""
-        self._moments, self._overlay = Moments(builder), Overlay(builder.actions)
+        self._viewer, self._overlay = StepViewer(builder), Overlay(builder.actions)
         self._saliency = Saliency(network) if salience and network.inputs.pixels else None
 
     def begin(self) -> None:
         """Begins an episode."""
-        self._moments.begin()
+        self._viewer.begin()
 
     def annotated(self, pictures: Sequence[Picture], step: Step, core_state: Any) -> list[Picture]:
         """Returns the pictures of a step of one game; `core_state` is the one before it."""
-        salience = self._saliency(step.observations, step.resets, core_state) if self._saliency else None
+        maps = self._saliency(step.observations, step.resets, core_state) if self._saliency else None
         observation = map_nested(lambda array: array[0], step.observations)
         logits, value = step.decision.logits[0], step.decision.values[0]
-        moment = self._moments.next(observation, logits, value, step.actions[0], step.rewards[0], salience)
-        panel = self._overlay.panel(moment)
+        view = self._viewer.view(observation, logits, value, step.actions[0], step.rewards[0], maps)
+        panel = self._overlay.panel(view)
         return [beside(picture, panel) for picture in pictures]
 
 

@@ -17,9 +17,9 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.record.progress import MAX_SCORE, EvaluationPoint
-from doom_a3c.run.checkpoint import finite
 from doom_a3c.run.run_record import Best, PolicyName, better_policy
 from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.tree import all_finite
 
 MAX_LOST = 5  # episodes of each game, in a row, that faults may cut short
 TIMES, LEAST_SECONDS = 3, 60.0  # that a rematch or a confirmation may take: of the longest evaluation, and at least
@@ -258,7 +258,7 @@ class Evaluations:
         state = self._capture()
         if self._given_up or (self._newest and state.has_weights_of(self._newest.state)):
             return
-        if not finite(state.variables):
+        if not all_finite(state.variables):
             return  # whoever saves the run ends it
         evaluation = self._played(state, stop)
         if evaluation is None:

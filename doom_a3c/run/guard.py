@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import MAX_HALVINGS, State
 from doom_a3c.engines.engine import LocalEngine
-from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress, shown
+from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import games_of_run, steps_under_way
+from doom_a3c.settings.formatting import format_score
 
 SECONDS = 2.0  # from one mark to the next, at least
 NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
@@ -120,8 +121,9 @@ class Guard:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
             self._save()  # before it is told: a run that is killed then goes on from there
+            fall = f"from {format_score(best.window.mean)} to {format_score(better.mean)}"
             self._log(
-                f"the mean score fell from {shown(best.window.mean)} to {shown(better.mean)}: back to the weights of "
-                f"{best.state.counters.frames:,} frames, with half the step size"
+                f"the mean score fell {fall}: back to the weights of {best.state.counters.frames:,} frames, "
+                "with half the step size"
             )
         return None

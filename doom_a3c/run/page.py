@@ -16,10 +16,10 @@ import numpy as np
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import discounted_sums
 from doom_a3c.record import figures
-from doom_a3c.record.progress import shown
 from doom_a3c.record.statistics import ONE_NETWORK, certainty, mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
+from doom_a3c.settings.formatting import format_score
 
 MAX_ROWS = 1000  # of the table
 
@@ -61,8 +61,9 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     settings = {name: told[name] for name in ("scenario", "config")}
     count = len(results.played)
     sure = f" ({certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
-    beside = f", random play {shown(float(np.mean(results.random)))}" if results.random else ""
-    lead = f"{results.run}, {results.policy} policy: mean score {shown(float(np.mean(results.scores)))}{sure}{beside}."
+    beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
+    mean = format_score(float(np.mean(results.scores)))
+    lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {ONE_NETWORK.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())
@@ -86,7 +87,7 @@ def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
     of = " of those recorded" if len(films) < len(played) else ""
     parts = []
     for index, name in reversed(chosen.items()):
-        caption = f"{name}{of}: score {shown(played[index].episode.score)}"
+        caption = f"{name}{of}: score {format_score(played[index].episode.score)}"
         source = f"data:video/mp4;base64,{base64.b64encode(films[index].read_bytes()).decode()}"
         film = f'<video controls loop muted autoplay playsinline src="{source}"></video>'
         parts.append(f"<figure><figcaption>{caption}</figcaption>{film}</figure>")
@@ -118,5 +119,5 @@ def returns_of(played: Played, record: RunRecord) -> Any:
 
 def _row(index: int, each: Played) -> str:
     end = "the game" if each.terminated else "time-out"
-    cells = (index, each.seed, shown(each.episode.score), each.episode.length, end)
+    cells = (index, each.seed, format_score(each.episode.score), each.episode.length, end)
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

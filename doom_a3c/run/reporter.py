@@ -12,12 +12,13 @@ from typing import NamedTuple, Protocol
 from doom_a3c.agent.model import State
 from doom_a3c.engines.engine import Engine
 from doom_a3c.record.loggers import Logger
-from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress, shown
+from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.record.rate_limiter import log_limiter
 from doom_a3c.run.evaluation import Evaluation, Scores
 from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
+from doom_a3c.settings.formatting import format_score
 
 # Frames come in batches, a rollout of all games at once, and are counted from batch to batch.
 _RATE_SECONDS = 30.0  # that frames per second are the mean of, at most, unless a batch takes longer
@@ -222,25 +223,25 @@ class Reporter:
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
-        self._view.log(f"evaluation at {frames:,} frames: {_told(evaluation)}" + (", the best so far" if is_best else ""))
+        self._view.log(
+            f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}" + (", the best so far" if is_best else "")
+        )
 
     def settled(self, evaluation: Evaluation, stays: bool) -> None:
         """Reports the second evaluation of what was best, and whether it still is."""
         self._view.log(
-            f"the best once more: {_told(evaluation)}, " + ("still better than the last" if stays else "the last is taken")
+            f"the best once more: {_format_evaluation(evaluation)}, "
+            + ("still better than the last" if stays else "the last is taken")
         )
 
     def confirmed(self, found: Scores, state: State, policy: PolicyName) -> None:
         """Reports the confirmed score of the best weights."""
         frames = state.counters.frames
         self._logger.metrics(ConfirmedMetrics(found.mean), frames)
-        score = f"{policy} {shown(found.mean)} +- {shown(found.std)}"
+        score = f"{policy} {format_score(found.mean)} +- {format_score(found.std)}"
         self._view.log(f"best weights, from {frames:,} frames, confirmed in {found.episodes} new games: {score}")
 
 
-def _told(evaluation: Evaluation) -> str:
-    greedy, sampled = evaluation
-    return (
-        f"greedy {shown(greedy.mean)} +- {shown(greedy.std)}, sampled {shown(sampled.mean)} +- {shown(sampled.std)}, "
-        f"{greedy.episodes} episodes each"
-    )
+def _format_evaluation(evaluation: Evaluation) -> str:
+    greedy, sampled = (f"{format_score(part.mean)} +- {format_score(part.std)}" for part in evaluation)
+    return f"greedy {greedy}, sampled {sampled}, {evaluation.greedy.episodes} episodes each"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from doom_a3c.agent.model import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
-from doom_a3c.run.checkpoint import finite
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings.fields import RunError
+from doom_a3c.settings.tree import all_finite
 
 ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
 NEWEST, BEST = "newest state is", "best weights are"  # what a save may fail at
@@ -130,5 +130,5 @@ class Saver:
 
 
 def _check_finite(state: State) -> None:
-    if not finite(state.variables):
+    if not all_finite(state.variables):
         raise DivergedError("a weight of the network is no longer finite")

@@ -1,0 +1,89 @@
+"""Views of an agent's steps for films and overlays: input, action probabilities, value, reward, saliency."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.policy import Decider, Decision, Policy
+from doom_a3c.agent.saliency import Saliency
+from doom_a3c.record.overlay import Salience, StepView, newest_picture
+from doom_a3c.run.builder import Builder
+from doom_a3c.settings.tree import Observation, map_nested
+
+
+class StepViewer:
+    """Makes the views of one game's steps. Owns the running episode's score, and the largest saliency so far."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._name_variables, self._inputs = builder.variables, builder.inputs
+        self._pictures = builder.scenario.observation.stack
+        self._largest = np.full((2, 1, 1), 1e-12)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins an episode."""
+        self._steps, self._score = 0, 0.0
+
+    def view(
+        self,
+        observation: Observation,
+        logits: Array,
+        value: float,
+        action: int,
+        reward: float,
+        saliency_maps: tuple[Array, Array] | None = None,
+    ) -> StepView:
+        """Returns the view of the next step: its observation, logits [A], value, action and reward."""
+        self._steps += 1
+        self._score += reward
+        pixels, variables = self._inputs.split(observation)
+        return StepView(
+            None if pixels is None else newest_picture(pixels, self._pictures),
+            [] if variables is None else self._name_variables(variables),
+            softmax(logits),
+            int(action),
+            float(value),
+            self._steps,
+            float(reward),
+            self._score,
+            None if saliency_maps is None else self._scale(saliency_maps),
+        )
+
+    def _scale(self, saliency_maps: tuple[Array, Array]) -> Salience:
+        """Returns the maps as shares of the largest value so far."""
+        maps = np.stack(saliency_maps)
+        self._largest = np.maximum(self._largest, maps.max(axis=(1, 2), keepdims=True))
+        return Salience(*(maps / self._largest))
+
+
+class Narration:
+    """A policy that keeps its newest decision about the first of its games, for the view of that step."""
+
+    def __init__(self, policy: Decider, builder: Builder, salience: bool) -> None:
+        """With `salience`, views have saliency maps, where the network is here and sees pixels."""
+        self._policy, self._viewer = policy, StepViewer(builder)
+        self.distribution, self.initial_state = policy.distribution, policy.initial_state
+        network = policy.network if salience and isinstance(policy, Policy) else None
+        self._saliency = Saliency(network) if network and network.inputs.pixels else None
+        self._newest: tuple[Observation, Array, CoreState, Decision]
+
+    def __call__(self, observations: Observation, resets: Array, core_state: CoreState) -> Decision:
+        """Returns the decision about observations [B, ...] with resets [B]."""
+        decision = self._policy(observations, resets, core_state)
+        first = map_nested(lambda array: array[:1], (observations, resets, core_state))
+        self._newest = *first, decision
+        return decision
+
+    def begin(self) -> None:
+        """Begins an episode."""
+        self._viewer.begin()
+
+    def moment(self, action: int, reward: float) -> StepView:
+        """Returns the view of the newest step."""
+        observations, resets, core_state, decision = self._newest
+        maps = self._saliency(observations, resets, core_state) if self._saliency else None
+        observation = map_nested(lambda array: array[0].copy(), observations)
+        return self._viewer.view(observation, decision.logits[0], decision.values[0], action, reward, maps)
