@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def settings_page() -> str:
         for one in (one for record in records for one in settings_of(record).values()):
             sections.setdefault(one.section, []).append(one)
         for section, settings in sections.items():
-            parts += ["", f"### {section[0].upper()}{section[1:]} ({program})", "", "| flag | what it does |", "|---|---|"]
-            parts += [f"| `{one.flag}` | {_escaped(one.help)} |" for one in settings]
+            parts += ["", f"### {section[0].upper()}{section[1:]} ({program})", "", "flag | meaning", "---|---"]
+            parts += [f"`{one.flag}` | {_escaped(replace(one, goes_with=None).help)}" for one in settings]
     return "\n".join([*parts, ""])
 
 
@@ -68,8 +69,8 @@ def _escaped(words: str) -> str:
 
 
 _ABOUT_SETTINGS = """\
-Every flag with its default, unit and range, as `--help` has them; this page is made from the same records, by
-`python docs/site.py`. A setting of `train.py` is also a key of `[training]` in a scenario file (with underscores:
+Every flag with its default, unit and range; `--help` also says which other flags a flag needs. `python docs/site.py`
+makes this page. A setting of `train.py` is also a key of `[training]` in a scenario file (with underscores:
 `--learning-rate` is `learning_rate`) and an argument of `doom_a3c.train`. Built-in defaults give way to the scenario
 file, and that to the command line."""
 
