@@ -160,14 +160,6 @@ def measured() -> list[Measured]:
 def page(found: Sequence[Measured]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# What each part is worth"
-    yield ""
-    yield "`python benchmarks/ablations.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
-    yield ""
-    yield (
-        "Over seeds is the mean of these, each one's runs averaged, with its 95 per cent interval by Student's t, which "
-        "two seeds leave wide. A variant is named by what it is to the files of now: deadly_corridor as it is was `no "
-        "mirror` at 3d628b2, and what has every second game in a mirror was the file itself at 46367e3."
-    )
     for game, (frames, threshold) in GAMES.items():
         of_game = [one for one in found if one.game == game]
         for baseline in dict.fromkeys(one.baseline for one in sorted(of_game, key=lambda one: one.baseline)):
@@ -176,6 +168,13 @@ def page(found: Sequence[Measured]) -> Iterator[str]:
             yield f"## {game}, {frames:,} frames{before}"
             yield ""
             yield from table([one for one in of_game if baseline in (one.baseline, one.variant)], threshold)
+    yield ""
+    yield (
+        "`python -m benchmarks.ablations` trains each variant with the game's own file, or one based on it, and some "
+        "flags. Scores are the mean of the last 100 training episodes. *Over seeds* is their mean (several runs of a seed "
+        "averaged first) with its 95% interval (Student's t), which is wide for two seeds. Finished runs are lines of "
+        "ablations.jsonl. Variants are named relative to today's files."
+    )
 
 
 def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:

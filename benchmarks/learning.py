@@ -191,30 +191,7 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# What is learned in how long"
     yield ""
-    yield "`python benchmarks/learning.py`: " + " ".join((__doc__ or "").split("\n\n")[2].split())
-    yield ""
-    yield (
-        "A row's command is `python train.py --scenario GAME --seed SEED --frames FRAMES`. Minutes are those of the clock, "
-        "whatever else ran: frames are what compares. Games are those of each policy, random play is of 20. "
-        f"{INTERVALS} The games of a row have chosen nothing of it: the weights were the best in the evaluations of their "
-        "training, and policy is the one that was better there. A target is met where the lower end of that policy's "
-        "interval is no less: a mean above it is not enough. Checkpoints that are not kept have left no policy (-): there "
-        "both must reach it. Where a text gives one score of a row without saying whose, it is that of the policy with the "
-        "higher mean in these very games, and so a little too high. Later trainings with other seeds, one of each of six "
-        "games, agree with this page but for take_cover's: 979 +- 756 (the standard deviation) in 50 games. Held is the "
-        "lowest mean of 100 training games after one that is the target's, as a share of the best before it. A row is of "
-        "the file "
-        "that its commit has: no game of Doom had a mirror before 7803d3f, and since 00af159 only "
-        "[some](methods.md#the-mirror) have one."
-    )
-    yield ""
-    yield (
-        "basic's 85 is [more than there is](doom.md#basic-the-best-there-is); of predict_position's 0.80 there is "
-        "[hardly more](doom.md#predict_position-what-there-is-to-be-had-and-what-can-be-seen). The second seed of "
-        "health_gathering_supreme had 1,890 after 13.0M frames, and was learned anew for longer; my_way_home had 0.59 and "
-        "0.96 after as many frames with the settings of c80736b, 0.98 (seed 1) after 5.6M with those of 23866be, and with "
-        "the mirror [0.19 and 0.96](doom.md#what-is-seen-what-is-paid) after 2.1M, before it was learned anew."
-    )
+    yield "A row is `python train.py --scenario GAME --seed SEED --frames FRAMES`, then new episodes with each policy."
     yield ""
     columns = [
         "game",
@@ -242,6 +219,22 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
         scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {one.policy or '-'} | "
         scores += format_score(one.random)
         yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {held} | {one.commit} |"
+    yield ""
+    yield (
+        "`python -m benchmarks.learning` trains, plays and writes this page from learned.jsonl: the longest training of "
+        "each game and seed, of several the newest. Minutes are wall-clock time beside whatever else ran: compare frames. "
+        "The weights (`best.ckpt`) were chosen in evaluations during training, and *policy* is the one that was better "
+        "there; the episodes of the table chose nothing. Where a page quotes one score of a row without naming its "
+        f"policy, it is the higher of the two, and so a little too high. {INTERVALS}"
+    )
+    yield ""
+    yield (
+        "A target is met if the lower end of the interval of *policy* reaches it; where *policy* is unknown (-), both "
+        "must. *Held* is the lowest mean of 100 training episodes after the target was first reached, as a share of the "
+        "best before it. Rows were trained with the scenario file of their commit, which may differ from today's. "
+        "[basic](../notes/doom.md#basic-the-best-there-is) cannot reach 85, and "
+        "[predict_position](../notes/doom.md#predict_position-what-can-be-had) hardly 0.80."
+    )
 
 
 def lowest_share(means: Sequence[float], target: float) -> str:

@@ -22,8 +22,8 @@ from doom_a3c.settings.formatting import format_score  # noqa: E402
 
 PAGES = ROOT / "docs" / "results"
 INTERVALS = (
-    "Intervals are of 95 per cent, by Student's t, and of the games of one network: another training may end elsewhere. "
-    "Where all n games score alike there is none, and three in n may still score otherwise."
+    "Intervals are 95% (Student's t) over the episodes of one network: another training may end elsewhere. "
+    "Where all n episodes score the same there is none."
 )
 POLICIES = ("greedy", "sample")
 SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games

@@ -14,7 +14,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.results import finished  # noqa: E402
 from doom_a3c.cli import play, train  # noqa: E402
 from doom_a3c.settings import catalog  # noqa: E402
 from doom_a3c.settings.config import Config  # noqa: E402
@@ -49,16 +48,13 @@ def settings_page() -> str:
 
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
-    trained = {one["game"] for one in finished(ROOT / "docs" / "results" / "learned.jsonl")}
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
     for name in catalog.own_names():
         if "/" in name:
             continue
         scenario = catalog.find(name)
         parts += ["", f"## {name}", "", f"{scenario.description}.", "", f"- game: `{scenario.game.title}`"]
-        parts += [f"- score to expect: {scenario.expected_score}", f"- train it: `python train.py --scenario {name}`"]
-        if name in trained:
-            parts += ["- curves and film: of the [trainings that these scores are of](results/learned.md)"]
+        parts += [f"- expected score: {scenario.expected_score}", f"- train: `python train.py --scenario {name}`"]
         pictures = [f"{folder}/{name}.{kind}" for folder, kind in (("scenarios", "gif"), ("results/learned", "png"))]
         parts += ["", *(f"![{name}]({path})" for path in pictures if (ROOT / "docs" / path).exists())]
     return "\n".join([*parts, ""])
@@ -75,12 +71,11 @@ makes this page. A setting of `train.py` is also a key of `[training]` in a scen
 file, and that to the command line."""
 
 _ABOUT_SCENARIOS = """\
-What `--scenario` can name besides files of yours, ViZDoom's other scenarios, all Atari games (`ALE/Pong-v5`) and every
-registered Gymnasium environment with discrete actions. Each is also in Gymnasium's registry:
-`gymnasium.make("doom_a3c/Basic-v0")`. The scores to expect are measured ones, with the budgets of their files unless they
-say another; [results](results/learned.md) has the commands and the intervals. Where one policy is named, greedy or sampled,
-it is the one that scored more in these very games, which is a little too high. This page is made from the scenario files,
-by `python docs/site.py`."""
+The scenarios with tuned settings. `--scenario` also takes a file of yours, ViZDoom's other scenarios, every Atari game
+(`ALE/Pong-v5`) and every registered Gymnasium environment with discrete actions; each is in Gymnasium's registry too, as
+`gymnasium.make("doom_a3c/Basic-v0")`. Expected scores are measured: [results](results/learned.md) has commands, curves and
+intervals. Where one policy is named it is the better of the two in the same episodes, which is a little too high.
+`python docs/site.py` makes this page from the scenario files."""
 
 PAGES = {"settings.md": settings_page, "scenarios.md": scenarios_page}
 
