@@ -6,8 +6,8 @@
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
 FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside 50 of random play. A
-finished one is a line of docs/results/own_wads.jsonl, and of two of a seed the second has newer settings; the page is
-docs/results/own_wads.md. Levels are made with omgifol, of requirements-test.txt.
+finished one is a line of docs/results/own_wads.jsonl; the page, docs/results/own_wads.md, has the newest of each seed.
+Levels are made with omgifol, of requirements-test.txt.
 """
 
 from __future__ import annotations
@@ -113,17 +113,18 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield "| wad | seed | minutes | frames | greedy | sampled | random play | times random | commit |"
     yield "|---|---|---|---|---|---|---|---|---|"
-    for one in sorted(found, key=lambda one: (list(WADS).index(one.wad), one.seed)):
+    newest = {(one.wad, one.seed): one for one in found}.values()
+    for one in sorted(newest, key=lambda one: (list(WADS).index(one.wad), one.seed)):
         played = " | ".join(told(scores) if scores else "-" for scores in (one.greedy, one.sample, one.random))
         trained = f"{one.wad} | {one.seed} | {one.minutes:g} | {one.frames:,}"
         yield f"| {trained} | {played} | {times_random(one)} | {one.commit} |"
     yield ""
     yield (
         "`python -m benchmarks.own_wads` trains on a wad and its cfg alone, with no tuned settings, for some minutes, and "
-        "plays 50 episodes with each policy. The orchard is the level of [own-scenario.md](../own-scenario.md): thirty "
-        "flasks, ten seconds. The arena is a room of monsters that shoot: a pistol, half a minute, a hit pays 1. Of two "
-        "rows of a seed the second has newer settings. *Times random* uses the policy that the checkpoint names; where "
-        f"that is unknown, greedy and sampled. {INTERVALS}"
+        "plays 50 episodes with each policy; own_wads.jsonl has earlier settings too. The orchard is the level of "
+        "[own-scenario.md](../own-scenario.md): thirty flasks, ten seconds. The arena is a room of monsters that shoot: a "
+        "pistol, half a minute, a hit pays 1. *Times random* uses the policy that the checkpoint names; where that is "
+        f"unknown, greedy and sampled. {INTERVALS}"
     )
 
 
