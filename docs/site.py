@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,12 @@ def settings_page() -> str:
     ):
         parts += ["", f"## `{program}`"]
         sections: dict[str, list[Setting]] = {}
-        for one in (one for record in records for one in settings_of(record).values()):
+        known = {name: one for record in records for name, one in settings_of(record).items()}
+        for one in (one for name, one in known.items() if not _belongs_to_schedule(name, known)):
             sections.setdefault(one.section, []).append(one)
         for section, settings in sections.items():
-            parts += ["", f"### {section[0].upper()}{section[1:]} ({program})", "", "flag | meaning", "---|---"]
-            parts += [f"`{one.flag}` | {_escaped(replace(one, goes_with=None).help)}" for one in settings]
+            parts += ["", f"### {section[0].upper()}{section[1:]}", "", "flag | meaning", "---|---"]
+            parts += [f"`{one.flag}` | {_escaped(_short_help(one))}" for one in settings]
     return "\n".join([*parts, ""])
 
 
@@ -60,15 +62,28 @@ def scenarios_page() -> str:
     return "\n".join([*parts, ""])
 
 
+def _belongs_to_schedule(name: str, known: Collection[str]) -> bool:
+    """Tells whether a setting is the end or the length of a schedule: one sentence above the tables says what those are."""
+    return name.startswith("final_") or (name.endswith("_frames") and f"final_{name.removesuffix('_frames')}" in known)
+
+
+def _short_help(setting: Setting) -> str:
+    """Returns the help of a setting with its default, unit and range in as few words as a table needs."""
+    facts = replace(setting, goes_with=None).help.removeprefix(setting.text)
+    for long, short in (("[default ", "["), (" or more", "+"), (" or ", ", "), ("above ", ">"), (" [unset]", "")):
+        facts = facts.replace(long, short)
+    return setting.text + re.sub(r"(?<=\d) to (?=\d)", "-", facts)
+
+
 def _escaped(words: str) -> str:
     return words.replace("|", r"\|").replace("<", "&lt;")
 
 
 _ABOUT_SETTINGS = """\
-Every flag with its default, unit and range; `--help` also says which other flags a flag needs. `python docs/site.py`
-makes this page. A setting of `train.py` is also a key of `[training]` in a scenario file (with underscores:
-`--learning-rate` is `learning_rate`) and an argument of `doom_a3c.train`. Built-in defaults give way to the scenario
-file, and that to the command line."""
+Flags, in brackets their default, unit and range. A setting of `train.py` is also a key of `[training]` in a scenario file
+(`--learning-rate` is `learning_rate`) and an argument of `doom_a3c.train`. `--learning-rate`, `--entropy-cost` and
+`--epsilon` change linearly to `--final-NAME`, if that is set, within `--NAME-frames` or else the whole budget.
+`python docs/site.py` makes this page."""
 
 _ABOUT_SCENARIOS = """\
 The scenarios with tuned settings. `--scenario` also takes a file of yours, ViZDoom's other scenarios, every Atari game
