@@ -88,7 +88,7 @@ def push_of(config: Config, builder: Builder) -> Push:
     import tensorflow as tf
 
     from doom_a3c.agent.learner import Gradients, LearnerMetrics
-    from doom_a3c.agent.rollouts import Played, RolloutStats, blank_rollout
+    from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, blank_rollout
     from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
     network, length, games = builder.network("any", 0), config.rollout_length, config.games
@@ -101,7 +101,7 @@ def push_of(config: Config, builder: Builder) -> Push:
         return sums.next_push()
     rollouts = RolloutBuffer(1)
     start = network.initial_state(games)
-    rollouts.put(Played(blank_rollout(builder.example(games), length, start, builder.distribution), 0, stats))
+    rollouts.put(VersionedRollout(blank_rollout(builder.example(games), length, start, builder.distribution), 0, stats))
     return rollouts.next_push()
 
 

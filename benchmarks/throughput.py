@@ -45,7 +45,7 @@ from doom_a3c.settings.tree import map_nested
 
 if TYPE_CHECKING:
     from doom_a3c.agent.distributions import Actions
-    from doom_a3c.agent.learner import Gradients
+    from doom_a3c.agent.learner import Gradients, Update
     from doom_a3c.agent.rollouts import Rollout, RolloutStats
     from doom_a3c.engines.updates import Updates
     from doom_a3c.record.progress import Progress
@@ -194,10 +194,15 @@ class CountedUpdates:
         self._updates.count(stats, actions)
         self._played += stats.frames
 
-    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
+    def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
         """Applies gradients."""
-        self._updates.apply(gradients, version, last)
+        going_on = self._updates.apply(gradients, version, last)
         self.frames, self._played = self.frames + self._played, 0
+        return going_on
+
+    def log(self, update: Update) -> None:
+        """Logs the last update from some rollouts."""
+        self._updates.log(update)
 
 
 class Parts:
@@ -264,14 +269,14 @@ class Parts:
     def training(self, seconds: float) -> tuple[float, Load]:
         """Returns the rate of the whole: pull, play, learn, apply."""
         from doom_a3c.engines.threads import Worker
-        from doom_a3c.engines.updates import StepFactor, Updater
+        from doom_a3c.engines.updates import SharedStepSize, Updater
         from doom_a3c.record.progress import Progress
 
         model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
         make_actor, loops, updates = self._actors(progress), {}, []
-        step_factor = StepFactor.of(self._config, len(self._networks))
+        step_size = SharedStepSize.of(self._config, len(self._networks))
         for index, network in enumerate(self._networks):
-            updates.append(CountedUpdates(Updater(self._config, model, progress, step_factor, None)))
+            updates.append(CountedUpdates(Updater(self._config, model, progress, step_size, None)))
             worker = Worker(
                 index,
                 config=self._config,

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale
-from doom_a3c.agent.rollouts import Actor, Played
+from doom_a3c.agent.rollouts import Actor, VersionedRollout
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
@@ -85,7 +85,7 @@ class Session(NamedTuple):
 
     actor: Actor
     network: Any
-    played: list[Played]
+    played: list[VersionedRollout]
 
     @property
     def rollouts(self):

@@ -12,10 +12,11 @@ from run_fakes import ScriptedEngine, run_record, settings
 
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import MAX_HALVINGS
+from doom_a3c.algorithm import step_size
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.updates import StepFactor, StepMetrics, Updater
+from doom_a3c.engines.updates import SharedStepSize, StepMetrics, Updater
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
@@ -47,11 +48,11 @@ class Silent(Deaf):
 class Engine(ScriptedEngine):
     """A scripted engine that can be sent back as a local one can."""
 
-    step_factor = StepFactor(0.0)
+    step_size = SharedStepSize(0.0)
 
     def roll_back(self, state):
         threads = ThreadGroup({}, lambda: None, lambda: None)
-        LocalEngine(threads, self.model, self.progress, self.step_factor).roll_back(state)
+        LocalEngine(threads, self.model, self.progress, self.step_size).roll_back(state)
 
 
 @pytest.fixture
@@ -378,7 +379,7 @@ def trained(config, loggers, shared=None):
 
 
 def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
-    factor = StepFactor(0.01)
+    factor = SharedStepSize(0.01)
     assert factor.value == 0.1
     for _ in range(10):
         factor.after(0.001, 1.0)
@@ -394,14 +395,14 @@ def test_the_step_factor_falls_with_a_large_divergence_and_rises_again_to_one():
     assert factor.value == 1.0
     for _ in range(100):
         factor.after(1.0, 1.0)
-    assert factor.value == StepFactor.LEAST
-    factor = StepFactor(0.0)
+    assert factor.value == step_size.LEAST
+    factor = SharedStepSize(0.0)
     factor.after(1.0, 1.0)
     assert factor.value == 1.0
 
 
 def test_after_a_roll_back_the_step_factor_begins_anew(run):
-    factor = run.engine.step_factor = StepFactor(0.01, threads=2)
+    factor = run.engine.step_size = SharedStepSize(0.01, threads=2)
     for kl in (*[0.0] * 10, 1.0, 1.0, 0.0):
         factor.after(kl, 1.0)
     run.engine.roll_back(run.engine.capture())
@@ -411,7 +412,7 @@ def test_after_a_roll_back_the_step_factor_begins_anew(run):
 
 
 def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
-    config, factor = changed(CONFIG, passes=2, target_kl=0.01), StepFactor(0.01, threads=2)
+    config, factor = changed(CONFIG, passes=2, target_kl=0.01), SharedStepSize(0.01, threads=2)
     updater = Updater(config, run.engine.model, run.progress, factor, None)
     run.engine.roll_back(run.engine.capture())
     zeros = [0 * parameter for parameter in run.engine.model.network.parameters]
@@ -423,7 +424,7 @@ def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
 
 
 def test_the_target_falls_with_the_step_size_that_a_schedule_gives():
-    factor = StepFactor(0.01)
+    factor = SharedStepSize(0.01)
     factor.after(0.002, 0.5)  # of a target of 0.005
     assert factor.value == pytest.approx(0.15)
     factor.after(0.009, 0.5)
@@ -433,7 +434,7 @@ def test_the_target_falls_with_the_step_size_that_a_schedule_gives():
 
 
 def test_a_change_is_spread_over_the_rollouts_of_all_threads():
-    factor = StepFactor(0.01, threads=4)
+    factor = SharedStepSize(0.01, threads=4)
     factor.after(0.001, 1.0)
     assert factor.value == pytest.approx(0.15)  # in full, as it begins small
     factor.after(1.0, 1.0)
@@ -447,13 +448,13 @@ def test_a_change_is_spread_over_the_rollouts_of_all_threads():
 def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
     config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
     assert updates_per_rollout(config) == 1
-    assert StepFactor.of(config).value == 1.0
+    assert SharedStepSize.of(config).value == 1.0
 
 
 @pytest.mark.parametrize("changes", [{"passes": 2}, {"minibatches": 2}])
 def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
     config = changed(Config(), **{"passes": 1, "target_kl": 0.01, **changes})
-    assert StepFactor.of(config).value == StepFactor.FIRST
+    assert SharedStepSize.of(config).value == step_size.FIRST
 
 
 def test_a_step_size_of_0_is_all_of_its_largest():
@@ -464,8 +465,8 @@ def test_a_step_size_of_0_is_all_of_its_largest():
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeypatch, engine):
-    told, after = [], StepFactor.after
-    monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
+    told, after = [], SharedStepSize.after
+    monkeypatch.setattr(SharedStepSize, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
     config = changed(Config(frames=500), engine=engine, workers=2, trainers=2, passes=3, target_kl=0.01)
     if engine == "threads":
         trained(config, [None, None])
@@ -481,7 +482,7 @@ def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeyp
 
 def test_roll_backs_take_their_share_of_the_target(monkeypatch):
     shares = []
-    monkeypatch.setattr(StepFactor, "after", lambda factor, kl, share: shares.append(share))
+    monkeypatch.setattr(SharedStepSize, "after", lambda factor, kl, share: shares.append(share))
     shared = model()
     shared.halvings = 2
     trained(changed(Config(frames=100), passes=3), [None], shared)
@@ -500,7 +501,7 @@ def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logge
         seen.append(kl)
         shares.append(share)
 
-    monkeypatch.setattr(StepFactor, "after", after)
+    monkeypatch.setattr(SharedStepSize, "after", after)
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
     config = changed(Config(frames=200), passes=3, learning_rate=0.3, final_learning_rate=0.0)
     progress = trained(config, [Noting()])

@@ -332,7 +332,7 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
         actions=numbers, log_probs=numbers.astype(np.float32), observations=np.arange((T + 1) * B).reshape(T + 1, B)
     )
     parts = [part for (part,), _ in learner.minibatches([learner.prepare(marked)])]
-    targets = PlayedTargets(SETTINGS).prepare(rollout).basis
+    targets = PlayedTargets(SETTINGS, None).prepare(rollout)
     orders = [np.concatenate([part.actions[0] for part in half]).tolist() for half in (parts[:3], parts[3:])]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(T * B))
     assert orders[0] != orders[1] != list(range(T * B)) != orders[0]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from fakes import complaint
 
 from benchmarks.processes import engines
-from doom_a3c.engines.updates import StepFactor
+from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, updates_per_rollout
@@ -215,6 +215,6 @@ def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_com
     scenario = catalog.find(name)
     _, config = resolved(scenario, scenario.training, "test")
     assert updates_per_rollout(config) == 1
-    assert StepFactor.of(config).value == 1
+    assert SharedStepSize.of(config).value == 1
     assert config.collapse == 0 or config.engine == "cluster"
     assert config.uniform_cost == 0

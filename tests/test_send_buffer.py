@@ -67,7 +67,7 @@ def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_com
     taker, pushes = caught(sums.next_push)
     assert waits(taker)
     second.join(10)
-    assert results == [None]
+    assert results == [True]
     last, _ = caught(sums.apply, gradients([100.0]), 0, True)
     taker.join(10)
     assert [push["gradients"].tolist() for push in pushes] == [[101.0]]
@@ -84,7 +84,7 @@ def test_a_worker_need_not_wait_for_the_pushes_of_others():
     assert waits(second)
     assert prompt(sums.next_push)["gradients"].tolist() == [10.0]
     first.join(10)
-    assert results == [None]
+    assert results == [True]
     assert waits(second)
     sums.close()
 
@@ -159,7 +159,7 @@ def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
         assert isinstance(prompt(one.next_push), ClosedError)
     for thread, _ in waiting:
         thread.join(10)
-    assert [type(results[0]) for _, results in waiting] == [ClosedError, type(None), ClosedError]
+    assert [type(results[0]) for _, results in waiting] == [ClosedError, bool, ClosedError]
 
 
 def test_a_rollout_with_a_fault_brings_it_along():

@@ -12,7 +12,7 @@ import numpy as np
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.model import GlobalModel, captured, flat
 from doom_a3c.agent.networks import ACNetwork, Inputs
-from doom_a3c.agent.rollouts import Played, Rollout, blank_rollout
+from doom_a3c.agent.rollouts import Rollout, VersionedRollout, blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Verdict
@@ -33,7 +33,7 @@ TUPLE = "a tuple"
 SETTINGS = {"engine": "cluster", "workers": 1, "games": GAMES, "rollout_length": STEPS, "frames": 2**60}
 
 
-class FittingRollouts(Channel[Played]):
+class FittingRollouts(Channel[VersionedRollout]):
     """Stands before the trainer, which would learn from whatever comes through here."""
 
     def __init__(self, example: Rollout) -> None:
@@ -43,9 +43,10 @@ class FittingRollouts(Channel[Played]):
     def wait_for_room(self, seconds: float) -> None:
         """Returns at once: nothing stays here."""
 
-    def offer(self, item: Played) -> bool:
+    def offer(self, item: VersionedRollout) -> bool:
         """Takes a rollout; raises FindingError unless it has all shapes and types of a real one."""
-        for name, given, real in zip(Rollout._fields, item.rollout, self._example, strict=True):
+        example: tuple[Any, ...] = self._example
+        for name, given, real in zip(Rollout._fields, item.rollout, example, strict=True):
             pairs = zip(given, real, strict=False) if name == "core_state" else [(given, real)]
             for array, like in pairs:
                 fits = isinstance(array, np.ndarray) and array.shape == like.shape and array.dtype == like.dtype

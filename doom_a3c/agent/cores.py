@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.lstm import lstm, product
 from doom_a3c.settings.fields import UserError, nearest
 
-CoreState = tuple[Any, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
+CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
 
 
 class Core(Protocol):

@@ -1,19 +1,19 @@
-"""Learning: a `Learner` per learning thread turns rollouts into gradients for the global model."""
+"""Learning: a `Learner` per learning thread turns rollouts into updates of the global model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
-from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.distributions import Actions, Array
+from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.rollouts import Rollout
-from doom_a3c.agent.targets import Basis, assessed, estimator_of
+from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.algorithm.vtrace import WeightedTargets
 from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
@@ -23,24 +23,24 @@ from doom_a3c.settings.streams import Stream, seed_of
 class Batch(NamedTuple):
     """A rollout ready to learn from: any number of gradients can be computed from it, at any weights."""
 
-    observations: Any  # [T, B, ...], or [T+1, B, ...] where the targets need the last one
+    observations: Observations  # [T, B, ...], or [T+1, B, ...] where the targets need the last one
     resets: Array  # [T, B], or [T+1, B]
     core_state: CoreState  # before the first step
-    actions: Any  # [T, B, ...]
-    log_probs: Array  # [T, B], of the actions, when they were drawn
+    actions: Actions  # [T, B, ...]
+    log_probs: Array  # [T, B], of the actions, by the policy that played
     basis: Basis  # of the targets
 
-    def of(self, games: NDArray[np.intp]) -> Batch:
-        """Returns the part of it that those games are; itself, if those are all."""
+    def select_games(self, games: NDArray[np.intp]) -> Batch:
+        """Returns the part of these games: the batch itself where they are all."""
         if len(games) == self.games:
             return self
         parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
         return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
 
     def sequences(self, length: int, core_state: CoreState) -> Batch:
-        """Returns the same as T / length * B games of `length` steps: first the beginnings of all games, and so on.
+        """Returns the batch cut into T / length * B games of `length` steps: first the beginnings of all games, and so on.
 
-        `core_state` is that before each of them.
+        `core_state` is the state before each of them.
         """
 
         def cut(array: Array) -> Array:
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class LearnerMetrics(NamedTuple):
-    """What an update was like."""
+    """Losses and norms of an update."""
 
     policy_loss: float
     value_loss: float
@@ -78,46 +78,78 @@ class Gradients(NamedTuple):
     gradients: Sequence[tf.Tensor]
     metrics: LearnerMetrics
     finite: bool  # whether loss and gradients are all finite; if not they must not be applied
-    kl: float = 0.0  # KL(mu || pi) in nats, mu the policy of `Batch.log_probs` and pi the one that learns
+    kl: float = 0.0  # KL(mu || pi) in nats, mu the policy that played and pi the one that learns
+
+
+class Update(NamedTuple):
+    """The last update from some rollouts, for the log."""
+
+    metrics: LearnerMetrics
+    kl: float | None  # of its `Gradients`, None for the only update
 
 
 class Learner:
     """Computes gradients on one local copy of the network.
 
-    Targets are apart from gradients: `prepare` a rollout once, then compute as many gradients from it as are wanted, at the
-    weights that the network has each time.
+    Targets are apart from gradients: `prepare` a rollout once, then compute any number of gradients from it, each at the
+    weights that the network has by then.
     """
 
-    def __init__(self, network: ACNetwork, config: Config, index: int, host: int = 0) -> None:
-        """`index` and `host` tell the learners of a run apart: each deals minibatches in its own order."""
-        self._network, self._config, self._estimator = network, config, estimator_of(config)
-        self._random = np.random.default_rng(seed_of(config.seed, Stream.MINIBATCHES, index, host))
+    def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
+        """`index` tells the learners of a run apart: each deals minibatches in its own order."""
+        self._network, self._config, self._estimator = network, config, make_estimator(config)
+        self._random = np.random.default_rng(seed_of(config.seed, Stream.MINIBATCHES, index, 0))
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
         self._combined = network.compiled(("combined", config), self._combine)
 
+    def learn(
+        self,
+        batches: Sequence[Batch],
+        frames: Callable[[], int],
+        apply: Callable[[Gradients, bool], bool],
+        pull: Callable[[], None],
+    ) -> Update | None:
+        """Makes all updates from `batches`: the first at the network's own weights, each further one at the newest.
+
+        Args:
+            batches: prepared rollouts.
+            frames: returns the frames that the run has played, for the schedules.
+            apply: applies gradients to the global model, with whether they are the last ones; returns whether to go on.
+            pull: copies the newest weights into the network.
+
+        Returns:
+            The last update, None where `apply` has ended the learning.
+        """
+        for minibatches, last in self.minibatches(batches):
+            gradients = self.gradients(minibatches, frames())
+            if not apply(gradients, last):
+                return None
+            if not last:
+                pull()
+        return Update(gradients.metrics, None if self._estimator.clip_range is None else gradients.kl)
+
     def prepare(self, rollout: Rollout) -> Batch:
-        """Returns a rollout with what its targets are made from."""
-        rows = len(rollout.actions) + self._estimator.recomputes
-        log_probs, basis = self._estimator.prepare(rollout)
+        """Returns a rollout with the basis of its targets, cut into sequences where minibatches are to have such."""
+        rows = len(rollout.actions) + self._estimator.needs_last_value
         batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
             rollout.resets[:rows],
             rollout.core_state,
             rollout.actions,
-            log_probs,
-            basis,
+            rollout.log_probs,
+            self._estimator.prepare(rollout),
         )
-        if self._estimator.recomputes:
+        if self._estimator.needs_last_value:
             return batch
         if not batch.core_state:
             return batch.sequences(1, ())
         if (length := sequence_length(self._config)) == self._config.rollout_length:
             return batch
         states = self._states(batch.observations, batch.resets, batch.core_state)
-        return batch.sequences(length, tuple(state.numpy() for state in states))
+        return batch.sequences(length, tuple(np.asarray(state) for state in states))
 
-    def _states_of_sequences(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> CoreState:
+    def _states_of_sequences(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> CoreState:
         """Returns the state before each sequence of a rollout, as the network has it now."""
         length, states = sequence_length(self._config), [core_state]
         for start in range(0, resets.shape[0] - length, length):
@@ -127,7 +159,7 @@ class Learner:
         return tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
 
     def minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
-        """Yields what each update from `batches` learns from, and whether it is the last.
+        """Yields the minibatches of each update from `batches`, and whether it is the last update.
 
         Each pass deals the games of each batch out anew, or the sequences that they have been cut into. A minibatch has all
         steps of those, as the LSTM wants them; where no order of steps is wanted, each step is dealt out by itself.
@@ -137,12 +169,12 @@ class Learner:
             dealt = [np.array_split(self._random.permutation(batch.games), parts) for batch in batches]
             for hands in zip(*dealt, strict=True):
                 left -= 1
-                yield [batch.of(games) for batch, games in zip(batches, hands, strict=True)], left == 0
+                yield [batch.select_games(games) for batch, games in zip(batches, hands, strict=True)], left == 0
 
     def gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all steps of `batches`, computed one after the other.
 
-        `frames` says where the schedules are.
+        Schedules are taken at `frames`.
         """
         # An array: TensorFlow keeps every Python number that was ever made a tensor.
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
@@ -155,18 +187,18 @@ class Learner:
 
     def _gradients(
         self,
-        observations: Any,
+        observations: Observations,
         resets: tf.Tensor,
         core_state: CoreState,
         actions: tf.Tensor,
-        reference_log_probs: tf.Tensor,
+        played_log_probs: tf.Tensor,
         basis: Basis,
         entropy_cost: tf.Tensor,
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         network, length, rows = self._network, actions.shape[0], resets.shape[0]
         with tf.GradientTape() as tape:
-            output, taken, log_probs = assessed(network, observations, resets, core_state, actions)
-            log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - reference_log_probs)
+            output, taken, log_probs = evaluate_actions(network, observations, resets, core_state, actions)
+            log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - played_log_probs)
             targets = self._estimator.targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
             loss = actor_critic_loss(
                 log_probs,
@@ -186,12 +218,10 @@ class Learner:
 
     def _weights(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tf.Tensor:
         """Returns the factors of the gradients of log pi, [T, B]."""
-        config = self._config
-        advantages = normalized(targets.advantages) if config.normalize_advantages else targets.advantages
+        advantages = normalized(targets.advantages) if self._config.normalize_advantages else targets.advantages
         weighted = targets.weights * advantages
-        return (
-            weighted if updates_per_rollout(config) == 1 else proximal(weighted, advantages, log_ratios, config.ratio_clip)
-        )
+        clip_range = self._estimator.clip_range
+        return weighted if clip_range is None else proximal(weighted, advantages, log_ratios, clip_range)
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor

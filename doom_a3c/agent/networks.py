@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,9 @@ from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import Matrix, add_bias, matrix_type
 from doom_a3c.settings.network import Network, maps_of, numbers_apart
 
+# Pixels, uint8 [..., H, W, C], or numbers, float32 [..., V], or both by the names `pixels` and `variables`.
+Observations: TypeAlias = NDArray[Any] | tf.Tensor | Mapping[str, NDArray[Any] | tf.Tensor]
+
 
 class Inputs(NamedTuple):
     """Shapes of what the network sees."""
@@ -29,7 +32,7 @@ class Inputs(NamedTuple):
     pixels: tuple[int, int, int] | None  # height, width, channels, uint8; None where the game shows numbers alone
     variables: int  # numbers, float32; 0 where the game shows pixels alone
 
-    def split(self, observations: Any) -> tuple[Any, Any]:
+    def split(self, observations: Observations) -> tuple[Any, Any]:
         """Returns pixels and numbers of what one game or several show, None for what they do not."""
         if self.pixels is None:
             return None, observations
@@ -96,11 +99,11 @@ class _Torso:
         )
         self.core = core_called(spec.core)(features + joining, spec.core_size, make, prefix)
 
-    def run(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
+    def run(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns features [T * B, ...] of observations [T, B, ...], and the state after them."""
         return self.core.run(self._see(tf.nest.map_structure(_fold_time, observations)), resets, core_state)
 
-    def _see(self, observations: Any) -> tf.Tensor:
+    def _see(self, observations: Observations) -> tf.Tensor:
         seen = []
         pixels, variables = self._inputs.split(observations)
         if pixels is not None:
@@ -233,7 +236,7 @@ class ACNetwork:
         """Returns the recurrent state at the start of an episode."""
         return tuple(itertools.chain.from_iterable(torso.core.initial_state(batch_size) for torso in self._torsos))
 
-    def step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[Output, CoreState]:
+    def step(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tuple[Output, CoreState]:
         """Decides once for each of B games.
 
         Args:
@@ -247,7 +250,7 @@ class ACNetwork:
         observations = tf.nest.map_structure(lambda array: array[None], observations)
         return self.unroll(observations, resets[None], core_state)
 
-    def unroll(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tuple[Output, CoreState]:
+    def unroll(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tuple[Output, CoreState]:
         """Runs over T steps of B games; arguments as in `step`, with a leading time axis of static length.
 
         Time is folded into the batch everywhere but in the recurrent half of the core.

@@ -18,6 +18,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, explore
+from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.policy import Decider, Decision
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
 from doom_a3c.settings.streams import split
@@ -39,7 +40,7 @@ class Episode(NamedTuple):
 class Step(NamedTuple):
     """One step of B games: what was decided upon, and what came of it."""
 
-    observations: Any  # [B, ...]
+    observations: Observations  # [B, ...]
     resets: Array  # [B]
     decision: Decision
     actions: Actions  # [B, ...]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.networks import ACNetwork, Observations
 
 
 class Decision(NamedTuple):
@@ -29,7 +29,7 @@ class Decider(Protocol):
     def initial_state(self, batch_size: int, /) -> CoreState:
         """Returns the recurrent state at the start of an episode."""
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""
 
 
@@ -46,16 +46,16 @@ class Policy:
         self._bounds = np.cumsum(sizes)[:-1]
         self._compiled = network.compiled("decision", self._step)
 
-    def _step(self, observations: Any, resets: tf.Tensor, core_state: CoreState) -> tf.Tensor:
+    def _step(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tf.Tensor:
         output, core_state = self.network.step(observations, resets, core_state)
         return tf.concat([output.logits, output.values[:, None], *core_state], axis=1)
 
-    def graph(self, observations: Any) -> Any:
+    def graph(self, observations: Observations) -> Any:
         """Returns the graph of a decision about `observations`."""
         batch = len(tf.nest.flatten(observations)[0])
         return self._compiled.concrete(observations, tf.ones(batch), self.initial_state(batch)).graph
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""
         outputs = self._compiled(observations, resets, core_state).numpy()
         logits, values, *state = np.split(outputs, self._bounds, axis=1)

@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
+from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, split_seed
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rewards import AS_PAID, RewardScale
@@ -30,7 +31,7 @@ UNUSABLE = {
 class Rollout(NamedTuple):
     """T steps of B games, time-major."""
 
-    observations: Any  # [T+1, B, ...]
+    observations: Observations  # [T+1, B, ...]
     resets: Array  # [T+1, B], 1 at the first observation of an episode
     core_state: CoreState  # the state at the rollout's start, each [B, core_size]
     actions: Actions  # [T, B, ...]
@@ -52,7 +53,7 @@ class RolloutStats(NamedTuple):
     reward_sums: RunningMoments = NO_MOMENTS  # of what each game had paid in its episode, discounted, after each step
 
 
-class Played(NamedTuple):
+class VersionedRollout(NamedTuple):
     """A rollout, how old it is, and what is counted of it."""
 
     rollout: Rollout
@@ -60,7 +61,7 @@ class Played(NamedTuple):
     stats: RolloutStats
 
 
-def blank_rollout(observations: Any, length: int, core_state: CoreState, distribution: Distribution) -> Rollout:
+def blank_rollout(observations: Observations, length: int, core_state: CoreState, distribution: Distribution) -> Rollout:
     """Returns a rollout of zeros for games that show such `observations` [B, ...]: it has all shapes and types."""
     zeros = np.zeros((length, len(tf.nest.flatten(observations)[0])), np.float32)
     return Rollout(
@@ -127,7 +128,7 @@ class Actor:
         self._player = Player(env, policy, *split_seed(seed, self._batch))
         self._faults = self._player.faults  # of the reset: the first rollout tells them
 
-    def rollout(self) -> Played:
+    def rollout(self) -> VersionedRollout:
         """Plays T steps of every game."""
         player, shape = self._player, (self._length, self._batch)
         copies = None if self._history else _rows_of(player.observations, self._length + 1)
@@ -174,7 +175,7 @@ class Actor:
         )
         faults += _unusable(usable, observations)
         stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, sums)
-        return Played(rollout, min(versions), stats)
+        return VersionedRollout(rollout, min(versions), stats)
 
     def _reward_sums(self, paid: Rewards, ends: Bools) -> Rewards:
         """Returns the discounted sums [T, B] of what each game has paid in its episode up to each step.
@@ -206,7 +207,7 @@ class Actor:
         self._player.close()
 
 
-def _unusable(rewards: Bools, observations: Any) -> list[str]:
+def _unusable(rewards: Bools, observations: Observations) -> list[str]:
     """Returns the kinds of faults in what games have given; `rewards` says which can be learned from."""
     numbers = [array for array in tf.nest.flatten(observations) if array.dtype == np.float32]
     good = rewards.all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)

@@ -6,7 +6,6 @@ Perturbation saliency (Greydanus et al. 2018, "Visualizing and Understanding Ata
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.networks import ACNetwork, Observations
 
 SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
 SPACING = 5  # pixels between two spots ...
@@ -39,7 +38,7 @@ class Saliency:
         self._maps = network.compiled("saliency", self._mapped)
 
     def _mapped(
-        self, observations: Any, blurred: tf.Tensor, spots: tf.Tensor, resets: tf.Tensor, core_state: CoreState
+        self, observations: Observations, blurred: tf.Tensor, spots: tf.Tensor, resets: tf.Tensor, core_state: CoreState
     ) -> tf.Tensor:
         """Returns by how much spots change logits and value, as pictures [2, H, W]."""
         count = spots.shape[0] + 1
@@ -56,7 +55,7 @@ class Saliency:
         changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
         return tf.image.resize(tf.reshape(changes, (2, *self._shape, 1)), pixels.shape[1:3])[..., 0]
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> tuple[Array, Array]:
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> tuple[Array, Array]:
         """Returns how much the policy and the value depend on each pixel of one observation, [H, W] each.
 
         Args:

@@ -1,38 +1,42 @@
-"""What a rollout is learned towards: returns and advantages, apart from the gradients that are computed from them.
+"""Learning targets of a rollout: returns and advantages, apart from the gradients that are computed from them.
 
 An estimator works in two halves. `prepare` is called once for a rollout, before the first update from it; `targets` once
-for every gradient of it, inside the graph, with what the network being trained says now.
+for every gradient of it, inside the graph, with the outputs of the network being trained.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork, Output
+from doom_a3c.agent.networks import ACNetwork, Observations, Output
+from doom_a3c.agent.player import Bools
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios
-from doom_a3c.algorithm.returns import generalized_advantages, n_step_returns
+from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import WeightedTargets, vtrace
 from doom_a3c.settings.config import Config, updates_per_rollout, uses_vtrace
 
-Basis = tuple[Any, ...]  # arrays [T, B]
+
+class TraceInputs(NamedTuple):
+    """The part of a rollout that V-trace computes targets from, [T, B] each."""
+
+    rewards: Array
+    discounts: Array
+    ends: Bools
+    next_values: Array
 
 
-class Prepared(NamedTuple):
-    """What is known of a rollout before the first update from it."""
-
-    log_probs: Array  # [T, B], of the actions, by the policy that played
-    basis: Basis  # of the targets
+Basis = Targets | TraceInputs
 
 
-def assessed(
-    network: ACNetwork, observations: Any, resets: tf.Tensor, core_state: CoreState, actions: tf.Tensor
+def evaluate_actions(
+    network: ACNetwork, observations: Observations, resets: tf.Tensor, core_state: CoreState, actions: tf.Tensor
 ) -> tuple[Output, Output, tf.Tensor]:
-    """Returns what a network says about a rollout, the part of it that actions followed, and log pi of these, [T * B].
+    """Returns a network's outputs for a rollout, those of them that actions followed, and log pi of these, [T * B].
 
     Arguments are those of a `Rollout`, with the last observation or without it.
     """
@@ -47,74 +51,76 @@ def assessed(
 class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
-    recomputes: bool
-    """Whether every gradient has targets of its own, from the network's values at that moment, including the value of the
-    observation after the last step."""
+    needs_last_value: bool
+    """Whether `targets` takes the value of the observation after the last step; such rollouts are learned from whole."""
 
-    def prepare(self, rollout: Rollout) -> Prepared:
-        """Returns what targets are made from."""
+    clip_range: float | None
+    """How far the ratio pi / mu may move from 1 while a rollout is learned from; None for a single update, on policy."""
+
+    def prepare(self, rollout: Rollout) -> Basis:
+        """Returns the basis of the targets."""
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the targets, [T, B] each; no gradient flows through them.
 
         Args:
-            basis: that which `prepare` returned.
-            log_ratios: log(pi / mu) of the actions taken, pi the network being trained, log mu that of `prepare`, [T, B].
-            values: its values, [T, B], or [T+1, B] where the last observation is needed.
+            basis: the result of `prepare`.
+            log_ratios: log(pi / mu) of the actions taken, pi the network being trained, mu the policy that played, [T, B].
+            values: the values of the network being trained, [T, B], or [T+1, B] where the last one is needed.
         """
 
 
 class PlayedTargets:
     """Targets from the values computed while playing: GAE, or n-step returns. They stay the same for all updates."""
 
-    recomputes = False
+    needs_last_value = False
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._on_policy = updates_per_rollout(config) == 1
+    def __init__(self, config: Config, clip_range: float | None) -> None:
+        self._config, self.clip_range = config, clip_range
 
-    def prepare(self, rollout: Rollout) -> Prepared:
+    def prepare(self, rollout: Rollout) -> Targets:
         """Returns the targets themselves."""
         config = self._config
         played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
         if config.advantage == "n_step":
-            return Prepared(rollout.log_probs, n_step_returns(*played, config.n_step, config.n_step_tail))
-        return Prepared(rollout.log_probs, generalized_advantages(*played, config.gae_lambda, config.discount))
+            return n_step_returns(*played, config.n_step, config.n_step_tail)
+        return generalized_advantages(*played, config.gae_lambda, config.discount)
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the prepared targets, weighted by PPO's ratio where several updates are made from them."""
-        returns, advantages = basis
-        return WeightedTargets(returns, advantages, 1.0 if self._on_policy else importance_ratios(log_ratios))
+        assert isinstance(basis, Targets)
+        return WeightedTargets(*basis, 1.0 if self.clip_range is None else importance_ratios(log_ratios))
 
 
 class VTraceTargets:
-    """Targets by V-trace, from what the network being trained says about a rollout that another policy played."""
+    """Targets by V-trace, from what the network being trained computes for a rollout that another policy played."""
 
-    recomputes = True
+    needs_last_value = True
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, clip_range: float | None) -> None:
+        self._config, self.clip_range = config, clip_range
 
-    def prepare(self, rollout: Rollout) -> Prepared:
-        """Returns what was played."""
-        return Prepared(rollout.log_probs, (rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values))
+    def prepare(self, rollout: Rollout) -> TraceInputs:
+        """Returns rewards and ends as they were played."""
+        return TraceInputs(rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
 
     def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
-        """Returns the targets of V-trace."""
-        rewards, discounts, ends, next_values = basis
+        """Returns the targets of V-trace, weighted by its clipped ratio."""
+        assert isinstance(basis, TraceInputs)
         return vtrace(
             log_ratios,
-            rewards,
-            discounts,
-            tf.cast(ends, tf.float32),
+            basis.rewards,
+            basis.discounts,
+            tf.cast(basis.ends, tf.float32),
             values[:-1],
-            tf.where(ends, next_values, values[1:]),  # an episode's own final observation is not in the rollout
+            tf.where(basis.ends, basis.next_values, values[1:]),  # an episode's final observation is not in the rollout
             trace_decay=self._config.gae_lambda,
             rho_clip=self._config.rho_clip,
             c_clip=self._config.c_clip,
         )
 
 
-def estimator_of(config: Config) -> Estimator:
-    """Returns the estimator for the targets that the settings name."""
-    return VTraceTargets(config) if uses_vtrace(config) else PlayedTargets(config)
+def make_estimator(config: Config) -> Estimator:
+    """Returns the estimator that the settings name."""
+    clip_range = None if updates_per_rollout(config) == 1 else config.ratio_clip
+    return VTraceTargets(config, clip_range) if uses_vtrace(config) else PlayedTargets(config, clip_range)

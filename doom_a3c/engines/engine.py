@@ -7,7 +7,7 @@ from typing import Protocol
 
 from doom_a3c.agent.model import GlobalModel, State, captured
 from doom_a3c.engines.thread_group import ThreadGroup
-from doom_a3c.engines.updates import StepFactor
+from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.record.loggers import Metrics
 from doom_a3c.record.progress import Progress
 
@@ -45,11 +45,11 @@ class LocalEngine:
         threads: ThreadGroup,
         model: GlobalModel,
         progress: Progress,
-        step_factor: StepFactor,
+        step_size: SharedStepSize,
         metrics: Callable[[], Metrics] = lambda: {},
     ) -> None:
         self.threads, self.metrics = threads, metrics
-        self._model, self._progress, self._step_factor = model, progress, step_factor
+        self._model, self._progress, self._step_size = model, progress, step_size
 
     def start(self) -> None:
         """Starts all threads."""
@@ -76,7 +76,7 @@ class LocalEngine:
 
         Gradients that are being computed meanwhile are not applied to them.
         """
-        self._step_factor.restart()
+        self._step_size.restart()
         self._model.roll_back(state.variables)
 
     def describe(self) -> str:

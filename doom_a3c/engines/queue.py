@@ -22,13 +22,13 @@ from doom_a3c.agent.distributions import Array, Distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decision, Policy
-from doom_a3c.agent.rollouts import Played, joined_states
+from doom_a3c.agent.rollouts import VersionedRollout, joined_states
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.updates import StepFactor, Updater
+from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
@@ -48,7 +48,7 @@ class Queues(NamedTuple):
     """What lies between the threads."""
 
     requests: Channel[Request]
-    rollouts: Channel[Played]
+    rollouts: Channel[VersionedRollout]
 
 
 def queues_of(config: Config) -> Queues:
@@ -85,7 +85,12 @@ class GameThread:
     """Plays rollouts and queues them whole. Owns its games."""
 
     def __init__(
-        self, index: int, make_actor: MakeActor, policy: RemotePolicy, rollouts: Channel[Played], stop: threading.Event
+        self,
+        index: int,
+        make_actor: MakeActor,
+        policy: RemotePolicy,
+        rollouts: Channel[VersionedRollout],
+        stop: threading.Event,
     ) -> None:
         self._index, self._make_actor, self.policy = index, make_actor, policy
         self._rollouts, self._stop_event = rollouts, stop
@@ -169,8 +174,8 @@ def queue_engine(
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
         for index in range(config.predictors)
     ]
-    step_factor = StepFactor.of(config, len(loggers))
-    updaters = [Updater(config, model, progress, step_factor, logger) for logger in loggers]
+    step_size = SharedStepSize.of(config, len(loggers))
+    updaters = [Updater(config, model, progress, step_size, logger) for logger in loggers]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)
@@ -196,4 +201,4 @@ def queue_engine(
             max(trainer.batch for trainer in trainers),
         )
 
-    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_factor, metrics)
+    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_size, metrics)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from doom_a3c.agent.learner import Learner
+from doom_a3c.agent.learner import Gradients, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.policy import Decider, Policy
-from doom_a3c.agent.rollouts import Actor, Played, blank_rollout
+from doom_a3c.agent.rollouts import Actor, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
-from doom_a3c.engines.updates import StepFactor, Updater, Updates, learn
+from doom_a3c.engines.updates import SharedStepSize, Updater, Updates
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config, minibatch_count
@@ -39,19 +39,16 @@ class Worker:
         counts: Counts,
         updates: Updates,
         stop: threading.Event,
-        example: Any = None,
-        host: int = 0,
     ) -> None:
-        """`counts` are the whole run's; `example` are observations of all its games, to compile ahead of their start."""
-        self._index, self._host, self._example = index, host, example
-        self._config, self._model, self._network, self._make_actor = config, model, network, make_actor
-        self._counts, self._updates, self._stop_event = counts, updates, stop
+        """`counts` are the whole run's."""
+        self._index, self._config, self._model, self._network = index, config, model, network
+        self._make_actor, self._counts, self._updates, self._stop_event = make_actor, counts, updates, stop
 
-    def run(self) -> None:
-        """Trains until a budget is used up or it is told to stop."""
-        policy, learner = Policy(self._network), Learner(self._network, self._config, self._index, self._host)
-        if self._example is not None:
-            self._compile(policy, learner, self._example)
+    def run(self, example: Observations | None = None) -> None:
+        """Trains until a budget is used up or the engine stops; compiles ahead of the games for an `example` of theirs."""
+        policy, learner = Policy(self._network), Learner(self._network, self._config, self._index)
+        if example is not None:
+            self._compile(policy, learner, example)
         actor = self._make_actor(self._index, policy)
         try:
             while not self._stop_event.is_set() and not spent(self._config, self._counts):
@@ -59,31 +56,39 @@ class Worker:
         finally:
             actor.close()
 
-    def _compile(self, policy: Policy, learner: Learner, observations: Any) -> None:
-        """Has TensorFlow compile what acting and learning take, which needs seconds, while the games are starting."""
+    def _compile(self, policy: Policy, learner: Learner, observations: Observations) -> None:
+        """Has TensorFlow compile acting and learning, which takes seconds, while the games are starting."""
         start = policy.initial_state(self._config.games)
         blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
         batch = learner.prepare(blank)
         dealt = np.array_split(np.arange(batch.games), minibatch_count(self._config))
         for size in {len(games) for games in dealt}:
-            learner.gradients([batch.of(np.arange(size))], 0)
+            learner.gradients([batch.select_games(np.arange(size))], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
-        """Pull, play, learn, apply: an update of A3C, or as many as are made from a rollout."""
+        """Pull, play, learn, apply: an update of A3C, or all that are made from a rollout."""
         self._model.pull(self._network)
-        rollouts: list[Played] = []
+        batches, versions = [], []
         for _ in range(self._config.accumulate):
             played = actor.rollout()
-            if self._stop_event.is_set():  # what ended the run is what it reports: a rollout under way then is dropped
+            if self._stop_event.is_set():  # nothing is counted after the end of a run: its last rollout is dropped
                 return
             self._updates.count(played.stats, played.rollout.actions)
-            rollouts.append(played)
-        batches = [learner.prepare(played.rollout) for played in rollouts]
-        version = min(played.version for played in rollouts)
-        for _ in learn(batches, version, learner, self._network, self._model, self._updates, self._counts):
-            if self._stop_event.is_set() and not spent(self._config, self._counts):  # at its budget a run ends the same way
-                return
+            batches.append(learner.prepare(played.rollout))
+            versions.append(played.version)
+
+        def apply(gradients: Gradients, last: bool) -> bool:
+            going_on = self._updates.apply(gradients, min(versions), last)
+            return going_on and (last or not self._is_stopped())
+
+        pull = partial(self._model.pull, self._network)
+        if update := learner.learn(batches, lambda: self._counts.frames, apply, pull):
+            self._updates.log(update)
+
+    def _is_stopped(self) -> bool:
+        """Tells whether the run was stopped: at the end of its budget it learns from its last rollout in full."""
+        return self._stop_event.is_set() and not spent(self._config, self._counts)
 
 
 def threads_engine(
@@ -95,13 +100,13 @@ def threads_engine(
     progress: Progress,
     loggers: Sequence[Logger | None],
     unblock: Callable[[], None],
-    example: Any = None,
+    example: Observations | None = None,
 ) -> LocalEngine:
     """Returns an engine with a worker for each of the `loggers`, which they log to.
 
-    `unblock` frees workers that wait for a game that does not answer; for `example` see the worker.
+    `unblock` frees workers that wait for a game that does not answer; `example` holds observations of a worker's games.
     """
-    stop, step_factor = threading.Event(), StepFactor.of(config, len(loggers))
+    stop, step_size = threading.Event(), SharedStepSize.of(config, len(loggers))
     loops = {}
     for index, logger in enumerate(loggers):
         name = f"worker_{index}"
@@ -112,9 +117,8 @@ def threads_engine(
             network=make_network(name),
             make_actor=make_actor,
             counts=progress,
-            updates=Updater(config, model, progress, step_factor, logger),
+            updates=Updater(config, model, progress, step_size, logger),
             stop=stop,
-            example=example,
         )
-        loops[name] = worker.run
-    return LocalEngine(ThreadGroup(loops, stop.set, unblock), model, progress, step_factor)
+        loops[name] = partial(worker.run, example)
+    return LocalEngine(ThreadGroup(loops, stop.set, unblock), model, progress, step_size)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from doom_a3c.agent.learner import Learner
+from functools import partial
+
+from doom_a3c.agent.learner import Gradients, Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.rollouts import Played, concatenated
+from doom_a3c.agent.rollouts import VersionedRollout, concatenated
 from doom_a3c.engines.channel import Channel
-from doom_a3c.engines.updates import Updater, learn
+from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import batch_limits, spent
 
 
 class Trainer:
-    """Learns from whole rollouts, as many as wait, within the limits of a batch. Owns its network."""
+    """Learns from all whole rollouts that wait, within the limits of a batch. Owns its network."""
 
     def __init__(
         self,
@@ -23,7 +25,7 @@ class Trainer:
         network: ACNetwork,
         progress: Progress,
         updater: Updater,
-        rollouts: Channel[Played],
+        rollouts: Channel[VersionedRollout],
         index: int,
     ) -> None:
         self._index, self._config, self._model, self._network = index, config, model, network
@@ -32,19 +34,32 @@ class Trainer:
 
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
-        config, learner = self._config, Learner(self._network, self._config, self._index)
-        low, high = batch_limits(config)
-        while not spent(config, self._progress):
-            rollouts = []
-            for _ in range(config.accumulate):
-                taken = self._rollouts.take(low, high)
-                rollouts.append(taken)
-                for played in taken:
-                    self._updater.count(played.stats, played.rollout.actions)
-            self.batch = sum(played.stats.steps for taken in rollouts for played in taken)
-            self._model.pull(self._network)
-            batches = [learner.prepare(concatenated([played.rollout for played in taken])) for taken in rollouts]
-            version = min(played.version for taken in rollouts for played in taken)
-            for _ in learn(batches, version, learner, self._network, self._model, self._updater, self._progress):
-                if self._rollouts.closed and not spent(config, self._progress):  # at its budget a run learns from all
-                    return
+        learner = Learner(self._network, self._config, self._index)
+        while not spent(self._config, self._progress):
+            self._update(learner)
+
+    def _update(self, learner: Learner) -> None:
+        groups = [self._take() for _ in range(self._config.accumulate)]
+        self.batch = sum(played.stats.steps for group in groups for played in group)
+        version = min(played.version for group in groups for played in group)
+        self._model.pull(self._network)
+        batches = [learner.prepare(concatenated([played.rollout for played in group])) for group in groups]
+
+        def apply(gradients: Gradients, last: bool) -> bool:
+            going_on = self._updater.apply(gradients, version, last)
+            return going_on and (last or not self._is_stopped())
+
+        pull = partial(self._model.pull, self._network)
+        if update := learner.learn(batches, lambda: self._progress.frames, apply, pull):
+            self._updater.log(update)
+
+    def _take(self) -> list[VersionedRollout]:
+        """Takes waiting rollouts out of the channel and counts them."""
+        taken = self._rollouts.take(*batch_limits(self._config))
+        for played in taken:
+            self._updater.count(played.stats, played.rollout.actions)
+        return taken
+
+    def _is_stopped(self) -> bool:
+        """Tells whether the run was stopped: at the end of its budget it learns from its last rollouts in full."""
+        return self._rollouts.closed and not spent(self._config, self._progress)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
-from doom_a3c.engines.updates import NON_FINITE, DivergedError, cause
+from doom_a3c.engines.updates import NON_FINITE, DivergedError, divergence_hint
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run.evaluation import Evaluations
 from doom_a3c.run.guard import Guard, episodes_before_means
@@ -113,7 +113,9 @@ class Training:
         if self._progress.updates == before.updates and self._progress.faults[NON_FINITE] > before.faults.get(
             NON_FINITE, 0
         ):
-            raise DivergedError(f"no update of this session was finite{cause(self._progress, self._stopping.config)}")
+            raise DivergedError(
+                f"no update of this session was finite{divergence_hint(self._progress, self._stopping.config)}"
+            )
         if not self._stopping.interrupted_by:
             self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self._stopping.interrupted)

@@ -77,7 +77,7 @@ class Host:
         if config.transport == "gradients":
             sums = GradientAccumulator(config.push_rollouts, config.accumulate)
             self._buffer: SendBuffer = sums
-            make = partial(Worker, config=config, counts=counts, updates=sums, host=number)
+            make = partial(Worker, config=config, counts=counts, updates=sums)
         else:
             self._buffer = rollouts = RolloutBuffer(workers)
             make = partial(RolloutWorker, buffer=rollouts)

@@ -10,10 +10,10 @@ import numpy as np
 
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.graphs import Graph
-from doom_a3c.agent.learner import Gradients, LearnerMetrics
+from doom_a3c.agent.learner import Gradients, LearnerMetrics, Update
 from doom_a3c.agent.model import Vector, flat
 from doom_a3c.agent.player import Episode
-from doom_a3c.agent.rollouts import Played, RolloutStats
+from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.engines.channel import Channel, ClosedError
 from doom_a3c.engines.cluster.messages import Push
@@ -64,7 +64,7 @@ class GradientAccumulator:
             self._faults.extend(stats.faults)
             self._reward_sums = self._reward_sums.merged(stats.reward_sums)
 
-    def apply(self, gradients: Gradients, version: int, last: bool) -> None:
+    def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
         """Adds gradients, and returns when their push has been answered, or is not complete yet."""
         push = self.add(gradients, version)
 
@@ -74,6 +74,10 @@ class GradientAccumulator:
 
         with self._changed:
             self._changed.wait_for(free)
+        return True
+
+    def log(self, update: Update) -> None:
+        """Does nothing: the driver logs from the pushes."""
 
     def add(self, gradients: Gradients, version: int) -> int:
         """Adds gradients that come from rollouts of that version; returns the number of the push that they will be in."""
@@ -119,7 +123,7 @@ class RolloutBuffer:
     def __init__(self, capacity: int) -> None:
         self._channel: Channel[Push] = Channel(capacity)
 
-    def put(self, played: Played) -> None:
+    def put(self, played: VersionedRollout) -> None:
         """Adds a rollout, waiting while too many wait."""
         rollout, version, stats = played
         push = _new(version, stats)

@@ -31,14 +31,14 @@ from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, captured, split
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
-from doom_a3c.agent.rollouts import Played, Rollout, RolloutStats
+from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerStatus, Verdict, size
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.updates import DivergedError, StepFactor, Updater, episode_metrics
+from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater, episode_metrics
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
@@ -73,15 +73,15 @@ class ParameterServer:
         progress: Progress,
         trainer_network: ACNetwork,
         *,
-        rollouts: Channel[Played] | None = None,
+        rollouts: Channel[VersionedRollout] | None = None,
         gif_limiter: RateLimiter | None = None,
     ) -> None:
         """`rollouts` lies before the trainer, with room for the settings' queue_size where it is not given."""
         self._config, self._model, self._progress = config, model, progress
-        self._updater = Updater(config, model, progress, StepFactor.of(config), None)
+        self._updater = Updater(config, model, progress, SharedStepSize.of(config), None)
         self._rules = PushRules(config, model.network)
         self._split = model.network.compiled("split", partial(split, like=model.network.parameters))
-        self._rollouts: Channel[Played] = Channel(config.queue_size) if rollouts is None else rollouts  # it may be empty
+        self._rollouts: Channel[VersionedRollout] = Channel(config.queue_size) if rollouts is None else rollouts
         trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts, 0)
         loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
         self._threads = ThreadGroup(loops, self._end, lambda: None)
@@ -188,7 +188,7 @@ class ParameterServer:
         stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], moments_from(push["reward_sums"]))
         if not stale and push["rollout"] is not None:
             rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
-            if not self._rollouts.offer(Played(rollout, push["version"], stats)):
+            if not self._rollouts.offer(VersionedRollout(rollout, push["version"], stats)):
                 return "full"
         else:
             self._updater.count(stats)
