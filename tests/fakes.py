@@ -142,7 +142,7 @@ def queue_runs(make_progress=Progress):
             make_actor=make_actor,
             make_network=make_network,
             progress=run.progress,
-            loggers=[None] * config.trainers,
+            logs=[None] * config.trainers,
             unblock=unblock or run.unblocked.set,
             queues=run.queues,
         )

@@ -5,7 +5,7 @@ import functools
 
 from fakes import model, network
 
-from doom_a3c.agent.model import captured
+from doom_a3c.engines.engine import captured
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.evaluation import Evaluation, scores
 from doom_a3c.run.run_record import Best, RunRecord

@@ -5,7 +5,8 @@ import itertools
 import pytest
 from fakes import caught, waits
 
-from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.thread_group import ClosedError
 
 
 def test_a_channel_keeps_the_order_and_hands_out_at_most_high():

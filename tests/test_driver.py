@@ -12,11 +12,12 @@ from fakes import until as until_within
 from run_fakes import settings
 from told import assert_told_every_metric
 
-from doom_a3c.agent.model import captured, flat
+from doom_a3c.agent.model import flat
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import RayServer, ServerError, ServerProcess, connected
+from doom_a3c.engines.engine import captured
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.record.tensorboard import TensorBoardLogger
@@ -123,7 +124,7 @@ class TestAfterTheFirstUpdate:
             make_actor=ActorFactory(config, builder, progress, lambda recording: None, restarts=0),
             make_network=partial(builder.network, seed=config.seed),
             progress=progress,
-            loggers=[None],
+            logs=[None],
             unblock=builder.unblock,
         )
         finish(local)

@@ -10,9 +10,9 @@ import pytest
 from cluster_fakes import SMALL, KnownServer, gradient_push, state_of
 from fakes import changed, until
 
-from doom_a3c.agent.model import State
 from doom_a3c.engines.cluster import driver
 from doom_a3c.engines.cluster.messages import UnreachableError
+from doom_a3c.engines.engine import State
 from doom_a3c.record.progress import Progress, from_plain
 
 NAME = "machine__0"

@@ -13,10 +13,11 @@ from run_fakes import ScriptedEngine, run_record, settings
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.algorithm import step_size
-from doom_a3c.engines.engine import LocalEngine
+from doom_a3c.engines.engine import LocalEngine, captured
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.updates import SharedStepSize, StepMetrics, Updater
+from doom_a3c.engines.update_log import StepMetrics, UpdateLog
+from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import Deaf
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
@@ -357,7 +358,7 @@ def test_every_roll_back_halves_the_step_size():
         shared.roll_back(before)
     np.testing.assert_allclose(changes[1], changes[0] / 2, rtol=1e-3)
     np.testing.assert_allclose(changes[2], changes[0] / 4, rtol=1e-3)
-    assert shared.moment(Progress().counters).counters.updates == 3  # roll-backs are no updates
+    assert captured(shared, Progress()).counters.updates == 3  # roll-backs are no updates
     shared.halvings = 10**6  # nothing overflows
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 
@@ -371,7 +372,7 @@ def trained(config, loggers, shared=None):
         make_actor=lambda index, policy: play(index, policy, frame_skip=1, pay=float),
         make_network=network,
         progress=progress,
-        loggers=loggers,
+        logs=[logger and UpdateLog(logger) for logger in loggers],
         unblock=lambda: None,
     )
     finish(engine)

@@ -73,7 +73,7 @@ def test_the_first_update_is_that_of_the_threads_engine(serve, host, transport):
         make_actor=actor,
         make_network=network,
         progress=progress,
-        loggers=[None],
+        logs=[None],
         unblock=lambda: None,
     )
     engine.start()

@@ -23,6 +23,11 @@ RANKS = {
 }
 DOORS = {"doom_a3c.api", "doom_a3c.envs.registry"}  # that the package itself opens, for those who import it alone
 HEAVY = ("tensorflow", "keras", "ray")
+READING_LIST = (  # that explains an update completely, in this order
+    *("algorithm/returns.py", "algorithm/losses.py"),
+    *("agent/player.py", "agent/rollouts.py", "agent/learner.py", "agent/model.py"),
+    "engines/threads.py",
+)
 
 
 def module_names(root):
@@ -34,11 +39,20 @@ def module_names(root):
     return names
 
 
-def imports(name, path, known):
-    """Returns all modules that a module imports, at its top, inside functions, and for type checking."""
+def nodes(tree, *, typing):
+    """Yields the nodes of a tree, without `typing` all but those for type checking alone."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if typing or not for_types:
+            yield from nodes(node, typing=typing)
+
+
+def imports(name, path, known, *, typing=True):
+    """Returns all modules that a module imports, at its top and inside functions, with `typing` for type checking too."""
     found = set()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(ast.parse(path.read_text()), typing=typing):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -49,6 +63,20 @@ def imports(name, path, known):
             # `from doom_a3c.settings import config` imports a module, `from doom_a3c.settings.fields import plain` does not
             found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
     return found
+
+
+def closure(start, known):
+    """Returns the modules of this package that run when `start` is imported, and what they import, and so on."""
+    found, left = set(), {start}
+    while left:
+        found |= left
+        left = set().union(*(imports(name, known[name], known, typing=False) for name in left)) & known.keys() - found
+    return found
+
+
+def line_count(paths):
+    """Returns the lines of some files."""
+    return sum(len(path.read_text().splitlines()) for path in paths)
 
 
 def room(name):
@@ -161,6 +189,24 @@ def test_agents_know_no_environment(modules):
     assert not tops(imported_in(modules, "agent")) & {"vizdoom", "ale_py"}
     assert "envs" not in rooms(imported_in(modules, "agent"))
     assert "gymnasium" not in tops(modules["doom_a3c.agent.networks"])
+
+
+def test_an_update_is_read_in_half_an_hour(root):
+    assert len(READING_LIST) <= 7
+    assert line_count(root / "doom_a3c" / name for name in READING_LIST) <= 1200
+
+
+def test_the_threads_engine_needs_few_lines(root):
+    known = module_names(root)
+    names = closure("doom_a3c.engines.threads", known)
+    assert {"doom_a3c.agent.networks", "doom_a3c.engines.updates"} < names
+    assert line_count(known[name] for name in names) <= 3000
+
+
+def test_agents_know_no_records_of_a_run(modules):
+    assert rooms(imported_in({name: modules[name] for name in modules if name != "doom_a3c.agent.saliency"}, "agent")) <= {
+        *("agent", "algorithm", "settings")
+    }
 
 
 def test_mathematics_knows_nothing_else(modules):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from doom_a3c.agent.model import GlobalModel, captured
+from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
+from doom_a3c.engines.engine import captured
 from doom_a3c.record.progress import Progress
 
 

@@ -8,7 +8,8 @@ from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.settings.network import Network, parameters_of
+from doom_a3c.settings.network import Network
+from doom_a3c.settings.network_checks import parameters_of
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_the_first_updates_are_those_of_the_threads_engine(build, vtrace, miniba
         make_actor=actor,
         make_network=network,
         progress=progress,
-        loggers=[None],
+        logs=[None],
         unblock=lambda: None,
         example=np.zeros((2, 6, 6, 1), np.uint8),
     )

@@ -10,7 +10,7 @@ import pytest
 from fakes import ACTIONS, INPUTS, SPEC, STEPS, actor, changed, network, queue_runs, until
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.engines.channel import ClosedError
+from doom_a3c.engines.thread_group import ClosedError
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
 from doom_a3c.settings.config import Config
 

@@ -11,8 +11,8 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import RolloutStats
 from doom_a3c.algorithm.running_moments import RunningMoments
-from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
+from doom_a3c.engines.thread_group import ClosedError
 
 EPISODE = Episode(2.0, 3, 0.5, 0, 2.0)
 

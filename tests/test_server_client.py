@@ -22,10 +22,10 @@ from cluster_fakes import (
 from fakes import STEPS, model, network, prompt
 
 from doom_a3c.agent.model import SharedNetwork, split
-from doom_a3c.engines.channel import ClosedError
 from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
+from doom_a3c.engines.thread_group import ClosedError
 from doom_a3c.record.gifs import Gif
 from doom_a3c.record.rate_limiter import RateLimiter
 

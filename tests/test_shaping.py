@@ -21,7 +21,7 @@ from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.agent.rollouts import Actor
-from doom_a3c.engines.updates import episode_metrics
+from doom_a3c.engines.update_log import episode_metrics
 from doom_a3c.envs.doom import DoomEnv
 from doom_a3c.envs.doom_process import DoomProcess
 from doom_a3c.envs.doom_setup import check, configure

@@ -5,8 +5,8 @@ import threading
 import pytest
 from fakes import until
 
-from doom_a3c.engines.channel import Channel, ClosedError
-from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.channel import Channel
+from doom_a3c.engines.thread_group import ClosedError, ThreadGroup
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def run_of(count, make_actor=play, config=None, make_network=network, unblock=la
         make_actor=make_actor,
         make_network=make_network,
         progress=run.progress,
-        loggers=[None] * count,
+        logs=[None] * count,
         unblock=unblock,
     )
     return run

@@ -12,7 +12,7 @@ from run_fakes import settings
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
-from doom_a3c.engines.updates import EpisodeMetrics, StepMetrics
+from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
 from doom_a3c.envs.games import games_of
 from doom_a3c.record.loggers import named
 from doom_a3c.record.rate_limiter import RateLimiter

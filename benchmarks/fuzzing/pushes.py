@@ -10,13 +10,14 @@ from typing import Any, get_args
 import numpy as np
 
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.agent.model import GlobalModel, captured, flat
+from doom_a3c.agent.model import GlobalModel, flat
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.rollouts import Rollout, VersionedRollout, blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
+from doom_a3c.engines.engine import captured
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError

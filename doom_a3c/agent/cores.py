@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.lstm import lstm, product
-from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.errors import UserError, nearest
 
 CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
 

@@ -17,7 +17,7 @@ from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 Array = NDArray[np.float32]
 Actions = NDArray[Any]  # [B, ...], of the distribution's shape and type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +16,10 @@ from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.algorithm.vtrace import WeightedTargets
-from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
 from doom_a3c.settings.streams import Stream, seed_of
+
+if TYPE_CHECKING:
+    from doom_a3c.settings.config import Config
 
 
 class Batch(NamedTuple):
@@ -144,14 +146,14 @@ class Learner:
             return batch
         if not batch.core_state:
             return batch.sequences(1, ())
-        if (length := sequence_length(self._config)) == self._config.rollout_length:
+        if (length := self._config.steps_per_sequence) == self._config.rollout_length:
             return batch
         states = self._states(batch.observations, batch.resets, batch.core_state)
         return batch.sequences(length, tuple(np.asarray(state) for state in states))
 
     def _states_of_sequences(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> CoreState:
         """Returns the state before each sequence of a rollout, as the network has it now."""
-        length, states = sequence_length(self._config), [core_state]
+        length, states = self._config.steps_per_sequence, [core_state]
         for start in range(0, resets.shape[0] - length, length):
             rows = slice(start, start + length)
             part = tf.nest.map_structure(lambda array, rows=rows: array[rows], observations)
@@ -164,7 +166,7 @@ class Learner:
         Each pass deals the games of each batch out anew, or the sequences that they have been cut into. A minibatch has all
         steps of those, as the LSTM wants them; where no order of steps is wanted, each step is dealt out by itself.
         """
-        parts, left = minibatch_count(self._config), updates_per_rollout(self._config)
+        parts, left = self._config.minibatch_count, self._config.updates_per_rollout
         while left > 0:
             dealt = [np.array_split(self._random.permutation(batch.games), parts) for batch in batches]
             for hands in zip(*dealt, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +15,10 @@ from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Optimizer
-from doom_a3c.record.progress import Counters, Progress
-from doom_a3c.settings.fields import listed
+from doom_a3c.settings.errors import listed
 
 MAX_HALVINGS = 10  # of the step size
+Result = TypeVar("Result")
 Snapshot = dict[str, NDArray[Any]]
 Vector = NDArray[np.float32]
 
@@ -91,10 +91,10 @@ class GlobalModel(SharedNetwork):
             self.updates += 1
             return self.version - 1
 
-    def moment(self, counters: Callable[[], Counters]) -> State:
-        """Returns copies of weights and optimizer slots, with the counters of that moment: no update comes between."""
+    def snapshot_with(self, read: Callable[[], Result]) -> tuple[Snapshot, Result]:
+        """Returns copies of weights and optimizer slots, and the result of `read`: no update comes between."""
         with self._lock:
-            return State(self._copies(), counters()._replace(updates=self.updates, halvings=self.halvings))
+            return self._copies(), read()
 
     def snapshot(self) -> Snapshot:
         """Returns a consistent copy of weights and optimizer slots by name."""
@@ -153,20 +153,3 @@ def split(vector: tf.Tensor | Vector, like: Sequence[tf.Tensor | tf.Variable]) -
 def _assign(variables: Sequence[tf.Variable], vector: tf.Tensor) -> None:
     for variable, part in zip(variables, split(vector, variables), strict=True):
         variable.assign(part)
-
-
-class State(NamedTuple):
-    """Weights and optimizer slots with the counters of the same moment."""
-
-    variables: Snapshot
-    counters: Counters
-
-    def has_weights_of(self, other: State) -> bool:
-        """Tells whether two states of one run have the same weights: every update and every roll-back changes them."""
-        mine, its = self.counters, other.counters
-        return (mine.updates, mine.halvings) == (its.updates, its.halvings)
-
-
-def captured(model: GlobalModel, progress: Progress) -> State:
-    """Returns the state of a run. Rollouts are counted once played: the newest may not have been learned from."""
-    return model.moment(progress.counters)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:

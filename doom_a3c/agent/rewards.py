@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.player import Rewards
 from doom_a3c.algorithm.running_moments import RunningMoments
-from doom_a3c.settings.config import MAX_NORMALIZED, Config
+
+if TYPE_CHECKING:
+    from doom_a3c.settings.config import Config
 
 
 class RewardScale(NamedTuple):
@@ -22,8 +24,7 @@ class RewardScale(NamedTuple):
     @classmethod
     def of(cls, config: Config) -> RewardScale:
         """Returns the one that the settings want."""
-        limit = MAX_NORMALIZED if config.normalize_rewards and config.reward_clip is None else config.reward_clip
-        return cls(config.reward_scale, limit, config.normalize_rewards)
+        return cls(config.reward_scale, config.reward_limit, config.normalize_rewards)
 
     def learned(self, paid: Rewards, sums: RunningMoments) -> Array:
         """Returns what games have paid, of any shape, as it is learned from.

@@ -6,7 +6,7 @@ for every gradient of it, inside the graph, with the outputs of the network bein
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -18,7 +18,9 @@ from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios
 from doom_a3c.algorithm.returns import Targets, generalized_advantages, n_step_returns
 from doom_a3c.algorithm.vtrace import WeightedTargets, vtrace
-from doom_a3c.settings.config import Config, updates_per_rollout, uses_vtrace
+
+if TYPE_CHECKING:
+    from doom_a3c.settings.config import Config
 
 
 class TraceInputs(NamedTuple):
@@ -122,5 +124,5 @@ class VTraceTargets:
 
 def make_estimator(config: Config) -> Estimator:
     """Returns the estimator that the settings name."""
-    clip_range = None if updates_per_rollout(config) == 1 else config.ratio_clip
-    return VTraceTargets(config, clip_range) if uses_vtrace(config) else PlayedTargets(config, clip_range)
+    clip_range = None if config.updates_per_rollout == 1 else config.ratio_clip
+    return VTraceTargets(config, clip_range) if config.uses_vtrace else PlayedTargets(config, clip_range)

@@ -1,4 +1,4 @@
-"""What threads hand to each other."""
+"""A bounded queue between threads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import threading
 from collections import deque
 from typing import Generic, TypeVar
 
+from doom_a3c.engines.thread_group import ClosedError
+
 Item = TypeVar("Item")
-
-
-class ClosedError(Exception):
-    """The channel has been closed: the engine stops."""
 
 
 class Channel(Generic[Item]):

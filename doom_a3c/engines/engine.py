@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from doom_a3c.agent.model import GlobalModel, State, captured
+from doom_a3c.agent.model import GlobalModel, Snapshot
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize
-from doom_a3c.record.loggers import Metrics
-from doom_a3c.record.progress import Progress
+
+if TYPE_CHECKING:
+    from doom_a3c.record.loggers import Metrics
+    from doom_a3c.record.progress import Counters, Progress
+
+
+class State(NamedTuple):
+    """Weights and optimizer slots with the counters of the same moment."""
+
+    variables: Snapshot
+    counters: Counters
+
+    def has_weights_of(self, other: State) -> bool:
+        """Tells whether two states of one run have the same weights: every update and every roll-back changes them."""
+        mine, its = self.counters, other.counters
+        return (mine.updates, mine.halvings) == (its.updates, its.halvings)
+
+
+def captured(model: GlobalModel, progress: Progress) -> State:
+    """Returns the state of a run. Rollouts are counted once played: the newest may not have been learned from."""
+
+    def counters() -> Counters:
+        return progress.counters()._replace(updates=model.updates, halvings=model.halvings)
+
+    return State(*model.snapshot_with(counters))
 
 
 class Engine(Protocol):

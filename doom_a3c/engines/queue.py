@@ -28,8 +28,8 @@ from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer
+from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
-from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import worker_count
@@ -160,11 +160,11 @@ def queue_engine(
     make_actor: MakeActor,
     make_network: MakeNetwork,
     progress: Progress,
-    loggers: Sequence[Logger | None],
+    logs: Sequence[UpdateLog | None],
     unblock: Callable[[], None],
     queues: Queues,
 ) -> LocalEngine:
-    """Returns an engine with a trainer for each of the `loggers`, which they log to.
+    """Returns an engine with a trainer for each of the `logs`.
 
     `unblock` frees game threads that wait for a game that does not answer.
     """
@@ -174,8 +174,8 @@ def queue_engine(
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
         for index in range(config.predictors)
     ]
-    step_size = SharedStepSize.of(config, len(loggers))
-    updaters = [Updater(config, model, progress, step_size, logger) for logger in loggers]
+    step_size = SharedStepSize.of(config, len(logs))
+    updaters = [Updater(config, model, progress, step_size, log) for log in logs]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)

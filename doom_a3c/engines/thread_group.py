@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from doom_a3c.engines.channel import ClosedError
-
 Loop = Callable[[], None]
+
+
+class ClosedError(Exception):
+    """A channel between threads has been closed: the engine stops."""
 
 
 class ThreadGroup:

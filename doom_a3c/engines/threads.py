@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from doom_a3c.agent.rollouts import Actor, blank_rollout
 from doom_a3c.engines.engine import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize, Updater, Updates
-from doom_a3c.record.loggers import Logger
-from doom_a3c.record.progress import Progress
-from doom_a3c.settings.config import Config, minibatch_count
-from doom_a3c.settings.derived import Counts, spent
+
+if TYPE_CHECKING:
+    from doom_a3c.engines.update_log import UpdateLog
+    from doom_a3c.record.progress import Progress
+    from doom_a3c.settings.config import Config, ProgressCounts
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
 MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
@@ -36,7 +38,7 @@ class Worker:
         model: SharedNetwork,
         network: ACNetwork,
         make_actor: MakeActor,
-        counts: Counts,
+        counts: ProgressCounts,
         updates: Updates,
         stop: threading.Event,
     ) -> None:
@@ -51,7 +53,7 @@ class Worker:
             self._compile(policy, learner, example)
         actor = self._make_actor(self._index, policy)
         try:
-            while not self._stop_event.is_set() and not spent(self._config, self._counts):
+            while not self._stop_event.is_set() and not self._config.exhausted_budget(self._counts):
                 self._update(actor, learner)
         finally:
             actor.close()
@@ -62,7 +64,7 @@ class Worker:
         blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
         batch = learner.prepare(blank)
-        dealt = np.array_split(np.arange(batch.games), minibatch_count(self._config))
+        dealt = np.array_split(np.arange(batch.games), self._config.minibatch_count)
         for size in {len(games) for games in dealt}:
             learner.gradients([batch.select_games(np.arange(size))], 0)
 
@@ -88,7 +90,7 @@ class Worker:
 
     def _is_stopped(self) -> bool:
         """Tells whether the run was stopped: at the end of its budget it learns from its last rollout in full."""
-        return self._stop_event.is_set() and not spent(self._config, self._counts)
+        return self._stop_event.is_set() and not self._config.exhausted_budget(self._counts)
 
 
 def threads_engine(
@@ -98,17 +100,17 @@ def threads_engine(
     make_actor: MakeActor,
     make_network: MakeNetwork,
     progress: Progress,
-    loggers: Sequence[Logger | None],
+    logs: Sequence[UpdateLog | None],
     unblock: Callable[[], None],
     example: Observations | None = None,
 ) -> LocalEngine:
-    """Returns an engine with a worker for each of the `loggers`, which they log to.
+    """Returns an engine with a worker for each of the `logs`.
 
     `unblock` frees workers that wait for a game that does not answer; `example` holds observations of a worker's games.
     """
-    stop, step_size = threading.Event(), SharedStepSize.of(config, len(loggers))
+    stop, step_size = threading.Event(), SharedStepSize.of(config, len(logs))
     loops = {}
-    for index, logger in enumerate(loggers):
+    for index, log in enumerate(logs):
         name = f"worker_{index}"
         worker = Worker(
             index,
@@ -117,7 +119,7 @@ def threads_engine(
             network=make_network(name),
             make_actor=make_actor,
             counts=progress,
-            updates=Updater(config, model, progress, step_size, logger),
+            updates=Updater(config, model, progress, step_size, log),
             stop=stop,
         )
         loops[name] = partial(worker.run, example)

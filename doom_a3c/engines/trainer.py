@@ -12,7 +12,7 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import batch_limits, spent
+from doom_a3c.settings.derived import batch_limits
 
 
 class Trainer:
@@ -35,7 +35,7 @@ class Trainer:
     def run(self) -> None:
         """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
         learner = Learner(self._network, self._config, self._index)
-        while not spent(self._config, self._progress):
+        while not self._config.exhausted_budget(self._progress):
             self._update(learner)
 
     def _update(self, learner: Learner) -> None:
@@ -62,4 +62,4 @@ class Trainer:
 
     def _is_stopped(self) -> bool:
         """Tells whether the run was stopped: at the end of its budget it learns from its last rollouts in full."""
-        return self._rollouts.closed and not spent(self._config, self._progress)
+        return self._rollouts.closed and not self._config.exhausted_budget(self._progress)

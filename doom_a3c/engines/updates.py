@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Gradients, Update
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.algorithm.step_size import KLStepSize
-from doom_a3c.record.loggers import Logger
-from doom_a3c.record.progress import Progress
-from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.settings.config import Config, updates_per_rollout
-from doom_a3c.settings.fields import RunError
+from doom_a3c.settings.errors import RunError
+
+if TYPE_CHECKING:
+    from doom_a3c.engines.update_log import UpdateLog
+    from doom_a3c.record.progress import Progress
+    from doom_a3c.settings.config import Config
 
 MAX_NON_FINITE = 20  # rollouts in a row, each with an update that was not finite
 NON_FINITE = "non_finite_update"  # the kind of the fault
@@ -47,22 +44,6 @@ class Updates(Protocol):
         """Logs the last update from some rollouts."""
 
 
-class EpisodeMetrics(NamedTuple):
-    """Means of some finished episodes, None where there are none."""
-
-    reward: float | None  # their scores
-    shaped_reward: float | None  # the scores with the pay of shaping, None where that is nothing
-    length: float | None  # steps
-    value: float | None  # the network's values of their states, scaled
-
-
-class StepMetrics(NamedTuple):
-    """How far several updates from a rollout moved the policy, and the factor of the step size; None for a single one."""
-
-    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last update
-    step_factor: float | None
-
-
 class SharedStepSize:
     """The step size of all learning threads of a run, as a factor. Any thread may call every method."""
 
@@ -74,7 +55,7 @@ class SharedStepSize:
     @classmethod
     def of(cls, config: Config, threads: int = 1) -> SharedStepSize:
         """Returns the step size that the settings name: its factor is 1 where rollouts make a single update each."""
-        return cls(config.target_kl if updates_per_rollout(config) > 1 else 0.0, threads)
+        return cls(config.target_kl if config.updates_per_rollout > 1 else 0.0, threads)
 
     @property
     def value(self) -> float:
@@ -92,48 +73,21 @@ class SharedStepSize:
             self._now = self._now.after(kl, share)
 
 
-class UpdateLog:
-    """Logs the updates of one learning thread. Owns the episodes finished since its last point."""
-
-    def __init__(self, logger: Logger | None) -> None:
-        """Without a logger there is nothing to log."""
-        self._logger, self._limiter = logger, log_limiter()
-        self._episodes: list[Episode] = []
-        self._actions: Actions | None = None  # of the newest rollout
-
-    def add(self, episodes: Sequence[Episode], actions: Actions | None) -> None:
-        """Adds finished episodes, and the actions of a rollout."""
-        if self._logger is not None:
-            self._episodes.extend(episodes)
-            self._actions = actions
-
-    def write(self, update: Update, step_factor: float | None, frames: int) -> None:
-        """Writes a point, unless the last one is too new."""
-        logger = self._logger
-        if logger is None or not self._limiter.allow():
-            return
-        logger.metrics(update.metrics, frames)
-        logger.metrics(StepMetrics(update.kl, None if update.kl is None else step_factor), frames)
-        logger.metrics(episode_metrics(self._episodes), frames)
-        if self._actions is not None:
-            logger.histogram("actions", self._actions.ravel().tolist(), frames)
-        self._episodes.clear()
-
-
 class Updater:
     """Applies one learning thread's gradients to the global model. Owns the count of rollouts in a row that went wrong."""
 
     def __init__(
-        self, config: Config, model: GlobalModel, progress: Progress, step_size: SharedStepSize, logger: Logger | None
+        self, config: Config, model: GlobalModel, progress: Progress, step_size: SharedStepSize, log: UpdateLog | None
     ) -> None:
         self._config, self._model, self._progress = config, model, progress
-        self._step_size, self._log = step_size, UpdateLog(logger)
+        self._step_size, self._log = step_size, log
         self._non_finite, self._spoilt = 0, False  # rollouts in a row; whether the newest one is to be counted among them
 
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
         """Counts a rollout that is about to be learned from, and the actions in it where they are known."""
         count_rollout(stats, self._progress)
-        self._log.add(stats.episodes, actions)
+        if self._log is not None:
+            self._log.add(stats.episodes, actions)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
         """Applies gradients from rollouts of that version if they are finite, and counts a fault if not.
@@ -166,8 +120,9 @@ class Updater:
 
     def log(self, update: Update) -> None:
         """Logs the last update from some rollouts."""
-        step_factor = self._step_size.value if self._config.target_kl else None
-        self._log.write(update, step_factor, self._progress.frames)
+        if self._log is not None:
+            step_factor = self._step_size.value if self._config.target_kl else None
+            self._log.write(update, step_factor, self._progress.frames)
 
     def skip(self) -> None:
         """Counts a rollout whose only update was not finite; raises as `apply` does."""
@@ -197,17 +152,3 @@ def divergence_hint(progress: Progress, config: Config) -> str:
         return f": {config.scenario} has given {' and '.join(given)}"
     smaller = "--learning-rate" if config.normalize_rewards else "--learning-rate or --reward-scale"
     return f"; a smaller {smaller} is the usual cure"
-
-
-def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:
-    """Returns the means of finished episodes with a score that is a number."""
-    episodes = [episode for episode in episodes if np.isfinite(episode.score)]
-    if not episodes:
-        return EpisodeMetrics(None, None, None, None)
-    score, shaped = (float(np.mean([getattr(episode, name) for episode in episodes])) for name in ("score", "shaped"))
-    return EpisodeMetrics(
-        score,
-        None if shaped == score else shaped,
-        float(np.mean([episode.length for episode in episodes])),
-        float(np.mean([episode.value for episode in episodes])),
-    )

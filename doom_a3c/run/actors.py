@@ -16,12 +16,12 @@ from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.record.recording import RecordedVectorEnv, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import Narration
-from doom_a3c.settings.config import Config, uses_vtrace
-from doom_a3c.settings.derived import Counts, rows_kept, worker_count
+from doom_a3c.settings.config import Config, ProgressCounts, uses_vtrace
+from doom_a3c.settings.derived import rows_kept, worker_count
 from doom_a3c.settings.streams import Stream, seed_of
 
 
-class LearnedCounts(Counts, Protocol):
+class LearnedCounts(ProgressCounts, Protocol):
     """What a run has done so far, and been paid."""
 
     @property

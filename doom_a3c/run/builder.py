@@ -18,7 +18,7 @@ from doom_a3c.envs.games import Games, VideoRecorder, games_of
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about
 from doom_a3c.settings.games import DoomSpec
-from doom_a3c.settings.network import check_size
+from doom_a3c.settings.network_checks import check_size
 from doom_a3c.settings.scenarios import Scenario
 
 

@@ -24,7 +24,7 @@ from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.inputs import check_file
-from doom_a3c.settings.network import MAX_PARAMETERS
+from doom_a3c.settings.network_checks import MAX_PARAMETERS
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
 from doom_a3c.settings.tree import all_finite
 from doom_a3c.settings.trust import NOTHING, Named

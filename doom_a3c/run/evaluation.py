@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from doom_a3c.agent.model import State
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
+from doom_a3c.engines.engine import State
 from doom_a3c.record.progress import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.run_record import Best, PolicyName, better_policy
 from doom_a3c.settings.fields import UserError

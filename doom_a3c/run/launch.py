@@ -17,7 +17,7 @@ from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import consistent
-from doom_a3c.settings.derived import cpu_count, rows_kept, spent, worker_count
+from doom_a3c.settings.derived import cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
@@ -56,7 +56,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
     record = continued(old, scenario, _consistent(scenario, config, settings))
-    if budget := spent(config, record.counters):
+    if budget := config.exhausted_budget(record.counters):
         played = getattr(record.counters, budget)
         raise UserError(
             f"the run has used its budget: {played:,} {budget} are played; give it more, with --{budget} {2 * played} for "

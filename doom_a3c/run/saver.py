@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from doom_a3c.agent.model import State
+from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
 from doom_a3c.run.folder import CheckpointFolder

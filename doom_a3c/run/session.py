@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from doom_a3c.agent.model import GlobalModel, Snapshot, State, captured
+from doom_a3c.agent.model import GlobalModel, Snapshot
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
-from doom_a3c.engines.engine import Engine, LocalEngine
+from doom_a3c.engines.engine import Engine, LocalEngine, State, captured
 from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
@@ -224,7 +225,7 @@ def _local_engine(
         make_actor=ActorFactory(config, builder, progress, recorded, restarts=record.restarts),
         make_network=partial(builder.network, seed=config.seed),
         progress=progress,
-        loggers=[loggers(f"train_{index}") for index in range(learners)],
+        logs=[UpdateLog(loggers(f"train_{index}")) for index in range(learners)],
         unblock=builder.unblock,
     )
 

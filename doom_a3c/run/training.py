@@ -20,7 +20,6 @@ from doom_a3c.run.guard import Guard, episodes_before_means
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import spent
 
 TICK_SECONDS = 0.1
 PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the end of a run and after Ctrl-C
@@ -63,7 +62,7 @@ class StoppingRule:
         counted = self._progress.scored >= WINDOW + episodes_before_means(config)
         if config.target_score is not None and counted and mean is not None and mean >= config.target_score:
             return "target_score"
-        if budget := spent(config, self._progress):
+        if budget := config.exhausted_budget(self._progress):
             return budget
         return "minutes" if config.minutes is not None and seconds >= 60 * config.minutes else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from doom_a3c.settings.fields import Group, Schedule, schedule, setting
 
@@ -78,6 +79,18 @@ SEQUENCES = Group("--minibatches 2 or more, and --engine threads or --no-vtrace"
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", sends_gradients)
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", learns_apart)
+
+
+class ProgressCounts(Protocol):
+    """The counters of a run that its budgets are about."""
+
+    @property
+    def frames(self) -> int:
+        """Frames played by all games."""
+
+    @property
+    def episodes(self) -> int:
+        """Finished episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,3 +385,34 @@ class Config:
         high=1,
         section=OUTPUTS,
     )
+
+    @property
+    def uses_vtrace(self) -> bool:
+        """Whether V-trace makes the targets."""
+        return uses_vtrace(self)
+
+    @property
+    def updates_per_rollout(self) -> int:
+        """Updates from the same rollouts: one of each minibatch in each epoch."""
+        return updates_per_rollout(self)
+
+    @property
+    def minibatch_count(self) -> int:
+        """Minibatches of a rollout: no more than it has games."""
+        return minibatch_count(self)
+
+    @property
+    def reward_limit(self) -> float | None:
+        """Limit of the rewards that are learned from, of either sign; None for no limit."""
+        return MAX_NORMALIZED if self.normalize_rewards and self.reward_clip is None else self.reward_clip
+
+    @property
+    def steps_per_sequence(self) -> int:
+        """Steps of a game that go into a minibatch together."""
+        return sequence_length(self)
+
+    def exhausted_budget(self, counts: ProgressCounts) -> str | None:
+        """Returns which budget of the run is used up, `frames` or `episodes`; None while some is left of both."""
+        if counts.frames >= self.frames:
+            return "frames"
+        return "episodes" if self.episodes is not None and counts.episodes >= self.episodes else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
 
 from doom_a3c.settings.config import Config, learns_apart
 
@@ -20,25 +19,6 @@ def rows_kept(config: Config) -> int:
     Those of a rollout, where it is learned from before its worker plays the next one; elsewhere rollouts are copies.
     """
     return 1 if learns_apart(config) or config.accumulate > 1 else config.rollout_length + 1
-
-
-class Counts(Protocol):
-    """What a run has done so far."""
-
-    @property
-    def frames(self) -> int:
-        """Of the game, all games together."""
-
-    @property
-    def episodes(self) -> int:
-        """That have ended."""
-
-
-def spent(config: Config, counts: Counts) -> str | None:
-    """Returns which budget of the run is used up, `frames` or `episodes`; None while there is some left of both."""
-    if counts.frames >= config.frames:
-        return "frames"
-    return "episodes" if config.episodes is not None and counts.episodes >= config.episodes else None
 
 
 def cpu_count() -> int:

@@ -7,51 +7,25 @@ values from any source (flag, scenario file, checkpoint), so a limit is written 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
+from doom_a3c.settings.errors import RunError, UserError, about, first_line, listed, nearest, require
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+__all__ = ["RunError", "UserError", "about", "first_line", "listed", "nearest", "require"]  # of errors.py, for all above
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
 MAX_TEXT = 1000  # characters of any text
 _WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # that a default is told by
 Record = TypeVar("Record", bound="DataclassInstance")
-
-
-class UserError(Exception):
-    """A mistake of the user's: the command line prints it as one line and exits with status 2."""
-
-
-class RunError(Exception):
-    """What has ended a run and is no mistake of the user's: the command line prints it as one line, and exits with 1."""
-
-
-def first_line(error: BaseException) -> str:
-    """Returns what an error of somebody else's says, in a line that is not too long; its type where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].strip()[:200]
-
-
-def require(condition: bool, message: str) -> None:
-    """Raises UserError with the message unless the condition holds."""
-    if not condition:
-        raise UserError(message)
-
-
-@contextlib.contextmanager
-def about(what: str) -> Iterator[None]:
-    """Puts before a user's mistake what it is about."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -334,16 +308,3 @@ def finite(value: Any, name: str) -> float:
 def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
     """Returns the items of `values` that are settings of `record`."""
     return {key: value for key, value in values.items() if key in settings_of(record)}
-
-
-def listed(words: Sequence[str], most: int) -> str:
-    """Returns 'a, b and 4 more': the first words, and how many there are besides."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
-    names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
-    return f" (did you mean {names[close[0]]}?)" if close else ""

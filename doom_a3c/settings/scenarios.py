@@ -16,7 +16,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.engine import EngineSettings
 from doom_a3c.settings.fields import KINDS, UserError, about, nearest, require, select, settings_of, validated, written
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
-from doom_a3c.settings.network import Network, check_network, check_size, parameters_of
+from doom_a3c.settings.network import Network
+from doom_a3c.settings.network_checks import check_network, check_size, parameters_of
 from doom_a3c.settings.shaping import shaping_table, weights
 
 
@@ -148,7 +149,7 @@ def checked(scenario: Scenario) -> Scenario:
         elif isinstance(scenario.game, AtariSpec):
             check_atari(scenario.game)
         check_observation(scenario.observation)
-        check_network(scenario.network, scenario.observation)
+        check_network(scenario.network, (*scenario.observation.size, scenario.observation.channels))
         check_size(scenario.network, *_least_seen(scenario))
     return scenario
 

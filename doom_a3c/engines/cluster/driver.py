@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from doom_a3c.agent.model import State
 from doom_a3c.engines.cluster.messages import ServerState, Settings, UnreachableError
 from doom_a3c.engines.cluster.rates import ClusterMetrics, Rates
 from doom_a3c.engines.cluster.ray import (
@@ -28,6 +27,7 @@ from doom_a3c.engines.cluster.ray import (
     ServerProcess,
     machines,
 )
+from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.gifs import Gif
 from doom_a3c.record.loggers import Logger

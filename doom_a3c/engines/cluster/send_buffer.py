@@ -15,8 +15,9 @@ from doom_a3c.agent.model import Vector, flat
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
-from doom_a3c.engines.channel import Channel, ClosedError
+from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push
+from doom_a3c.engines.thread_group import ClosedError
 from doom_a3c.record.progress import NO_SCORE
 
 

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
-from doom_a3c.agent.model import GlobalModel, captured, split
+from doom_a3c.agent.model import GlobalModel, split
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
@@ -36,15 +36,16 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerStatus, Verdict, size
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
+from doom_a3c.engines.engine import captured
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater, episode_metrics
+from doom_a3c.engines.update_log import episode_metrics
+from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import spent
 
 MAX_GIFS = 4  # that wait for the driver
 MAX_LAGS = 10_000  # that wait for the driver
@@ -162,7 +163,7 @@ class ParameterServer:
         return None
 
     def _closed(self) -> Verdict | None:
-        if self._over or spent(self._config, self._progress):
+        if self._over or self._config.exhausted_budget(self._progress):
             return "done"
         return None if self._ready else "wait"
 
@@ -224,7 +225,7 @@ class ParameterServer:
         return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
-        """Counts something that the run has survived."""
+        """ProgressCounts something that the run has survived."""
         self._progress.add_fault(kind)
 
     def status(self) -> ServerStatus:
