@@ -12,7 +12,7 @@ from typing import Any
 from doom_a3c.record.files import check_exists, output_folder
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import continued_run, launched, new_run
+from doom_a3c.run.launch import continued_run, new_run, open_session
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord, needed_again
@@ -136,7 +136,7 @@ def _trained(
     if callback is not None and not callable(callback):
         raise UserError(f"callback: {callback!r} is no function")
     view = _View(callback)
-    with launched(record, checkpoints, named, view, source=source) as session:
+    with open_session(record, checkpoints, named, view, source=source) as session:
         view.stopping = session.stopping
         session.training.run()
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last

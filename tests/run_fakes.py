@@ -7,7 +7,7 @@ from fakes import model, network
 
 from doom_a3c.engines.engine import captured
 from doom_a3c.record.progress import Progress
-from doom_a3c.run.evaluation import Evaluation, scores
+from doom_a3c.run.evaluator import Evaluation, summarize
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings import catalog
 from doom_a3c.settings.network import Network
@@ -45,11 +45,11 @@ class ScriptedEvaluator:
 
     def evaluate(self, episodes, stop=None):
         mean = self.means.pop(0)
-        return Evaluation(scores([mean]), scores([mean - 1 if mean == 70.0 else mean + 1]))
+        return Evaluation(summarize([mean]), summarize([mean - 1 if mean == 70.0 else mean + 1]))
 
     def play(self, policy, episodes, stop=None):
         self.played.append((policy, self.network.parameters[0].numpy().copy()))
-        return scores([self.alone.pop(0)]) if self.alone and not stop.is_set() else None
+        return summarize([self.alone.pop(0)]) if self.alone and not stop.is_set() else None
 
 
 class ScriptedEngine:
@@ -87,6 +87,15 @@ class ScriptedEngine:
 
     def add_fault(self, kind):
         self.progress.add_fault(kind)
+
+
+class Listener:
+    """Calls the functions that it was given with the results of evaluations; ignores all others."""
+
+    def __init__(self, **callbacks):
+        ignore = lambda *result: None  # noqa: E731
+        for name in ("on_evaluation", "on_reevaluation", "on_best_confirmed"):
+            setattr(self, name, callbacks.get(name, ignore))
 
 
 class Audience:

@@ -24,7 +24,7 @@ from doom_a3c.record.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.evaluation import Evaluator
+from doom_a3c.run.evaluator import Evaluator
 
 pytestmark = [
     pytest.mark.process,

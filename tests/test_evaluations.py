@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from run_fakes import ScriptedEngine, ScriptedEvaluator, tiny_record
+from run_fakes import Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.record.progress import EvaluationPoint
-from doom_a3c.run import evaluation as module
+from doom_a3c.run import evaluations as module
 from doom_a3c.run import session
 from doom_a3c.run.checkpoint import load
-from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
@@ -27,10 +27,10 @@ def ignored(*arguments):
     pass
 
 
-def evaluations_of(engine, means, report=ignored, best=Best(), settle=ignored, alone=(), **parts):  # noqa: B008  # a value
-    callbacks = {"report": report, "settle": settle, "confirmed": ignored, **parts}
-    evaluator = ScriptedEvaluator(means, alone)
-    return Evaluations(evaluator, episodes=1, every=0.0, capture=engine.capture, best=best, **callbacks)
+def evaluations_of(engine, means, report=ignored, best=Best(), settle=ignored):  # noqa: B008  # a value
+    listener = Listener(on_evaluation=report, on_reevaluation=settle)
+    evaluator = ScriptedEvaluator(means)
+    return Evaluations(evaluator, episodes=1, every=0.0, capture=engine.capture, best=best, listener=listener)
 
 
 def test_only_a_better_evaluation_replaces_the_best_checkpoint(engine, tmp_path):
@@ -116,7 +116,7 @@ def test_what_was_best_plays_again_where_the_newest_is_not(engine, tmp_path, mea
         engine.update(0.1)
         weights.append(engine.capture().variables["policy/kernel"])
         evaluations.evaluate()
-    evaluations.rematch()
+    evaluations.reevaluate_best()
     best = load(tmp_path / "best.ckpt")
     assert np.array_equal(best.variables["policy/kernel"], weights[version - 1])
     assert (best.record.best.score, best.record.best.policy) == (score, policy)
@@ -134,7 +134,7 @@ def test_games_that_have_been_given_up_play_no_rematch(engine):
         engine.update(0.1)
         evaluations.evaluate()
     evaluations._given_up = True  # another thread still uses them
-    assert not evaluations.rematch()
+    assert not evaluations.reevaluate_best()
 
 
 def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
@@ -147,14 +147,14 @@ def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
 def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
     told = []
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
-    reporter = SimpleNamespace(evaluated=ignored, settled=lambda *parts: told.append(parts))
+    reporter = SimpleNamespace(report_evaluation=ignored, report_reevaluation=lambda *parts: told.append(parts))
     evaluator = ScriptedEvaluator([10.0, 70.0, 4.0, 5.0, 3.0])  # the second is best by its greedy policy
-    evaluations = session._evaluations(tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter)
+    evaluations = session._make_evaluations(tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter)
     for _ in range(4):
         engine.update(0.1)
         evaluations.evaluate()
     assert load(tmp_path / "best.ckpt").record.best.score == 70.0
-    assert evaluations.rematch()
+    assert evaluations.reevaluate_best()
     best = load(tmp_path / "best.ckpt")
     newest = engine.capture().variables
     assert all(np.array_equal(best.variables[name], newest[name]) for name in newest)
@@ -169,7 +169,7 @@ def test_a_rematch_that_is_interrupted_settles_nothing(engine):
         engine.update(0.1)
         evaluations.evaluate()
     evaluations._evaluator.evaluate = lambda *arguments: None
-    evaluations.rematch()
+    evaluations.reevaluate_best()
     assert evaluations.best.score == 11.0
 
 
@@ -177,7 +177,7 @@ def test_what_an_earlier_session_found_does_not_play_again(engine):
     evaluations = evaluations_of(engine, [5.0], best=Best(8.0, "greedy"))
     engine.update(0.1)
     evaluations.evaluate()
-    evaluations.rematch()  # a second evaluation would find no score left
+    evaluations.reevaluate_best()  # a second evaluation would find no score left
     assert evaluations.best.score == 8.0
 
 
@@ -202,7 +202,7 @@ def test_the_best_of_an_earlier_session_plays_again_once_it_is_overtaken(engine,
         engine.update(0.1)
         weights[name] = engine.capture().variables["policy/kernel"]
         run.evaluations.evaluate()
-    assert run.evaluations.rematch()
+    assert run.evaluations.reevaluate_best()
     assert (run.evaluations.best.score, run.evaluations.best.confirmed) == (score, False)
     assert np.array_equal(load(run.folder.best).variables["policy/kernel"], weights[best])
     assert run.evaluations.confirm()
@@ -241,10 +241,12 @@ def confirming(engine, tmp_path):
         record = record or tiny_record()
         saver, told = Saver(folder, record, 60.0, print), []
         reporter = SimpleNamespace(
-            evaluated=ignored, settled=ignored, confirmed=lambda found, state, policy: told.append((found.mean, policy))
+            report_evaluation=ignored,
+            report_reevaluation=ignored,
+            report_confirmation=lambda found, state, policy: told.append((found.mean, policy)),
         )
         evaluator = ScriptedEvaluator(means, alone)
-        evaluations = session._evaluations(record, evaluator, engine, folder, saver, reporter)
+        evaluations = session._make_evaluations(record, evaluator, engine, folder, saver, reporter)
         return SimpleNamespace(evaluations=evaluations, evaluator=evaluator, told=told, folder=folder)
 
     return make
@@ -267,7 +269,7 @@ def test_the_score_of_the_best_is_of_games_that_have_chosen_neither_it_nor_its_p
         engine.update(0.1)
         weights.append(engine.capture().variables["policy/kernel"])
         run.evaluations.evaluate()
-    run.evaluations.rematch()
+    run.evaluations.reevaluate_best()
     assert not load(run.folder.best).record.best.confirmed
     assert run.evaluations.confirm()
     assert run.told == [(979.0, policy)]

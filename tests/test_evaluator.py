@@ -11,7 +11,7 @@ from fakes import ACTIONS, FaultyGames, Tape, network
 from doom_a3c.agent.player import Player
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.run import random_play
-from doom_a3c.run.evaluation import Evaluator
+from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.settings.fields import UserError
 
 Steady = partial(Tape, pay=lambda action: 1.0)

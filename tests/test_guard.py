@@ -24,9 +24,9 @@ from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import PAIRS, Guard
+from doom_a3c.run.guard import PAIRS, CollapseGuard
 from doom_a3c.run.run_record import begun, continued
-from doom_a3c.run.session import session_of
+from doom_a3c.run.session import build_session
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, updates_per_rollout
 from doom_a3c.settings.derived import steps_under_way
@@ -63,18 +63,20 @@ def run(monkeypatch):
     engine, told, saved = Engine(), [], []
 
     def watching(config=CONFIG):
-        return Guard(engine, engine.progress, config, told.append, lambda: saved.append((len(told), engine.capture())))
+        return CollapseGuard(
+            engine, engine.progress, config, told.append, lambda: saved.append((len(told), engine.capture()))
+        )
 
     watch = watching()
 
     def play(*scores, episodes=ENOUGH, steps=UNDER_WAY):
         """Updates once, has the guard look, plays, and has it look again."""
         engine.update(1.0)
-        watch.look()
+        watch.check()
         engine.progress.add_steps(steps, 4 * steps, np.resize(scores, episodes).tolist(), [])
-        watch.look()
+        watch.check()
 
-    watch.look()
+    watch.check()
     namespace = {"engine": engine, "progress": engine.progress, "told": told, "saved": saved}
     return SimpleNamespace(play=play, watch=watch, watching=watching, **namespace)
 
@@ -137,10 +139,10 @@ def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
 
 def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
     watch = run.watching(changed(CONFIG, games=30))
-    watch.look()
+    watch.check()
     for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
         run.progress.add_steps(300, 1200, [score] * episodes, [])
-        watch.look()
+        watch.check()
     assert run.progress.faults == {}
 
 
@@ -148,10 +150,10 @@ def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
 def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, faults):
     run.progress.add_steps(0, 0, [*[first] * WINDOW, *[80.0] * WINDOW], [])
     watch = run.watching()
-    watch.look()
+    watch.check()
     for score in (80.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
-        watch.look()
+        watch.check()
     assert run.progress.faults == faults
 
 
@@ -160,10 +162,10 @@ def test_what_another_game_had_is_no_start(run):
     record = begun(catalog.find("cartpole"), CONFIG)._replace(counters=run.progress.counters())
     run.progress.restore(continued(record, catalog.find("basic"), CONFIG).counters)
     watch = run.watching()
-    watch.look()
+    watch.check()
     for score in (20.0, 480.0, 480.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
-        watch.look()
+        watch.check()
     assert run.progress.faults == {COLLAPSED: 1}
     assert next(run.progress.full_means()) == 20.0
 
@@ -171,12 +173,12 @@ def test_what_another_game_had_is_no_start(run):
 def test_scores_that_are_not_finite_fill_no_window(run):
     run.progress.add_steps(0, 0, [80.0] * WINDOW, [])
     watch = run.watching()
-    watch.look()
+    watch.check()
     run.progress.add_steps(0, 0, [*[np.nan] * (WINDOW - 1), 10.0], [])  # the newest 100 are of before, but for one
-    watch.look()
+    watch.check()
     for score in (10.0, 10.0, 10.0, 10.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
-        watch.look()
+        watch.check()
     assert run.progress.faults[COLLAPSED] == 0
 
 
@@ -186,7 +188,7 @@ def test_weights_that_no_episode_has_tried_are_not_the_best(run):
     best = weights(run.engine)
     run.play(50.0)
     run.engine.update(1.0)  # spoils them
-    run.watch.look()
+    run.watch.check()
     run.play(20.0)
     run.play(20.0)
     np.testing.assert_array_equal(weights(run.engine), best)
@@ -275,7 +277,7 @@ def test_a_share_of_0_never_goes_back(run):
     watch = run.watching(changed(CONFIG, collapse=0.0))
     for score in (10.0, 50.0, 50.0, 0.0, 0.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
-        watch.look()
+        watch.check()
     assert run.progress.faults == {}
 
 
@@ -288,7 +290,7 @@ def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, halving
     record = record._replace(counters=record.counters._replace(halvings=halvings))
     view = SimpleNamespace(show=lambda status: None, log=log, phase=lambda what: None)
     games = games_of(scenario.game, scenario.observation, config.game_processes)
-    return session_of(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
+    return build_session(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
 
 
 def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, monkeypatch):
@@ -297,7 +299,7 @@ def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, mon
     def look(watch):
         looks.append(watch)
 
-    monkeypatch.setattr(Guard, "look", look)
+    monkeypatch.setattr(CollapseGuard, "check", look)
     limits = {"workers": 1, "games": 2, "frames": 2000}
     with cartpole_session(tmp_path, **limits) as session:
         variables = session.training._engine.capture().variables
@@ -323,7 +325,7 @@ def test_the_collapses_of_another_game_do_not_count_towards_the_limit(run):
 
 
 def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path, monkeypatch):
-    look, spoilt, told = Guard.look, [], []
+    look, spoilt, told = CollapseGuard.check, [], []
 
     def look_and_spoil(watch):
         look(watch)
@@ -338,7 +340,7 @@ def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path,
             watch._engine._model.restore({**state.variables, **spoils}, state.counters.updates)
 
     monkeypatch.setattr(guard, "SECONDS", 0.0)
-    monkeypatch.setattr(Guard, "look", look_and_spoil)
+    monkeypatch.setattr(CollapseGuard, "check", look_and_spoil)
     with cartpole_session(tmp_path, log=told.append, workers=2, games=4, frames=500_000) as session:
         result = session.training.run()
     assert spoilt

@@ -136,11 +136,11 @@ def test_workers_report_every_episode_and_evaluations_none(tmp_path):
     from report import Report
 
     from doom_a3c.agent import player
-    from doom_a3c.run import evaluation
+    from doom_a3c.run import evaluator
 
     with this_training.players_reporting(Report(tmp_path / "report"), frame_skip=3):
         actor = fakes.actor(0, Policy(fakes.network()))
-        assert evaluation.Player is player.Player
+        assert evaluator.Player is player.Player
     played = [actor.rollout() for _ in range(3)]
     assert reported(tmp_path / "report") == [episode.score for each in played for episode in each.stats.episodes]
     assert len(reported(tmp_path / "report")) == 2 * 4 * 3 // 3

@@ -17,7 +17,7 @@ from doom_a3c.run import pretrained
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load, save
-from doom_a3c.run.evaluation import first_scores
+from doom_a3c.run.evaluator import play_first_episodes
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -43,7 +43,8 @@ def scores_side_by_side(agent, greedy, episodes):
     epsilons = np.full(episodes, agent.record.config.evaluation_epsilon if greedy else 0.0, np.float32)
     with closing(agent.builder.evaluation_env(episodes)) as env:
         player = Player(env, Policy(agent.network), np.random.default_rng(1), range(episodes))
-        finished = first_scores(lambda: player.step(epsilons, np.full(episodes, greedy)), [1] * episodes, lambda: True)
+        policies = np.full(episodes, greedy)
+        finished = play_first_episodes(lambda: player.step(epsilons, policies), [1] * episodes, lambda: True)
     return finished
 
 

@@ -8,7 +8,7 @@ from fakes import changed
 from run_fakes import Audience, ScriptedEngine
 
 from doom_a3c.run import reporter as module
-from doom_a3c.run.evaluation import Evaluation, scores
+from doom_a3c.run.evaluator import Evaluation, summarize
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
 from doom_a3c.run.run_record import Best
 from doom_a3c.settings.config import Config
@@ -167,7 +167,7 @@ def test_the_status_has_the_newest_evaluation_and_gif(reported):
     audience = reported.audience
     reporter = Reporter(Config(), reported.progress, reported.engine, audience, audience, newest_gif=lambda: next(gifs))
     for better, worse in ((3.0, 1.0), (-2.0, -4.0)):
-        reporter.evaluated(Evaluation(scores([worse]), scores([better])), reported.engine.capture(), False)
+        reporter.report_evaluation(Evaluation(summarize([worse]), summarize([better])), reported.engine.capture(), False)
         reporter.report(0.0, Best(3.0, confirmed=True))
     shown = [
         (status.evaluation.sampled, status.best_evaluation, status.confirmed, status.gif) for status in audience.statuses
@@ -210,13 +210,13 @@ def test_points_are_limited_and_statuses_are_not(reported, clock):
 
 
 def test_an_evaluation_is_logged_and_told(reported):
-    evaluation = Evaluation(scores([1.0, 3.0]), scores([-10.0, -30.0]))
+    evaluation = Evaluation(summarize([1.0, 3.0]), summarize([-10.0, -30.0]))
     reported.progress.add_steps(10, 12_345, [], [])
     state = reported.engine.capture()
     reported.progress.add_steps(10, 1000, [], [])  # while it was evaluated
     for is_best in (True, False):
-        reported.reporter.evaluated(evaluation, state, is_best)
-        reported.reporter.settled(evaluation, is_best)
+        reported.reporter.report_evaluation(evaluation, state, is_best)
+        reported.reporter.report_reevaluation(evaluation, is_best)
     spreads = ({"mean": 2.0, "std": 1.0, "min": 1.0, "max": 3.0}, {"mean": -20.0, "std": 10.0, "min": -30.0, "max": -10.0})
     assert reported.audience.points == [(EvaluationMetrics(2.0, *spreads), 12_345)] * 2
     scored = "greedy 2.00 +- 1.00, sampled -20.0 +- 10.0, 2 episodes each"
@@ -230,7 +230,7 @@ def test_an_evaluation_is_logged_and_told(reported):
 
 def test_what_the_best_scores_in_new_games_is_logged_and_told(reported):
     reported.progress.add_steps(10, 12_345, [], [])
-    reported.reporter.confirmed(scores([223.0, 1735.0]), reported.engine.capture(), "greedy")
+    reported.reporter.report_confirmation(summarize([223.0, 1735.0]), reported.engine.capture(), "greedy")
     assert reported.audience.points == [(ConfirmedMetrics(979.0), 12_345)]
     (line,) = reported.audience.lines
     assert all(token in line for token in ("12,345 frames", "2 new games", "greedy 979.0 +- 756.0"))

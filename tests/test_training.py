@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import changed, network
-from run_fakes import Audience, ScriptedEngine, ScriptedEvaluator, tiny_record
+from run_fakes import Audience, Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.cli import ending
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run import training
 from doom_a3c.run.checkpoint import load
-from doom_a3c.run.evaluation import Evaluations
+from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.run_record import Best
@@ -34,9 +34,7 @@ def make_run(tmp_path):
             episodes=1,
             every=every,
             capture=engine.capture,
-            report=lambda *evaluation: None,
-            settle=lambda *evaluation: None,
-            confirmed=lambda *evaluation: None,
+            listener=Listener(),
             best=Best(),
         )
         stopping = StoppingRule(config, progress)
@@ -73,8 +71,8 @@ def test_a_signal_during_the_last_evaluation_leaves_out_the_rematch(make_run, mo
     def interrupted(state, stop):
         run.stopping.interrupt("SIGINT")
 
-    monkeypatch.setattr(run.evaluations, "_played", interrupted)
-    monkeypatch.setattr(run.evaluations, "rematch", lambda stop: pytest.fail("played once more"))
+    monkeypatch.setattr(run.evaluations, "_evaluate_state", interrupted)
+    monkeypatch.setattr(run.evaluations, "reevaluate_best", lambda stop: pytest.fail("played once more"))
     assert run.run().best_evaluation == 11.0
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from report import FrameCounter, Report, runner_flags
 
 from doom_a3c.cli import train
-from doom_a3c.run.launch import launched
+from doom_a3c.run.launch import open_session
 
 if TYPE_CHECKING:  # it imports TensorFlow, which train.py does while its games start
     from doom_a3c.run.session import Session
@@ -51,14 +51,14 @@ def main() -> int:
     @contextmanager
     def launched_reporting(*arguments: Any, **named: Any) -> Iterator[Session]:
         with (
-            launched(*arguments, **named) as session,
+            open_session(*arguments, **named) as session,
             players_reporting(Report(options.report), options.frame_skip),
         ):
             yield session
 
     game = ["--scenario=basic.wad", f"--frame-skip={options.frame_skip}", f"--seed={options.seed}"]
     players = [f"--workers={WORKERS}", f"--games={options.games // WORKERS}"]
-    with mock.patch.object(train, "launched", launched_reporting):
+    with mock.patch.object(train, "open_session", launched_reporting):
         return train.main([*game, *players, "--quiet", *flags])
 
 

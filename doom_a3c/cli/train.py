@@ -17,7 +17,7 @@ from doom_a3c.cli.streams import answer
 from doom_a3c.record.files import check_exists, output_file
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import continued_run, held_by, launched, new_run
+from doom_a3c.run.launch import continued_run, held_by, new_run, open_session
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord
@@ -146,13 +146,13 @@ def _run(
     named: Named | None = None,
     source: Path | None = None,
 ) -> int:
-    """Trains, as `launched` says; returns the exit status.
+    """Trains, as `open_session` says; returns the exit status.
 
     That is 0, 1 for a diverged run or one that could not be saved, 128 + n for signal n.
     """
     with closing(Panel(options.quiet)) as panel:
         try:
-            return _train_on(options, panel, launched(record, checkpoints, named, panel, options.verbose, source))
+            return _train_on(options, panel, open_session(record, checkpoints, named, panel, options.verbose, source))
         except RunError as error:
             raise SystemExit(f"{command.name('train')}: {error}") from None
 

@@ -46,7 +46,7 @@ class _Best(NamedTuple):
     state: State
 
 
-def episodes_before_means(config: Config) -> int:
+def count_episodes_before_means(config: Config) -> int:
     """Returns the number of a run's first episodes that mean scores must leave out.
 
     With many games, the first episodes to end are the shortest ones. With few games the bias is small: none are left out.
@@ -55,7 +55,7 @@ def episodes_before_means(config: Config) -> int:
     return 0 if 2 * games <= WINDOW else games
 
 
-class Guard:
+class CollapseGuard:
     """Watches the mean score of training. Owns the weights that it was highest with.
 
     One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
@@ -82,12 +82,12 @@ class Guard:
         self._best: _Best | None = None
         self._worse_pairs = 0  # of windows, in a row
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Goes back to the best weights if the score has collapsed; may be called at any time."""
         if not self._config.collapse:
             return
         if self._mark is None:
-            self._mark = self._here(0, episodes_before_means(self._config))
+            self._mark = self._mark_now(0, count_episodes_before_means(self._config))
         if time.monotonic() < self._next or not self._mark.passed(self._progress):
             return
         self._next = time.monotonic() + SECONDS
@@ -97,9 +97,9 @@ class Guard:
             self._best = _Best(window, self._mark.state)
             self._first = next(self._progress.full_means(), window.mean)
         judged = self._judge(self._best, self._before, window, self._mark.state) if self._before else window
-        self._before, self._mark = judged, self._here(steps_under_way(self._config), games_of_run(self._config))
+        self._before, self._mark = judged, self._mark_now(steps_under_way(self._config), games_of_run(self._config))
 
-    def _here(self, steps: int, episodes: int) -> _Mark:
+    def _mark_now(self, steps: int, episodes: int) -> _Mark:
         """Marks this moment, with so many steps and episodes that must end before those that count begin."""
         state = self._engine.capture()
         return _Mark(state, state.counters.steps + steps, self._progress.scored + episodes + WINDOW)

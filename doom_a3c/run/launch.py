@@ -87,7 +87,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def launched(
+def open_session(
     record: RunRecord,
     checkpoints: CheckpointFolder,
     named: Named | None,
@@ -100,7 +100,7 @@ def launched(
     It continues from the newest checkpoint where that has been `named`, or begins with weights of a `source`.
 
     Raises:
-        UserError: as `session_of` does, and for a checkpoint that cannot be continued from.
+        UserError: as `build_session` does, and for a checkpoint that cannot be continued from.
         RunError: for a run that has diverged, or could not be saved.
     """
     config = record.config
@@ -118,9 +118,9 @@ def launched(
         checkpoints.tidy()
         with importing():  # takes a second; the games start meanwhile
             from doom_a3c.engines.updates import DivergedError  # late: TensorFlow is imported by now
-            from doom_a3c.run.session import session_of
+            from doom_a3c.run.session import build_session
         view.phase(games.starting)
-        with session_of(record, games, checkpoints, variables, view, source=source) as session:
+        with build_session(record, games, checkpoints, variables, view, source=source) as session:
             try:
                 yield session
             except DivergedError as error:

@@ -17,7 +17,7 @@ from doom_a3c.record.files import not_ours, write_json, write_table, write_whole
 from doom_a3c.record.films import joined
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
-from doom_a3c.run.evaluation import Scores, scores
+from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.page import Results, page
 from doom_a3c.run.random_play import random_scores
 from doom_a3c.settings.fields import UserError
@@ -174,7 +174,7 @@ class Playback:
         recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
         recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
         self.removed = _remove_older(self._folder, recordings)
-        seen = scores(results.scores)
+        seen = summarize(results.scores)
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
         write_json(self._folder / "summary.json", _summary(results, seen, recordings))

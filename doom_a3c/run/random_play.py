@@ -14,7 +14,7 @@ from doom_a3c.agent.distributions import Array, Distribution
 from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.evaluation import first_scores, shares
+from doom_a3c.run.evaluator import play_first_episodes, split_episodes
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.streams import Stream, seed_of
 
@@ -50,7 +50,8 @@ def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = M
     with closing(builder.evaluation_env(games)) as env:
         streams = split_seed(seed_of(seed, Stream.RANDOM_PLAY), games)
         player = Player(env, RandomPolicy(builder.distribution), *streams)
-        finished = first_scores(lambda: player.step(epsilons), shares(episodes, games), lambda: time.monotonic() < end)
+        quotas = split_episodes(episodes, games)
+        finished = play_first_episodes(lambda: player.step(epsilons), quotas, lambda: time.monotonic() < end)
     scores = list(itertools.chain(*finished))
     if len(scores) < episodes:
         in_time = games * min(map(len, finished))

@@ -13,7 +13,7 @@ from doom_a3c.engines.engine import Engine, State
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.record.rate_limiter import log_limiter
-from doom_a3c.run.evaluation import Evaluation, Scores
+from doom_a3c.run.evaluator import Evaluation, Scores
 from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
@@ -217,28 +217,25 @@ class Reporter:
         """Returns the value of a schedule that changes."""
         return None if schedule.final is None else schedule.at(self._progress.frames, self._config.frames)
 
-    def evaluated(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
+    def report_evaluation(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
         """Reports an evaluation."""
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
-        self._view.log(
-            f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}" + (", the best so far" if is_best else "")
-        )
+        best = ", the best so far" if is_best else ""
+        self._view.log(f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}{best}")
 
-    def settled(self, evaluation: Evaluation, stays: bool) -> None:
-        """Reports the second evaluation of what was best, and whether it still is."""
-        self._view.log(
-            f"the best once more: {_format_evaluation(evaluation)}, "
-            + ("still better than the last" if stays else "the last is taken")
-        )
+    def report_reevaluation(self, evaluation: Evaluation, stays_best: bool) -> None:
+        """Reports the second evaluation of the earlier best weights, and whether they are still the best."""
+        verdict = "still better than the last" if stays_best else "the last is taken"
+        self._view.log(f"the best once more: {_format_evaluation(evaluation)}, {verdict}")
 
-    def confirmed(self, found: Scores, state: State, policy: PolicyName) -> None:
+    def report_confirmation(self, scores: Scores, state: State, policy: PolicyName) -> None:
         """Reports the confirmed score of the best weights."""
         frames = state.counters.frames
-        self._logger.metrics(ConfirmedMetrics(found.mean), frames)
-        score = f"{policy} {format_score(found.mean)} +- {format_score(found.std)}"
-        self._view.log(f"best weights, from {frames:,} frames, confirmed in {found.episodes} new games: {score}")
+        self._logger.metrics(ConfirmedMetrics(scores.mean), frames)
+        score = f"{policy} {format_score(scores.mean)} +- {format_score(scores.std)}"
+        self._view.log(f"best weights, from {frames:,} frames, confirmed in {scores.episodes} new games: {score}")
 
 
 def _format_evaluation(evaluation: Evaluation) -> str:

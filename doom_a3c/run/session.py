@@ -1,11 +1,10 @@
-"""One session of a run, put together: engine, evaluations, checkpoints, recordings and logs."""
+"""Builds one session of a run: engine, evaluations, checkpoints, recordings and logs."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,10 +14,7 @@ from doom_a3c.agent.model import GlobalModel, Snapshot
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
-from doom_a3c.engines.engine import Engine, LocalEngine, State, captured
-from doom_a3c.engines.queue import queue_engine, queues_of
-from doom_a3c.engines.threads import threads_engine
-from doom_a3c.engines.update_log import UpdateLog
+from doom_a3c.engines.engine import Engine, LocalEngine, State
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
@@ -26,15 +22,14 @@ from doom_a3c.record.logger_kinds import make_logger_called
 from doom_a3c.record.loggers import Loggers, MakeLogger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_gif_limiter
-from doom_a3c.record.recording import Recording
-from doom_a3c.run import remote
-from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
-from doom_a3c.run.evaluation import Evaluation, Evaluations, Evaluator, Leader, Scores, games_for
+from doom_a3c.run.evaluations import Evaluations, Leader
+from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.guard import Guard
+from doom_a3c.run.guard import CollapseGuard
+from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
 from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
@@ -47,9 +42,9 @@ from doom_a3c.settings.streams import Stream, seed_of
 
 
 class Session(NamedTuple):
-    """What there is of a session to run and to look at."""
+    """A session to run, and its counters and output folders."""
 
-    record: RunRecord  # at its start
+    record: RunRecord  # at the start of the session
     progress: Progress
     checkpoints: CheckpointFolder
     gifs: Path
@@ -59,7 +54,7 @@ class Session(NamedTuple):
 
 
 @contextlib.contextmanager
-def session_of(
+def build_session(
     record: RunRecord,
     games: Games,
     checkpoints: CheckpointFolder,
@@ -68,17 +63,15 @@ def session_of(
     make_logger: MakeLogger | None = None,
     source: Path | None = None,
 ) -> Iterator[Session]:
-    """Puts a session together, and closes afterwards all that it runs. A resumed run continues from the `variables`.
+    """Builds a session, and closes all its parts afterwards.
 
-    A new one begins with weights of the checkpoint `source`, where there is one.
-
-    Logs are made by `make_logger`, where that is given, and else as the settings say.
-
-    Whatever can fail by a user's mistake is made before any folder or file but that of the checkpoints.
+    A resumed run continues from its checkpoint's `variables`. A new run, without, starts with the weights of the
+    checkpoint `source`, if any. `make_logger` replaces the logger that the settings name. User mistakes are raised
+    before anything is written, except by the caller to the folder of the checkpoints.
 
     Raises:
-        UserError: if the scenario cannot be played, a folder not be written to, a cluster not be reached, or the checkpoint
-            is one of another game or network.
+        UserError: if the scenario cannot be played, a folder cannot be written to, a cluster cannot be reached, or the
+            checkpoint is of another game or network.
     """
     config = record.config
     if config.engine == "cluster":
@@ -86,99 +79,51 @@ def session_of(
     check_can_learn(config.precision)
     make_logger = make_logger or make_logger_called(config.logger)
     builder = Builder(record.scenario, config, games)
-    model, progress, transferred = _beginning(record, builder, variables, source)
+    model, progress, transferred = _initial_model(record, builder, variables, source)
     games.check()
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
-    record = _claimed(record, logs_dir) if variables is None else checkpoints.with_best(record)
+    record = _reserve_log_dir(record, logs_dir) if variables is None else checkpoints.with_best(record)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
-    view.log(f"{'training' if variables is None else 'resuming'} {_described(record, builder)}; logs in {logs}")
-    if transferred:
-        view.log(transferred)
-    if not builder.draws:
-        view.log(f"warning: {record.scenario.game.title} draws no pictures of itself: there will be no films")
+    view.log(f"{'training' if variables is None else 'resuming'} {_describe(record, builder)}; logs in {logs}")
+    _log_notes(view, builder, transferred)
     with contextlib.ExitStack() as stack:
         if config.engine == "cluster":
-            from doom_a3c.engines.cluster.ray import connected  # late, as the driver: hardly any run needs them
-
-            namespace = f"{record.name}-{os.getpid()}"
-            stack.enter_context(connected(config.address, namespace, gpu=config.device == "gpu"))
+            stack.enter_context(connect_to_cluster(record))
         loggers = stack.enter_context(closing(Loggers(make_logger, logs, view.log)))
         _log_start(loggers, record, builder, model)
-        gif_folder, logged_gifs = GifFolder(gifs, view.log), log_gif_limiter()
-
-        def add_gif(gif: Gif) -> None:
-            gif_folder.add(gif)
-            if logged_gifs.allow():
-                loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
-
-        film_maker = stack.enter_context(closing(FilmMaker(builder)))
-        gif_maker = stack.enter_context(closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)))
+        gif_folder = GifFolder(gifs, view.log)
+        outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
-        engine: Engine
-        local = None
-        if config.engine == "cluster":
-            engine = _cluster_engine(record, model, progress, loggers, add_gif, view.log)
-        else:
-            engine = local = _local_engine(record, builder, model, progress, loggers, gif_maker.add)
-        evaluator = stack.enter_context(closing(_evaluator(record, builder, engine)))
-        stopping = StoppingRule(config, progress)
-        saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
+        engine = make_engine(record, builder, model, progress, outputs)
+        evaluator = stack.enter_context(closing(_make_evaluator(record, builder, engine)))
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
-        evaluations = _evaluations(record, evaluator, engine, checkpoints, saver, reporter)
-
-        def save() -> None:
-            saver.save(engine.capture(), evaluations.best)
-
-        guard = Guard(local, progress, config, view.log, save) if local else None
-        training = Training(
-            engine,
-            progress=progress,
-            evaluations=evaluations,
-            saver=saver,
-            reporter=reporter,
-            stopping=stopping,
-            guard=guard,
-        )
-        yield Session(record, progress, checkpoints, gifs, logs, stopping, training)
+        training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view)
+        yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
 
 
-def _beginning(
+def _initial_model(
     record: RunRecord, builder: Builder, variables: Snapshot | None, source: Path | None
 ) -> tuple[GlobalModel, Progress, str | None]:
-    """Returns the model and the counters that a session begins with, and what has been taken over of a `source`."""
+    """Returns the model and counters at the start of a session, and a note on weights transferred from a `source`."""
     model, progress = builder.model(record.config), Progress()
     if variables is not None:
         _restore(model, progress, record, variables, builder)
     return model, progress, transfer(model.network, source, builder, record.config.scenario) if source else None
 
 
-def _claimed(record: RunRecord, logs_dir: Path) -> RunRecord:
-    """Makes the folder of a new run's logs, and returns the run's record, by a name that no other run has there.
-
-    Names have the second in which a run began: two may begin in the same one.
-    """
-    while True:
-        try:
-            (logs_dir / record.name).mkdir()
-            return record
-        except FileExistsError:
-            time.sleep(0.1)
-            record = record._replace(name=run_name(called(record.name), record.config.seed))
-
-
 def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
-    """Gives model and progress what the checkpoint holds."""
+    """Restores model and counters from a checkpoint."""
     config, name = record.config, record.scenario.name
     kernel, actions = variables.get("policy/kernel"), builder.distribution.size
-    known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # what is no kernel is told below
+    known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # other shapes fail in `restore` below
     if known != actions:
         raise UserError(
-            f"{config.models_dir}/last.ckpt knows {known} actions, scenario {name} has "
-            f"{actions}: resume it with its own buttons, or train in another --models-dir"
+            f"{config.models_dir}/last.ckpt has {known} actions, scenario {name} has {actions}: "
+            "resume it with its own buttons, or train in another --models-dir"
         )
     if not builder.has_learned(record.learned):
         raise UserError(
-            f"{config.models_dir}/last.ckpt has learned other actions than scenario {name} has, or in another order: "
+            f"{config.models_dir}/last.ckpt was trained on other actions than scenario {name} has, or in another order: "
             "resume it with its own buttons, or train in another --models-dir"
         )
     try:
@@ -191,73 +136,65 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
     progress.restore(record.counters)
 
 
-def _described(record: RunRecord, builder: Builder) -> str:
+def _reserve_log_dir(record: RunRecord, logs_dir: Path) -> RunRecord:
+    """Makes the log folder of a new run; returns the record, renamed if another run has its name.
+
+    Names end in the second of the start, and two runs may start in the same second.
+    """
+    while True:
+        try:
+            (logs_dir / record.name).mkdir()
+            return record
+        except FileExistsError:
+            time.sleep(0.1)
+            record = record._replace(name=run_name(called(record.name), record.config.seed))
+
+
+def _describe(record: RunRecord, builder: Builder) -> str:
     config = record.config
     players = f"{worker_count(config)} workers x {config.games} games"
-    if config.engine == "cluster":  # how many workers a host has is settled where it runs
+    if config.engine == "cluster":  # each host chooses its number of workers
         players = f"{config.hosts} hosts a machine, {config.games} games a worker"
     return f"{record.scenario.name}: {builder.title}; {players}, {config.frames:,} frames"
 
 
+def _log_notes(view: View, builder: Builder, transferred: str | None) -> None:
+    if transferred:
+        view.log(transferred)
+    if not builder.draws:
+        view.log(f"warning: {builder.scenario.game.title} draws no pictures of itself: there will be no films")
+
+
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:
-    told = record_to_plain(record)  # which does not say where files of the user's lie
-    loggers("global").settings({**told["config"], "tables": told["scenario"]})
-    # As workers play: what is compiled first has fixed shapes, all other numbers of games share one graph.
+    settings = record_to_plain(record)  # without the paths of the user's files
+    loggers("global").settings({**settings["config"], "tables": settings["scenario"]})
+    # With the workers' number of games: the first graph has fixed shapes, all other numbers of games share one more.
     loggers("global").graph(Policy(model.network).graph(builder.example(record.config.games)))
 
 
-def _local_engine(
-    record: RunRecord,
-    builder: Builder,
-    model: GlobalModel,
-    progress: Progress,
-    loggers: Loggers,
-    recorded: Callable[[Recording], None],
-) -> LocalEngine:
-    config = record.config
-    if config.engine == "queue":
-        learners, make_engine = config.trainers, partial(queue_engine, queues=queues_of(config))
-    else:
-        learners, make_engine = worker_count(config), partial(threads_engine, example=builder.example(config.games))
-    return make_engine(
-        config=config,
-        model=model,
-        make_actor=ActorFactory(config, builder, progress, recorded, restarts=record.restarts),
-        make_network=partial(builder.network, seed=config.seed),
-        progress=progress,
-        logs=[UpdateLog(loggers(f"train_{index}")) for index in range(learners)],
-        unblock=builder.unblock,
-    )
+@contextlib.contextmanager
+def _open_outputs(
+    builder: Builder, progress: Progress, loggers: Loggers, gif_folder: GifFolder, view: View
+) -> Iterator[Outputs]:
+    """Makes the outputs of an engine: recordings become gifs, of which some are logged too."""
+    logged_gifs = log_gif_limiter()
+
+    def add_gif(gif: Gif) -> None:
+        gif_folder.add(gif)
+        if logged_gifs.allow():
+            loggers("global").gif("game", gif.data, gif.height, gif.width, progress.frames)
+
+    with (
+        closing(FilmMaker(builder)) as film_maker,
+        closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)) as gif_maker,
+    ):
+        yield Outputs(loggers, gif_maker.add, add_gif, view.log)
 
 
-def _cluster_engine(
-    record: RunRecord,
-    model: GlobalModel,
-    progress: Progress,
-    loggers: Loggers,
-    add_gif: Callable[[Gif], None],
-    log: Callable[[str], None],
-) -> Engine:
-    from doom_a3c.engines.cluster.driver import ClusterEngine  # late: hardly any run needs it
-
-    return ClusterEngine(
-        hosts=record.config.hosts,
-        device=record.config.device,
-        settings=remote.settings(record.config, record.scenario, record.restarts),
-        make_server=remote.server,
-        make_host=remote.host,
-        state=captured(model, progress),
-        progress=progress,
-        logger_called=loggers,
-        add_gif=add_gif,
-        log=log,
-    )
-
-
-def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
+def _make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
     config = record.config
     return Evaluator(
-        builder.evaluation_env(games_for(config.evaluation_episodes)),
+        builder.evaluation_env(count_games(config.evaluation_episodes)),
         builder.network("evaluator", config.seed),
         seed_of(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
@@ -265,16 +202,59 @@ def _evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator
     )
 
 
-def _best_so_far(checkpoints: CheckpointFolder) -> Leader | None:
-    """Returns the weights of `best.ckpt`, None where there are none to be had."""
-    try:
-        variables, record = load(checkpoints.best)
-    except UserError:
-        return None
-    return Leader(State(variables, record.counters), record.best.policy)
+def _make_training(
+    record: RunRecord,
+    engine: Engine,
+    evaluator: Evaluator,
+    progress: Progress,
+    checkpoints: CheckpointFolder,
+    reporter: Reporter,
+    view: View,
+) -> Training:
+    config, guard = record.config, None
+    saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
+    evaluations = _make_evaluations(record, evaluator, engine, checkpoints, saver, reporter)
+    if isinstance(engine, LocalEngine):  # a cluster cannot roll back
+
+        def save() -> None:
+            saver.save(engine.capture(), evaluations.best)
+
+        guard = CollapseGuard(engine, progress, config, view.log, save)
+    return Training(
+        engine,
+        progress=progress,
+        evaluations=evaluations,
+        saver=saver,
+        reporter=reporter,
+        stopping=StoppingRule(config, progress),
+        guard=guard,
+    )
 
 
-def _evaluations(
+class _SaveAndReport(NamedTuple):
+    """Saves the best weights after each evaluation, and reports its result."""
+
+    saver: Saver
+    reporter: Reporter
+
+    def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
+        """Saves and reports a new evaluation."""
+        if is_best:
+            self.saver.save_best(state, best)
+        self.reporter.report_evaluation(evaluation, state, is_best)
+
+    def on_reevaluation(self, evaluation: Evaluation, state: State, best: Best, stays_best: bool) -> None:
+        """Saves and reports the outcome of a re-evaluation."""
+        self.saver.save_best(state, best)
+        self.reporter.report_reevaluation(evaluation, stays_best)
+
+    def on_best_confirmed(self, scores: Scores, state: State, best: Best) -> None:
+        """Saves and reports the confirmed score."""
+        self.saver.save_best(state, best)
+        self.reporter.report_confirmation(scores, state, best.policy)
+
+
+def _make_evaluations(
     record: RunRecord,
     evaluator: Evaluator,
     engine: Engine,
@@ -282,27 +262,21 @@ def _evaluations(
     saver: Saver,
     reporter: Reporter,
 ) -> Evaluations:
-    def evaluated(evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
-        if is_best:
-            saver.save_best(state, best)
-        reporter.evaluated(evaluation, state, is_best)
-
-    def settled(evaluation: Evaluation, state: State, best: Best, stays: bool) -> None:
-        saver.save_best(state, best)
-        reporter.settled(evaluation, stays)
-
-    def confirmed(found: Scores, state: State, best: Best) -> None:
-        saver.save_best(state, best)
-        reporter.confirmed(found, state, best.policy)
-
     return Evaluations(
         evaluator,
         episodes=record.config.evaluation_episodes,
         every=record.config.evaluate_every,
         capture=engine.capture,
-        report=evaluated,
-        settle=settled,
-        confirmed=confirmed,
+        listener=_SaveAndReport(saver, reporter),
         best=record.best,
-        earlier=partial(_best_so_far, checkpoints),
+        load_earlier_best=partial(_load_best, checkpoints),
     )
+
+
+def _load_best(checkpoints: CheckpointFolder) -> Leader | None:
+    """Returns the weights of `best.ckpt`, None if it cannot be loaded."""
+    try:
+        variables, record = load(checkpoints.best)
+    except UserError:
+        return None
+    return Leader(State(variables, record.counters), record.best.policy)

@@ -7,6 +7,7 @@ from scipy.special import softmax
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.policy import Decider, Decision, Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.record.overlay import Salience, StepView, newest_picture
@@ -68,9 +69,9 @@ class Narration:
         self.distribution, self.initial_state = policy.distribution, policy.initial_state
         network = policy.network if salience and isinstance(policy, Policy) else None
         self._saliency = Saliency(network) if network and network.inputs.pixels else None
-        self._newest: tuple[Observation, Array, CoreState, Decision]
+        self._newest: tuple[Observations, Array, CoreState, Decision]
 
-    def __call__(self, observations: Observation, resets: Array, core_state: CoreState) -> Decision:
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""
         decision = self._policy(observations, resets, core_state)
         first = map_nested(lambda array: array[:1], (observations, resets, core_state))

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, divergence_hint
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
-from doom_a3c.run.evaluation import Evaluations
-from doom_a3c.run.guard import Guard, episodes_before_means
+from doom_a3c.run.evaluations import Evaluations
+from doom_a3c.run.guard import CollapseGuard, count_episodes_before_means
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config
@@ -59,7 +59,7 @@ class StoppingRule:
         config, mean = self.config, self._progress.mean_score
         if ended_by := self.interrupted_by or self._ended_by:
             return ended_by
-        counted = self._progress.scored >= WINDOW + episodes_before_means(config)
+        counted = self._progress.scored >= WINDOW + count_episodes_before_means(config)
         if config.target_score is not None and counted and mean is not None and mean >= config.target_score:
             return "target_score"
         if budget := config.exhausted_budget(self._progress):
@@ -79,10 +79,10 @@ class Training:
         saver: Saver,
         reporter: Reporter,
         stopping: StoppingRule,
-        guard: Guard | None = None,
+        guard: CollapseGuard | None = None,
     ) -> None:
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
-        self._saver, self._reporter, self._stopping, self._guard = saver, reporter, stopping, guard
+        self._saver, self._reporter, self.stopping, self._guard = saver, reporter, stopping, guard
 
     def run(self) -> Result:
         """Trains until a limit is reached; saves at the start, on the way, at the end, and when an error ends it.
@@ -102,7 +102,7 @@ class Training:
         finally:
             try:
                 self._reporter.phase(
-                    lambda: "saving; Ctrl-C again ends at once" if self._stopping.interrupted_by else "saving"
+                    lambda: "saving; Ctrl-C again ends at once" if self.stopping.interrupted_by else "saving"
                 )
                 self._stop()
             finally:
@@ -113,11 +113,11 @@ class Training:
             NON_FINITE, 0
         ):
             raise DivergedError(
-                f"no update of this session was finite{divergence_hint(self._progress, self._stopping.config)}"
+                f"no update of this session was finite{divergence_hint(self._progress, self.stopping.config)}"
             )
-        if not self._stopping.interrupted_by:
+        if not self.stopping.interrupted_by:
             self._reporter.phase(lambda: "evaluating for the last time")
-            self._evaluations.evaluate(self._stopping.interrupted)
+            self._evaluations.evaluate(self.stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
             self._settle_best()
             self._reporter.report(seconds, self._evaluations.best)
@@ -129,27 +129,27 @@ class Training:
     def _settle_best(self) -> None:
         """Settles the best weights and confirms their score, on new games; after an interrupt it stays unconfirmed."""
         for phase, settle in (
-            ("re-evaluating the best weights", self._evaluations.rematch),
+            ("re-evaluating the best weights", self._evaluations.reevaluate_best),
             ("confirming the best score in new games", self._evaluations.confirm),
         ):
-            if not self._stopping.interrupted_by:
+            if not self.stopping.interrupted_by:
                 self._reporter.phase(partial(str, phase))
-                if settle(self._stopping.interrupted):
+                if settle(self.stopping.interrupted):
                     self._save()
 
     def _stop(self) -> None:
         try:
             self._engine.stop()
         finally:
-            self._evaluations.stop(HURRY_SECONDS if self._stopping.interrupted_by else PATIENCE_SECONDS)
+            self._evaluations.stop(HURRY_SECONDS if self.stopping.interrupted_by else PATIENCE_SECONDS)
 
     def _loop(self, start: float) -> str:
-        while (stopped_by := self._stopping.reason(time.monotonic() - start)) is None:
+        while (stopped_by := self.stopping.reason(time.monotonic() - start)) is None:
             time.sleep(TICK_SECONDS)
             self._engine.check()
             self._evaluations.check()
             if self._guard is not None:
-                self._guard.look()
+                self._guard.check()
             if self._saver.due():
                 self._save()
             self._reporter.report(time.monotonic() - start, self._evaluations.best)

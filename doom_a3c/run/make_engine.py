@@ -1,0 +1,86 @@
+"""Makes the engine that a run's settings name: threads or queues in this process, or hosts of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from doom_a3c.agent.model import GlobalModel
+from doom_a3c.engines.engine import Engine, LocalEngine, captured
+from doom_a3c.engines.queue import queue_engine, queues_of
+from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.update_log import UpdateLog
+from doom_a3c.record.gifs import Gif
+from doom_a3c.record.loggers import Loggers
+from doom_a3c.record.progress import Progress
+from doom_a3c.record.recording import Recording
+from doom_a3c.run import remote
+from doom_a3c.run.actors import ActorFactory
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.run_record import RunRecord
+from doom_a3c.settings.derived import worker_count
+
+
+class Outputs(NamedTuple):
+    """Where an engine's results go besides the model and the counters."""
+
+    loggers: Loggers
+    add_recording: Callable[[Recording], None]  # of games in this process
+    add_gif: Callable[[Gif], None]  # of games on hosts of a cluster
+    log: Callable[[str], None]
+
+
+def make_engine(
+    record: RunRecord, builder: Builder, model: GlobalModel, progress: Progress, outputs: Outputs
+) -> LocalEngine | Engine:
+    """Returns the engine of a run, not started yet."""
+    if record.config.engine == "cluster":
+        return _make_cluster_engine(record, model, progress, outputs)
+    return _make_local_engine(record, builder, model, progress, outputs)
+
+
+def _make_local_engine(
+    record: RunRecord, builder: Builder, model: GlobalModel, progress: Progress, outputs: Outputs
+) -> LocalEngine:
+    config = record.config
+    if config.engine == "queue":
+        learners, make = config.trainers, partial(queue_engine, queues=queues_of(config))
+    else:
+        learners, make = worker_count(config), partial(threads_engine, example=builder.example(config.games))
+    return make(
+        config=config,
+        model=model,
+        make_actor=ActorFactory(config, builder, progress, outputs.add_recording, restarts=record.restarts),
+        make_network=partial(builder.network, seed=config.seed),
+        progress=progress,
+        logs=[UpdateLog(outputs.loggers(f"train_{index}")) for index in range(learners)],
+        unblock=builder.unblock,
+    )
+
+
+def _make_cluster_engine(record: RunRecord, model: GlobalModel, progress: Progress, outputs: Outputs) -> Engine:
+    from doom_a3c.engines.cluster.driver import ClusterEngine  # late: few runs need Ray
+
+    return ClusterEngine(
+        hosts=record.config.hosts,
+        device=record.config.device,
+        settings=remote.settings(record.config, record.scenario, record.restarts),
+        make_server=remote.server,
+        make_host=remote.host,
+        state=captured(model, progress),
+        progress=progress,
+        logger_called=outputs.loggers,
+        add_gif=outputs.add_gif,
+        log=outputs.log,
+    )
+
+
+def connect_to_cluster(record: RunRecord) -> contextlib.AbstractContextManager[None]:
+    """Returns the connection to the cluster of a run; it lasts until it is closed."""
+    from doom_a3c.engines.cluster.ray import connected  # late, as above
+
+    namespace = f"{record.name}-{os.getpid()}"
+    return connected(record.config.address, namespace, gpu=record.config.device == "gpu")
