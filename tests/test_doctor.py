@@ -13,8 +13,8 @@ from commands import call
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.games import games_of
-from doom_a3c.run import doctor
-from doom_a3c.run.doctor import findings
+from doom_a3c.run import doctor, trial_games
+from doom_a3c.run.doctor import examine
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings.fields import UserError
 
@@ -124,13 +124,14 @@ gymnasium.register("tests/Poor-v0", Poor)
 def found(scenario, tmp_path, **settings):
     record = new_run({"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings})
     with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
-        return {finding.what: finding for finding in findings(record, games)}
+        return {finding.what: finding for finding in examine(record, games)}
 
 
 def test_what_is_wrong_with_a_game_is_found(tmp_path):
     found_ = found("tests/Sick-v0", tmp_path, discount=0.9, normalize_rewards=False)
     advice = {name: finding.advice for name, finding in found_.items() if finding.advice}
-    assert advice["rewards"] == "learned from best at about 1: --normalize-rewards, or --reward-scale 1e-06"
+    assert "--normalize-rewards" in advice["rewards"]
+    assert "--reward-scale 1e-06" in advice["rewards"]
     normalized = found("tests/Sick-v0", tmp_path)["rewards"]  # as every game without a file
     assert (normalized.says.rpartition("; ")[2], normalized.advice) == (
         "divided by the spread of their discounted sums",
@@ -138,7 +139,7 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
     )
     assert "single colour" in advice["network sees"]
     assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
-    assert advice["episodes"] == "what is rarely paid must be seen from afar: --discount 0.998"
+    assert "--discount 0.998" in advice["episodes"]
     assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
     assert not (tmp_path / "new").exists()
 
@@ -146,16 +147,16 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
 @pytest.mark.parametrize(("a_step", "whole"), [(0.001, True), (0.05, False)])
 def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a_step, whole):
     clock = itertools.count()
-    monkeypatch.setattr(doctor, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
+    monkeypatch.setattr(trial_games, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
     record = new_run({"scenario": "tests/Mixed-v0"})
     with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
-        play = doctor._played(games, seed=3)
-        episodes = doctor._lengths(record, games, play)
-    assert play.missing == doctor.GAMES * doctor.EPISODES - len(play.lengths)
+        play = trial_games.play_at_random(games, seed=3)
+        episodes = doctor._check_lengths(record, games, play)
+    assert play.missing == trial_games.GAMES * trial_games.EPISODES - len(play.lengths)
     assert (play.missing == 0) == whole
     if whole:
         assert 0.25 <= np.mean(np.array(play.lengths) == 5) <= 0.75  # three standard errors
-    assert ("shorter ones" in doctor._scores(record, play).says) == ("or more" in episodes.says) == (not whole)
+    assert ("shorter ones" in doctor._check_scores(record, play).says) == ("or more" in episodes.says) == (not whole)
 
 
 def test_a_game_that_never_pays_is_told(tmp_path):
@@ -170,7 +171,7 @@ def test_rewards_that_are_not_finite_are_told(tmp_path):
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 @pytest.mark.parametrize("when", [0, 7, 20])  # at the beginning, in the midst, at the end
 def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monkeypatch, value, when):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(lambda time: np.array([0, value if time == when else 1]))
     try:
         found_ = found(game, tmp_path)["numbers seen"]
@@ -180,10 +181,20 @@ def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monke
     assert "NaN" in found_.advice
 
 
+def test_the_share_of_unusable_numbers_is_that_of_all_observations(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
+    game = numbers(lambda time: np.array([0, np.nan if time == 20 else 1]))  # one observation of each 21
+    try:
+        says = found(game, tmp_path)["numbers seen"].says
+    finally:
+        gymnasium.registry.pop(game)
+    assert f"[1] in {100 * 8 / (8 * 22):.3g}%" in says  # with the first observation of the next episode
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("pay", [1.7e308, np.inf, np.nan])
 def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypatch, pay):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(Numbers.see, pay=pay)
     try:
         assert found(game, tmp_path)["rewards"].what == "rewards"
@@ -192,34 +203,37 @@ def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypat
 
 
 def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(lambda time: np.array([300.0, 0]), actions=1)
     try:
-        advice = {name: finding.advice for name, finding in found(game, tmp_path).items() if finding.advice}
+        findings = found(game, tmp_path)
     finally:
         gymnasium.registry.pop(game)
+    advice = {name: finding.advice for name, finding in findings.items() if finding.advice}
+    assert findings["game"].says.endswith(", 1 action")
     assert "[0] 300 in the environment" in advice["numbers seen"]
     assert "single action" in advice["actions"]
     assert advice.keys() == {"numbers seen", "actions"}
 
 
-def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "PLAY_SECONDS", 0.0)
+def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path):
     for game, setting in (("CartPole-v1", "max_episode_steps"), ("basic", "episode_timeout"), ("pong", "max_frames")):
         record = new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
         nothing = np.zeros(0)
-        assert setting in doctor._scores(record, doctor.Play([], [], 0, 32, nothing, [], nothing, 1.0)).advice
+        assert (
+            setting in doctor._check_scores(record, trial_games.RandomPlay([], [], 0, 32, nothing, [], nothing, 1.0)).advice
+        )
 
 
 def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     seen = found("tests/Grid-v0", tmp_path)["network sees"]
     assert seen.advice == ""
     assert "of 255" in seen.says
 
 
 def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     assert found("tests/Sluggish-v0", tmp_path)["speed"].advice.startswith("--game-processes ")
     assert found("tests/Sluggish-v0", tmp_path, game_processes=1)["speed"].advice == ""
 
@@ -244,7 +258,7 @@ def test_a_good_game_gets_hardly_any_advice(tmp_path):
     ("scenario", "advice"), [("CartPole-v1", {}), ("ALE/Breakout-v5", {"actions": "FIRE does nothing"})]
 )
 def test_actions_that_do_nothing_are_told(scenario, advice, tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "EPISODES", 1)
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
     told = {name: finding.advice for name, finding in found(scenario, tmp_path).items() if finding.advice}
     assert told.keys() == advice.keys()
     assert all(told[name].startswith(words) for name, words in advice.items())

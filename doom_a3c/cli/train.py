@@ -94,9 +94,9 @@ def _train(arguments: list[str] | None) -> int:
     if options.doctor:
         if options.from_:
             raise UserError(f"--from {options.from_} is for a training: --doctor looks at the game alone")
-        from doom_a3c.cli.examination import examined  # late: hardly any call needs it
+        from doom_a3c.cli.run_doctor import run_doctor  # late: few calls need it
 
-        return examined(new_run(overrides, options.name))
+        return run_doctor(new_run(overrides, options.name))
     return (_resume if options.resume else _begin)(options, overrides)
 
 

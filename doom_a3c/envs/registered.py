@@ -120,7 +120,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._reader = reader_of(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
         self.action_space = actions = env.action_space
-        count = f"{actions.n} actions" if isinstance(actions, Discrete) else str(actions)
+        count = f"{actions.n} action{'s' if actions.n != 1 else ''}" if isinstance(actions, Discrete) else str(actions)
         self.metadata = {**env.metadata, "title": f"{self._name}, {count}"}
         self._taken: Callable[[Any], Any] = lambda action: action
         if isinstance(actions, Discrete):  # they may start at another number than 0

@@ -1,4 +1,4 @@
-"""train.py --doctor: what there is to say of a game before an agent is trained on it."""
+"""train.py --doctor: prints the findings about a game before an agent is trained on it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from contextlib import closing
 from doom_a3c.cli.streams import answer
 from doom_a3c.cli.wrapping import text_width
 from doom_a3c.envs.games import games_of
-from doom_a3c.run.doctor import findings
+from doom_a3c.run.doctor import examine
 from doom_a3c.run.run_record import RunRecord
 
 _COLUMN = 15
 
 
-def examined(record: RunRecord) -> int:
-    """Prints what the doctor finds as it is found; returns the exit status."""
+def run_doctor(record: RunRecord) -> int:
+    """Prints each finding as soon as it is known; returns the exit status."""
     print(f"looking at {record.scenario.name}; this takes up to a minute", flush=True)
     advised = 0
     with closing(games_of(record.scenario.game, record.scenario.observation, record.config.game_processes)) as games:
-        for finding in findings(record, games):
-            print(_told(finding.what, finding.says), flush=True)
+        for finding in examine(record, games):
+            print(_format(finding.what, finding.says), flush=True)
             if finding.advice:
                 advised += 1
-                print(_told("  -> advice", finding.advice), flush=True)
+                print(_format("  -> advice", finding.advice), flush=True)
     answer(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
     return 0
 
 
-def _told(what: str, says: str) -> str:
-    """Returns a line, or several that begin in one column."""
+def _format(what: str, says: str) -> str:
+    """Returns a line, wrapped with a hanging indent."""
     return textwrap.fill(says, text_width(), initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)

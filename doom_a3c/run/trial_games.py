@@ -1,0 +1,144 @@
+"""Games that the doctor plays: at random, and with one action repeated from the start of an episode."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from doom_a3c.envs.games import Games
+from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.tree import Observation, map_nested
+
+GAMES = 8  # played at random
+PLAY_SECONDS, EPISODES = 15.0, 4  # random play ends after these seconds, or once each game has finished these episodes
+TRIAL_STEPS, TRIALS = 8, 3  # steps of an action from the start of an episode, and episodes in which it is tried
+TRIAL_SECONDS = 15.0
+PICTURES = (3, 6)  # rows and columns of the sheet of observations
+
+
+class RandomPlay(NamedTuple):
+    """The results of random play."""
+
+    scores: list[float]
+    lengths: list[int]  # of the finished episodes, in steps
+    time_outs: int  # episodes that ended by a time-out
+    missing: int  # episodes that were not finished in time: the longer ones
+    rewards: NDArray[np.float64]  # of all steps
+    observations: list[Observation]  # a sample, each of one game
+    unusable: NDArray[np.float64]  # share of all observations in which each number was NaN or infinite, [V]
+    steps_per_second: float
+
+
+class _Sample:
+    """Collects observations: a sample of them, and how many have unusable numbers."""
+
+    def __init__(self) -> None:
+        self.kept: list[Observation] = []
+        self._wanted, self._steps, self._count = math.prod(PICTURES), 0, 0
+        self._unusable: NDArray[np.int64] | int = 0
+
+    def keep(self, observations: Observation) -> None:
+        """Keeps the first game's observation: half of the sample from the first steps, half at intervals."""
+        first_half = self._steps < self._wanted // 2
+        if len(self.kept) < self._wanted and (first_half or self._steps % 7 == 0):
+            self.kept.append(map_nested(lambda array: np.array(array[0]), observations))
+        self._steps += 1
+
+    def check(self, observations: Observation) -> None:
+        """Counts the unusable numbers of observations [B, ...]."""
+        numbers = numbers_of(observations)
+        self._unusable = self._unusable + np.sum(~np.isfinite(numbers), axis=0)
+        self._count += len(numbers)
+
+    @property
+    def unusable(self) -> NDArray[np.float64]:
+        """The share of observations in which each number was NaN or infinite, [V]."""
+        return np.asarray(self._unusable, np.float64) / max(1, self._count)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # rewards may be infinite, or overflow when summed
+def play_at_random(games: Games, seed: int) -> RandomPlay:
+    """Plays random actions, until the time is over or each game has finished its episodes."""
+    random = np.random.default_rng(seed_of(seed, Stream.RANDOM_PLAY))
+    scores: list[float] = []
+    lengths: list[int] = []
+    time_outs = 0
+    rewards: list[NDArray[np.float64]] = []
+    sample = _Sample()
+    with closing(games.vector(GAMES, limited=True)) as env:
+        observations, _ = env.reset(seed=seed)
+        totals, ages, ended, start = np.zeros(GAMES), np.zeros(GAMES, int), np.zeros(GAMES, int), time.monotonic()
+        sample.check(observations)
+        while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
+            sample.keep(observations)
+            actions = random.integers(action_count(env), size=GAMES)
+            observations, paid, terminated, truncated, infos = env.step(actions)
+            sample.check(observations)
+            rewards.append(np.asarray(paid, np.float64))
+            totals += paid
+            ages += 1
+            for game in np.flatnonzero(terminated | truncated):
+                if ended[game] < EPISODES:  # the first episodes of each game: those that finish first are the shortest
+                    scores.append(float(totals[game]))
+                    lengths.append(int(ages[game]))
+                    time_outs += bool(truncated[game])
+                    ended[game] += 1
+                sample.check(map_nested(lambda array: array[None], infos["final_obs"][game]))
+                totals[game] = ages[game] = 0
+        rate = len(rewards) * GAMES / (time.monotonic() - start)
+    missing = GAMES * EPISODES - len(scores)
+    paid = np.concatenate(rewards) if rewards else np.zeros(0)
+    return RandomPlay(scores, lengths, time_outs, missing, paid, sample.kept, sample.unusable, rate)
+
+
+def action_count(env: VectorEnv[Any, Any, Any]) -> int:
+    """Returns the number of discrete actions of a vector's games."""
+    return int(env.single_action_space.n)  # type: ignore[attr-defined]  # discrete
+
+
+def numbers_of(observations: Observation) -> NDArray[np.float32]:
+    """Returns the numbers of observations, [..., V]; V is 0 where they are pixels alone."""
+    numbers = observations["variables"] if isinstance(observations, dict) else observations
+    return numbers if numbers.dtype == np.float32 else np.empty((*numbers.shape[:-3], 0), np.float32)
+
+
+def pixels_of(observation: Observation) -> NDArray[np.uint8] | None:
+    """Returns the pixels of one game's observation, None where it has none."""
+    pixels = observation["pixels"] if isinstance(observation, dict) else observation
+    return pixels if pixels.ndim == 3 else None
+
+
+def try_actions(games: Games) -> tuple[int, list[tuple[bytes, ...]]]:
+    """Tries every action, as far as time permits; returns the number of actions and the outcomes of those tried.
+
+    Actions with the same outcome did the same.
+    """
+    start = time.monotonic()
+    outcomes: list[tuple[bytes, ...]] = []
+    with closing(games.vector(1, limited=True)) as env:
+        count = action_count(env)
+        for action in range(count):
+            if time.monotonic() - start > TRIAL_SECONDS:
+                break
+            outcomes.append(tuple(_repeat_action(env, action, seed) for seed in range(TRIALS)))
+    return count, outcomes
+
+
+def _repeat_action(env: VectorEnv[Any, Any, Any], action: int, seed: int) -> bytes:
+    """Returns the observations and rewards after repeating an action from the start of an episode."""
+    seeds: Any = np.array([seed])  # the form that all vectors take
+    env.reset(seed=seeds)
+    parts: list[bytes] = []
+    for _ in range(TRIAL_STEPS):
+        observations, rewards, terminated, truncated, _ = env.step(np.array([action]))
+        arrays = observations.values() if isinstance(observations, dict) else [observations]
+        parts += [np.asarray(array).tobytes() for array in (*arrays, rewards)]
+        if terminated[0] or truncated[0]:
+            break
+    return b"".join(parts)
