@@ -115,6 +115,20 @@ class Blind(Toy):
         raise RuntimeError("no display")
 
 
+class Grey(Toy):
+    """Renders grey pictures."""
+
+    def render(self):
+        return np.zeros((8, 8), np.uint8)
+
+
+class Floats(Toy):
+    """Renders RGB pictures of floats."""
+
+    def render(self):
+        return np.zeros((8, 8, 3))
+
+
 class Shown(Toy):
     """Declares a space, and shows what a function makes of the time."""
 
@@ -158,5 +172,5 @@ class Coin(Plain):
         return np.zeros(2, np.float32), float(action == self.side), True, False, {}
 
 
-for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Shown, Talking):
+for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Grey, Floats, Shown, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

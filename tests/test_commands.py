@@ -17,6 +17,7 @@ from fakes import until
 
 from benchmarks.processes import engines, family, kill, left_over
 from doom_a3c.run.checkpoint import load, save
+from doom_a3c.settings.playing import PlaySettings
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_of_two_agents_the_better_one_is_told(brief, tmp_path):
     assert len(one) == 3
     assert [each["real"] for each in told["differences"].values()] == [False]
     assert imageio.imread(tmp_path / "out" / "comparison.png").ndim == 3
-    assert (tmp_path / "out" / "comparison.csv").read_text().splitlines()[1] == f"1000000,{one[0]},{other[0]}"
+    assert (tmp_path / "out" / "comparison.csv").read_text().splitlines()[1] == f"{PlaySettings.seed},{one[0]},{other[0]}"
     alone = call("play", "--compare", models[0], cwd=tmp_path)
     assert (alone.returncode, "--compare takes two checkpoints or more" in alone.stderr) == (2, True)
 

@@ -21,6 +21,8 @@ from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import games_of
 from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.launch import new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 
 pytestmark = pytest.mark.tools
@@ -75,7 +77,7 @@ def test_a_lost_life_is_told_wherever_a_game_lives(closing, make_network, kind):
     ("name", "rate", "draws"),
     [("Plain", 30, False), ("Picky", 30, False), ("Blind", 20, False), ("Unseen", 20, False), ("Numbers", 20, True)],
 )
-def test_what_draws_no_pictures_is_known_before_it_trains(closing, name, rate, draws, processes):
+def test_missing_pictures_are_known_before_training(closing, name, rate, draws, processes):
     games = games_of(game(name), SEEN, processes)
     facts = games.facts()
     assert (facts.draws, games.steps_per_second) == (draws, rate)
@@ -88,9 +90,18 @@ def test_what_draws_no_pictures_is_known_before_it_trains(closing, name, rate, d
     assert (env.picture(final=True) is not None) == draws
 
 
+@pytest.mark.parametrize("name", ["Grey", "Floats"])
+def test_the_warning_names_the_pictures_that_can_be_recorded(name):
+    record = new_run({"scenario": f"registered_toys:tests/{name}-v0"})
+    warning = Builder(record.scenario, record.config).missing_pictures
+    assert all(word in warning for word in (f"tests/{name}-v0", "rgb_array", "uint8", "[height, width, 3]"))
+
+
 PLAYS = """
 import time
 from doom_a3c.envs.games import games_of
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.launch import new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 games = games_of(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
 env = games.vector(1, limited=True)
@@ -129,10 +140,10 @@ def test_an_environment_without_pictures_trains_and_says_so_once(root, tmp_path,
     result = call("train", *scenario, *SMALL, "--frames", 2000, "--summary", "summary.json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "training Plain_v0: tests/Plain-v0, 2 actions; 2 workers x 2 games" in result.stdout
-    assert result.stdout.count("draws no pictures") == 1
+    assert result.stdout.count("no RGB picture") == 1
     assert not list(tmp_path.rglob("*.gif"))
     assert json.loads((tmp_path / "summary.json").read_text())["mean_100"] == LENGTH
     result = play(tmp_path, *scenario[:2], "--episodes", 1, "--out", "result")
     assert result.returncode == 0, result.stderr
-    assert result.stderr.count("draws no pictures") == 1
+    assert result.stderr.count("no RGB picture") == 1
     assert not list(tmp_path.rglob("*.mp4"))

@@ -127,11 +127,12 @@ def test_where_an_environment_has_failed_is_told_who_asks_for_it(tmp_path):
 @pytest.mark.parametrize(
     ("game", "told"),
     [
+        ("NanObservations-v0", "has given observations that are not finite"),
         ("NanRewards-v0", "has given rewards that are not finite"),
         ("HugeNumbers-v0", "has given observations that are not finite, or beyond 1e+15"),
     ],
 )
 def test_a_short_run_in_which_no_update_was_finite_has_failed_and_says_what_the_game_did(tmp_path, game, told):
     result = trained_on_a_toy(tmp_path, game)
-    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1), result.stderr
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert f"unusable_toys:{game} {told}" in result.stderr

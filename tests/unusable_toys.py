@@ -23,6 +23,13 @@ class HugeNumbers(Numbers):
         return super().see() + 1e30
 
 
+class NanObservations(Numbers):
+    """Observes NaN."""
+
+    def see(self):
+        return super().see() * float("nan")
+
+
 class NoLevel(Toy):
     """Lacks a file, and says so when it is reset."""
 
@@ -82,5 +89,16 @@ class Starts(Toy):
         self.program.kill()
 
 
-for toy in (NanRewards, HugeNumbers, NoLevel, FailsLater, QuitsLater, OldStep, ChangesShape, UnitPixels, Starts):
+for toy in (
+    NanRewards,
+    NanObservations,
+    HugeNumbers,
+    NoLevel,
+    FailsLater,
+    QuitsLater,
+    OldStep,
+    ChangesShape,
+    UnitPixels,
+    Starts,
+):
     gymnasium.register(f"{toy.__name__}-v0", toy)

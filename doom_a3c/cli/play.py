@@ -128,8 +128,8 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
     record = agent.record
-    if not agent.builder.draws and (settings.record or options.window):
-        print(f"warning: {record.scenario.game.title} draws no pictures of itself: there are none to show", file=sys.stderr)
+    if agent.builder.missing_pictures and (settings.record or options.window):
+        print(f"warning: {agent.builder.missing_pictures}: there are none to show", file=sys.stderr)
 
     def row(index: int, score: str, steps: int) -> str:
         return f"{index:7d} {score:>7} {steps:10d}"

@@ -60,6 +60,12 @@ class Builder:
         except UserError:  # a stranger's checkpoint may name anything
             return False
 
+    @property
+    def missing_pictures(self) -> str:
+        """Why episodes cannot be filmed or shown, '' if they can."""
+        reason = "gives no RGB picture when rendered (render() as rgb_array: uint8, [height, width, 3])"
+        return "" if self.draws else f"{self.scenario.game.title} {reason}"
+
     def example(self, games: int) -> Any:
         """Returns observations of that many games, zeros."""
         return create_empty_array(self._observations, games)

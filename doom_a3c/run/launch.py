@@ -19,6 +19,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import consistent
 from doom_a3c.settings.derived import cpu_count, rows_kept, worker_count
 from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.games import GymnasiumSpec
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
@@ -117,6 +118,7 @@ def open_session(
             variables = checkpoint.variables
         checkpoints.tidy()
         with importing():  # takes a second; the games start meanwhile
+            from doom_a3c.agent.rollouts import UNUSABLE
             from doom_a3c.engines.updates import DivergedError  # late: TensorFlow is imported by now
             from doom_a3c.run.session import build_session
         view.phase(games.starting)
@@ -124,7 +126,10 @@ def open_session(
             try:
                 yield session
             except DivergedError as error:
-                raise DivergedError(f"{error}; the last good checkpoint is {checkpoints.last}") from None
+                faults, game = session.progress.faults, record.scenario.game
+                unusable = isinstance(game, GymnasiumSpec) and any(faults[kind] for kind in UNUSABLE)
+                mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
+                raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
             except UserError as error:  # of whoever has written the game, say
                 raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
 

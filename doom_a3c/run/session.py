@@ -161,8 +161,8 @@ def _describe(record: RunRecord, builder: Builder) -> str:
 def _log_notes(view: View, builder: Builder, transferred: str | None) -> None:
     if transferred:
         view.log(transferred)
-    if not builder.draws:
-        view.log(f"warning: {builder.scenario.game.title} draws no pictures of itself: there will be no films")
+    if builder.missing_pictures:
+        view.log(f"warning: {builder.missing_pictures}: there will be no films")
 
 
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:
