@@ -149,6 +149,7 @@ def gradient_push(version=0, seed=1, **parts):
         "gradients": np.random.default_rng(seed).normal(size=SIZE).astype(np.float32),
         "not_finite": 0,
         "metrics": {**METRICS, "entropy": 0.25 * seed},
+        "push_seconds": 0.5,
         "rollout": None,
         "gifs": [],
         **parts,

@@ -36,7 +36,7 @@ def test_gradients_are_added_up_until_they_are_enough():
     thread.join(10)
     [push] = results
     assert push.pop("gradients").tolist() == [3.0, 111.0]
-    nothing = {"rollout": None, "gifs": []}
+    nothing = {"push_seconds": 0.0, "rollout": None, "gifs": []}
     counted = {"steps": 27, "frames": 81, "episodes": [tuple(EPISODE)] * 3, "faults": ["crash"] * 3}
     counted["reward_sums"] = [27, 1.5, 0.0]
     assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {**METRICS, "entropy": 2}, **nothing}
@@ -138,7 +138,15 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
     for one in played:
         push = prompt(buffer.next_push)
         arrays = push.pop("rollout")
-        kept = {"gradients": None, "not_finite": 0, "metrics": {}, "faults": [], "gifs": [], "reward_sums": [0, 0.0, 0.0]}
+        kept = {
+            "gradients": None,
+            "not_finite": 0,
+            "metrics": {},
+            "push_seconds": 0.0,
+            "faults": [],
+            "gifs": [],
+            "reward_sums": [0, 0.0, 0.0],
+        }
         counted = {"steps": 8, "frames": 24, "episodes": [tuple(episode) for episode in one.stats.episodes]}
         assert push == {"version": one.version, **counted, **kept}
         assert arrays.keys() == one.rollout._asdict().keys()

@@ -145,7 +145,7 @@ def test_gradients_are_applied_as_without_a_server(build):
     assert status["counters"].items() >= {"faults": {"crash": 3}, "scores": [2.0, 4.0] * 3}.items()
     assert (status["entropy"], status["lag"]) == (0.75, 0)
     assert (status["lags"], status["error"]) == ([0, 0, 0], None)
-    played = {**METRICS, "entropy": 0.75, "reward": 3.0, "length": 6.0, "value": 0.75}
+    played = {**METRICS, "entropy": 0.75, "reward": 3.0, "length": 6.0, "value": 0.75, "push_seconds": 0.5}
     assert status["hosts"] == {"a": {"frames": 3 * FRAMES, "pushes": 3, "bytes": 2 * 3 * 4 * SIZE, "metrics": played}}
 
 

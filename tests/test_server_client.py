@@ -177,7 +177,7 @@ def test_a_client_whose_pushes_are_refused_plays_on_until_it_is_fenced_off(serve
     wire = Wire(server, [None, None, "answer lost"])  # a lost answer to a refusal is no second one
     a = client_of(wire, gradient_push(), *bad, *numbered(2, 3))
     a.client.join(1)
-    with pytest.raises(FencedError, match="a is fenced off: its pushes were refused, as its steps are not"):
+    with pytest.raises(FencedError, match=r"a is fenced off: .*steps is -1"):
         a.client.run()
     assert counted(server) == (1, 2, 1)
     assert len(a.buffer.pushes) == 1

@@ -164,7 +164,7 @@ def _seeds(servers: Servers) -> list[Any]:
         "faults": ["engine_died"],
         "reward_sums": [8, 0.5, 2.0],
     }
-    push |= {"gradients": None, "not_finite": 0, "metrics": {}, "rollout": None}
+    push |= {"gradients": None, "not_finite": 0, "metrics": {}, "push_seconds": 0.5, "rollout": None}
     gif = {
         "data": _array("uint8", [10], list(b"GIF89a\4\0\4\0")),
         "height": 4,

@@ -26,7 +26,8 @@ class Push(TypedDict):
     reward_sums: list[float]  # the `RunningMoments` of `RolloutStats`
     gradients: Vector | None  # transport `gradients`: their sum, None where none were finite
     not_finite: int  # transport `gradients`: how many were left out of the sum
-    metrics: dict[str, float]  # of the newest update and of the host, by name
+    metrics: dict[str, float]  # the `LearnerMetrics` of the newest update; empty without gradients
+    push_seconds: float  # from sending the last push until its answer came
     rollout: dict[str, Any] | None  # transport `rollouts`: the arrays of a `Rollout` by field
     gifs: list[dict[str, Any]]  # recordings of finished episodes, one at most: the fields of a `Gif`, its data as uint8
 

@@ -155,5 +155,6 @@ def _new(version: int, stats: RolloutStats) -> Push:
         "gradients": None,
         "not_finite": 0,
         "metrics": {},
+        "push_seconds": 0.0,
         "gifs": [],
     }

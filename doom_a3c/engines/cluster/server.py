@@ -204,7 +204,8 @@ class ParameterServer:
         tally.frames += push["frames"]
         tally.pushes += 1
         tally.bytes += size(push)
-        tally.metrics |= {**push["metrics"], **dict(named(episode_metrics(episodes)))}
+        metrics = {**push["metrics"], "push_seconds": push["push_seconds"], **dict(named(episode_metrics(episodes)))}
+        tally.metrics |= metrics
         return "stale" if stale else "applied"
 
     def _learn(self, push: Push) -> None:
@@ -213,7 +214,7 @@ class ParameterServer:
             for _ in range(push["not_finite"]):
                 self._updater.skip()
             if push["gradients"] is not None:
-                gradients = Gradients(self._split(push["gradients"]), LearnerMetrics(**_of_update(push["metrics"])), True)
+                gradients = Gradients(self._split(push["gradients"]), LearnerMetrics(**push["metrics"]), True)
                 self._updater.apply(gradients, push["version"], last=True)
         except Exception as error:
             self._failure = error
@@ -257,7 +258,3 @@ class ParameterServer:
                 return None
             state = captured(self._model, self._progress)
             return {"variables": state.variables, "counters": to_plain(state.counters), "members": self._members.numbers()}
-
-
-def _of_update(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: metrics[name] for name in LearnerMetrics._fields}

@@ -75,7 +75,7 @@ class ServerClient:
                 gif = self._gifs.popleft()
                 if len(gif.data) <= MAX_GIF_BYTES:
                     push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
-            push["metrics"]["push_seconds"] = self._seconds
+            push["push_seconds"] = self._seconds
             start = time.monotonic()
             self._deliver(push)
             self._seconds = time.monotonic() - start
