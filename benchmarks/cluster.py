@@ -63,10 +63,10 @@ class FakeHost:
 
     def run(self, seconds: float) -> list[float]:
         """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
-        from doom_a3c.engines.cluster.ray import RayServer
+        from doom_a3c.engines.cluster.ray import connect_server
         from doom_a3c.engines.cluster.server_client import SECONDS_BETWEEN_TRIES
 
-        server = RayServer()
+        server = connect_server()
         version, times = server.join(self._name, GENERATION)["version"], []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -108,7 +108,7 @@ def push_of(config: Config, builder: Builder) -> Push:
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
     from doom_a3c.engines.cluster.messages import ServerState, size
-    from doom_a3c.engines.cluster.ray import RayServer, ServerProcess, connected, placed_on, start_actor
+    from doom_a3c.engines.cluster.ray import ServerProcess, connect_server, connected, placed_on, start_actor
     from doom_a3c.engines.cluster.ray import machines as living
     from doom_a3c.record.progress import to_plain
 
@@ -123,7 +123,7 @@ def load(options: argparse.Namespace) -> None:
 
                 server = ServerProcess(remote.server, settings, gpu=False)
                 names = [f"fake_{index}" for index in range(count)]
-                patiently(functools.partial(RayServer().start, state, dict.fromkeys(names, GENERATION)))
+                patiently(functools.partial(connect_server().start, state, dict.fromkeys(names, GENERATION)))
                 nodes, here = sorted(living()), ray.get_runtime_context().get_node_id()
                 others = [node for node in nodes if node != here] or nodes
                 places = [placed_on(others[index % len(others)]) for index in range(count)]

@@ -154,11 +154,11 @@ class Trial:
 
     def status(self) -> ServerStatus:
         """Returns the server's status, once there is one that is ready."""
-        from doom_a3c.engines.cluster.ray import RayServer
+        from doom_a3c.engines.cluster.ray import connect_server
 
         def ready() -> ServerStatus | None:
             self.engine.check()
-            found = patiently(RayServer().status)
+            found = patiently(connect_server().status)
             return found if found["ready"] else None
 
         return until(ready)

@@ -16,7 +16,7 @@ from doom_a3c.agent.model import flat
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
-from doom_a3c.engines.cluster.ray import RayServer, ServerError, ServerProcess, connected
+from doom_a3c.engines.cluster.ray import ServerError, ServerProcess, connect_server, connected
 from doom_a3c.engines.engine import captured
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
@@ -166,7 +166,7 @@ def test_the_protocol_over_real_calls(cluster):
     model = Builder(SCENARIO, config).model(config)
     variables, counters = captured(model, Progress())
     ones = np.ones(len(flat(model.network.parameters)), np.float32)
-    server = RayServer()
+    server = connect_server()
 
     def push(host, generation, sequence, version=0, gradients=ones):
         message = gradient_push(version, steps=512, frames=512, gradients=gradients, episodes=[], faults=[])

@@ -69,7 +69,7 @@ def run(monkeypatch):
     monkeypatch.setattr(driver, "_STOP_SECONDS", 0.0)
     monkeypatch.setattr(driver, "machines", lambda: ["machine_1"])
     monkeypatch.setattr(driver, "HostProcess", Host)
-    monkeypatch.setattr(driver, "RayServer", lambda: one.line)
+    monkeypatch.setattr(driver, "connect_server", lambda: one.line)
     monkeypatch.setattr(driver, "ServerProcess", lambda *arguments, gpu: SimpleNamespace(kill=lambda: None))
     state = state_of()
     one.engine = driver.ClusterEngine(

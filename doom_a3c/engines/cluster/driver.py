@@ -22,9 +22,9 @@ from doom_a3c.engines.cluster.ray import (
     HostProcess,
     MakeHost,
     MakeServer,
-    RayServer,
     ServerError,
     ServerProcess,
+    connect_server,
     machines,
 )
 from doom_a3c.engines.engine import State
@@ -65,7 +65,7 @@ class ClusterEngine:
         self._state: ServerState = {"variables": state.variables, "counters": to_plain(state.counters), "members": {}}
         self._progress, self._add_gif, self._log = progress, add_gif, log
         self._rates = Rates(logger_called)
-        self._server = RayServer()
+        self._server = connect_server()
         self._server_process: ServerProcess | None = None
         self._hosts: dict[str, HostProcess] = {}
         self._generations: dict[str, int] = {}  # of the process that plays under each name now, or is to

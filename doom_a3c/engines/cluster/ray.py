@@ -11,18 +11,11 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, own_folder, reach
-from doom_a3c.engines.cluster.messages import (
-    Answer,
-    Push,
-    Server,
-    ServerState,
-    ServerStatus,
-    Settings,
-    UnreachableError,
-)
+from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings.fields import UserError, first_line
 
@@ -90,113 +83,55 @@ def _guarded() -> bool:
 
 
 class ServerActor:
-    """The actor of the parameter server, which it passes every call on to; a restarted one waits for its state."""
+    """The actor that holds the parameter server. A restarted one makes a new server, which waits for its state."""
 
     def __init__(self, make: MakeServer, settings: Settings) -> None:
         self._failure: Exception | None = None
         try:
-            self._made = make(settings)
+            self._server = make(settings)
         except Exception as error:  # Ray would only say that the actor has died
             self._failure = error
 
-    def _server(self) -> Server:
+    def call(self, method: str, *arguments: object) -> object:
+        """Returns what a method of `Server` returns; raises its error, or the one that the server could not be made for."""
         if self._failure is not None:
             raise self._failure
-        return self._made
-
-    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
-        """As `Server` says."""
-        self._server().start(state, hosts)
-
-    def enroll(self, hosts: dict[str, int]) -> None:
-        """As `Server` says."""
-        self._server().enroll(hosts)
-
-    def join(self, host: str, generation: int) -> Answer:
-        """As `Server` says."""
-        return self._server().join(host, generation)
-
-    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """As `Server` says."""
-        return self._server().push(host, generation, sequence, push, known_version)
-
-    def add_fault(self, kind: str) -> None:
-        """As `Server` says."""
-        self._server().add_fault(kind)
-
-    def status(self) -> ServerStatus:
-        """As `Server` says."""
-        return self._server().status()
-
-    def state(self) -> ServerState | None:
-        """As `Server` says."""
-        return self._server().state()
-
-    def stop(self) -> None:
-        """As `Server` says."""
-        self._server().stop()
+        return getattr(self._server, method)(*arguments)
 
 
-class RayServer:
-    """The run's server, found by its name, as a `Server`: calls return its answers, and raise its errors here.
-
-    Raises:
-        UnreachableError: by every method, if no answer has come, whether the call arrived or not.
-        ServerError: if the server has raised anything else than a user's mistake.
-    """
+class _ServerProxy:
+    """Forwards every method of `Server` to the run's actor, which it finds by name. Threads may share one."""
 
     def __init__(self) -> None:
-        self._actor: Any = None  # once it has been found: that costs a message of its own; several threads ask
+        self._actor: Any = None  # Ray's handle has no type; finding it costs a message
 
-    def _ask(self, call: Callable[[Any], Any]) -> Any:
+    def __getattr__(self, method: str) -> Callable[..., object]:
+        if method not in vars(Server):
+            raise AttributeError(method)
+        return partial(self._call, method)
+
+    def _call(self, method: str, *arguments: object) -> object:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         try:
             actor = self._actor or ray.get_actor(_SERVER)
             self._actor = actor
-            return ray.get(call(actor), timeout=CALL_SECONDS)
+            return ray.get(actor.call.remote(method, *arguments), timeout=CALL_SECONDS)
         except RayTaskError as error:
-            raise _told(error) from None
+            raise _original(error) from None
         except (RayError, ValueError) as error:  # ValueError: there is no such actor now
             self._actor = None
             raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
-    def start(self, state: ServerState, hosts: dict[str, int]) -> None:
-        """As `Server` says."""
-        self._ask(lambda actor: actor.start.remote(state, hosts))
 
-    def enroll(self, hosts: dict[str, int]) -> None:
-        """As `Server` says."""
-        self._ask(lambda actor: actor.enroll.remote(hosts))
+def connect_server() -> Server:
+    """Returns the run's server, which may restart behind it.
 
-    def join(self, host: str, generation: int) -> Answer:
-        """As `Server` says."""
-        answer: Answer = self._ask(lambda actor: actor.join.remote(host, generation))
-        return answer
-
-    def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """As `Server` says."""
-        answer: Answer = self._ask(lambda actor: actor.push.remote(host, generation, sequence, push, known_version))
-        return answer
-
-    def add_fault(self, kind: str) -> None:
-        """As `Server` says."""
-        self._ask(lambda actor: actor.add_fault.remote(kind))
-
-    def status(self) -> ServerStatus:
-        """As `Server` says."""
-        status: ServerStatus = self._ask(lambda actor: actor.status.remote())
-        return status
-
-    def state(self) -> ServerState | None:
-        """As `Server` says."""
-        state: ServerState | None = self._ask(lambda actor: actor.state.remote())
-        return state
-
-    def stop(self) -> None:
-        """As `Server` says."""
-        self._ask(lambda actor: actor.stop.remote())
+    Its methods raise UnreachableError where no answer comes, whether the call has arrived or not; UserError for a user's
+    mistake; ServerError for anything else that the server raises.
+    """
+    return cast(Server, _ServerProxy())
 
 
 class HostActor:
@@ -204,7 +139,7 @@ class HostActor:
 
     def run(self, make: MakeHost, settings: Settings, name: str, number: int, generation: int) -> None:
         """Plays until the run is over."""
-        make(settings, name, number, RayServer()).run(generation)
+        make(settings, name, number, connect_server()).run(generation)
 
 
 class HostProcess:
@@ -232,7 +167,7 @@ class HostProcess:
             ray.get(self._ended)
             return None
         except RayTaskError as error:
-            return _told(error)
+            return _original(error)
         except RayError:
             return ProcessLostError("its process or its machine died")
 
@@ -243,7 +178,7 @@ class HostProcess:
         ray.kill(self._actor)
 
 
-def _told(error: Any) -> BaseException:
+def _original(error: Any) -> BaseException:
     """Returns the user's mistake that an actor has raised, else an error with the actor's traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, UserError) else ServerError(str(error).strip())
