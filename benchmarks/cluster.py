@@ -108,7 +108,7 @@ def push_of(config: Config, builder: Builder) -> Push:
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
     from doom_a3c.engines.cluster.messages import ServerState, size
-    from doom_a3c.engines.cluster.ray import ServerProcess, connect_server, connected, placed_on, start_actor
+    from doom_a3c.engines.cluster.ray import Blueprint, ServerProcess, connect_server, connected, placed_on, start_actor
     from doom_a3c.engines.cluster.ray import machines as living
     from doom_a3c.record.progress import to_plain
 
@@ -121,7 +121,7 @@ def load(options: argparse.Namespace) -> None:
             with connected(options.address, f"load-{transport}-{count}"):
                 import ray  # not before: it reads at once whether there is a token
 
-                server = ServerProcess(remote.server, settings, gpu=False)
+                server = ServerProcess(Blueprint(remote.build_server, remote.build_host, settings), gpu=False)
                 names = [f"fake_{index}" for index in range(count)]
                 patiently(functools.partial(connect_server().start, state, dict.fromkeys(names, GENERATION)))
                 nodes, here = sorted(living()), ray.get_runtime_context().get_node_id()

@@ -30,7 +30,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
     found = catalog.find(scenario)
     values = {**found.training, "scenario": scenario, "engine": "cluster", **changes}
     resolved, config = scenarios.resolved(found, values, "settings")
-    return config, remote.settings(config, resolved, 0), Builder(resolved, config)
+    return config, remote.pack_settings(config, resolved, 0), Builder(resolved, config)
 
 
 def start_state(config: Config, builder: Builder) -> State:
@@ -43,7 +43,7 @@ def start_state(config: Config, builder: Builder) -> State:
 
 def audited(log: Path, settings: dict[str, Any]) -> Server:
     """Returns a server that writes down what it begins with and every push that it applies or refuses, and when."""
-    server = remote.server(settings)
+    server = remote.build_server(settings)
     take_in, begin, entries = server.push, server.start, log.open("a")
 
     def write(*entry: Any) -> None:
@@ -132,6 +132,7 @@ class Trial:
         """`hosts` play on every machine; `changes` are of the scenario's settings."""
 
         from doom_a3c.engines.cluster.driver import ClusterEngine
+        from doom_a3c.engines.cluster.ray import Blueprint
         from doom_a3c.record.progress import Progress
         from doom_a3c.record.tensorboard import TensorBoardLogger
 
@@ -141,9 +142,7 @@ class Trial:
         self.engine = ClusterEngine(
             hosts=hosts,
             device="cpu",
-            settings=settings,
-            make_server=partial(audited, log),
-            make_host=remote.host,
+            blueprint=Blueprint(partial(audited, log), remote.build_host, settings),
             state=start_state(config, builder),
             progress=Progress(),
             logger_called=lambda name: TensorBoardLogger(folder / name),

@@ -16,9 +16,10 @@ from doom_a3c.engines.cluster.host import Host
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.server import ParameterServer
-from doom_a3c.engines.cluster.server_client import RunCounts
+from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
 from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import Progress, to_plain
+from doom_a3c.run.remote import pack_gif
 from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="cluster", workers=2, games=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
@@ -81,15 +82,14 @@ class Wire:
 
 def a_host(wire, config=SMALL, name="a", make_actor=actor, unblock=lambda: None):
     """Returns a host with networks of its own."""
+    counts = RunCounts()
     return Host(
-        name,
-        wire,
-        config=config,
+        config,
         network=network("global", seed=5),
         make_network=partial(network, seed=6),
         make_actor=make_actor,
-        counts=RunCounts(),
-        gifs=deque(),
+        make_client=partial(ServerClient, name, wire, counts=counts, gifs=deque()),
+        counts=counts,
         unblock=unblock,
     )
 
@@ -158,7 +158,7 @@ def gradient_push(version=0, seed=1, **parts):
 
 def gif(episode):
     """Returns a gif of 3 by 2 points, all of it that is looked at, as it travels."""
-    return {**recording(episode)._asdict(), "data": np.frombuffer(recording(episode).data, np.uint8)}
+    return pack_gif(recording(episode))
 
 
 def recording(episode):

@@ -16,7 +16,7 @@ from doom_a3c.agent.model import flat
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
-from doom_a3c.engines.cluster.ray import ServerError, ServerProcess, connect_server, connected
+from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect_server, connected
 from doom_a3c.engines.engine import captured
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
@@ -56,15 +56,13 @@ def engines(folder):
     """Yields a function that builds engines of CartPole, which log to a folder; ends them afterwards."""
     made = []
 
-    def make(make_server=remote.server, make_host=remote.host, config=CONFIG):
+    def make(make_server=remote.build_server, make_host=remote.build_host, config=CONFIG):
         model, progress = Builder(SCENARIO, config).model(config), Progress()
         made.append(
             ClusterEngine(
                 hosts=1,
                 device="cpu",
-                settings=remote.settings(config, SCENARIO, 0),
-                make_server=make_server,
-                make_host=make_host,
+                blueprint=Blueprint(make_server, make_host, remote.pack_settings(config, SCENARIO, 0)),
                 state=captured(model, progress),
                 progress=progress,
                 logger_called=lambda name: TensorBoardLogger(folder / name),
@@ -95,8 +93,8 @@ def updated(tmp_path_factory, cluster):
 @pytest.mark.parametrize(
     ("parts", "message", "lost"),
     [
-        ((remote.server, remote.server), r"server\(\) takes 1 positional argument", 3),
-        ((remote.host, remote.server), r"host\(\) missing 3 required positional arguments", 0),
+        ((remote.build_server, remote.build_server), r"build_server\(\) takes 1 positional argument", 3),
+        ((remote.build_host, remote.build_server), r"build_host\(\) missing 3 required positional arguments", 0),
     ],
 )
 def test_actors_that_cannot_begin_end_the_run_with_their_error(tmp_path, cluster, parts, message, lost):
@@ -181,7 +179,9 @@ def test_the_protocol_over_real_calls(cluster):
 
         return until(answer, "an answer")
 
-    process = ServerProcess(remote.server, remote.settings(config, SCENARIO, 0), gpu=False)
+    process = ServerProcess(
+        Blueprint(remote.build_server, remote.build_host, remote.pack_settings(config, SCENARIO, 0)), gpu=False
+    )
     assert joined() == {"verdict": "wait"}
     server.start({"variables": variables, "counters": to_plain(counters), "members": {}}, {})
     assert push("a", 1, 1) == "wait"

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cluster_fakes import FRAMES, SMALL, Wire, a_host, alive, counted, servers, state_of
-from fakes import STEPS, actor, caught, changed, model, network, until
+from fakes import STEPS, actor, caught, changed, complaint, model, network, until
+from run_fakes import settings as run_settings
 
 from doom_a3c.engines.cluster.server_client import FencedError
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress
+from doom_a3c.run import remote
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["gradients", "rollouts"])
 
@@ -170,3 +172,19 @@ def test_a_host_whose_workers_wait_ends_with_the_run(serve, host, transport):
     assert ended(run) is None
     assert not run.unblocked.is_set()  # so it has been prompt
     assert counted(server) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("transport", ["gradients", "rollouts"])
+def test_whoever_learns_refuses_bfloat16_where_its_gradients_would_be_wrong(monkeypatch, transport):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")  # as on a machine that has no kernels for it
+    scenario, config = run_settings("cartpole")
+    config = changed(config, engine="cluster", precision="bfloat16", workers=1, transport=transport)
+    settings = remote.pack_settings(config, scenario, 0)
+    make_host, make_server = partial(remote.build_host, settings, "7c1d_0", 0, None), partial(remote.build_server, settings)
+    if transport == "gradients":
+        made, said, name = make_server(), complaint(make_host), "host 7c1d_0"
+    else:
+        made, said, name = make_host(), complaint(make_server), "parameter server"
+    made.stop()  # it computes no gradients
+    assert name in said
+    assert "--precision bfloat16" in said

@@ -26,8 +26,8 @@ from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
 from doom_a3c.engines.thread_group import ClosedError
-from doom_a3c.record.gifs import Gif
 from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.run.remote import pack_gif, unpack_gif
 
 
 class Script:
@@ -54,9 +54,9 @@ def serve():
 
 def client_of(wire, *pushes, gifs=()):
     """Returns a client, `client`, and what it has to do with."""
-    a = SimpleNamespace(buffer=Script(*pushes), counts=RunCounts(), gifs=deque(gifs), stop=threading.Event())
+    a = SimpleNamespace(buffer=Script(*pushes), counts=RunCounts(), gifs=deque(map(pack_gif, gifs)), stop=threading.Event())
     a.model = SharedNetwork(network("global", seed=5))
-    a.client = ServerClient("a", wire, a.buffer, a.model, a.counts, a.gifs, a.stop)
+    a.client = ServerClient("a", wire, a.buffer, a.model, a.stop, counts=a.counts, gifs=a.gifs)
     return a
 
 
@@ -149,7 +149,7 @@ def test_every_gif_goes_with_one_push(serve):
     too_large = recording(9)._replace(data=bytes(MAX_GIF_BYTES + 1))
     joined(wire, *numbered(1, 2, 3, 4), gifs=[gifs[0], too_large, gifs[1]])
     assert [[gif["episode"] for gif in message["gifs"]] for message, _ in wire.pushes] == [[7], [], [8], []]
-    arrived = [Gif(**{**gif, "data": gif["data"].tobytes()}) for gif in server.status()["gifs"]]
+    arrived = [unpack_gif(gif) for gif in server.status()["gifs"]]
     assert arrived == gifs
 
 

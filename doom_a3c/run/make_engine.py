@@ -63,17 +63,17 @@ def _make_local_engine(
 
 def _make_cluster_engine(record: RunRecord, model: GlobalModel, progress: Progress, outputs: Outputs) -> Engine:
     from doom_a3c.engines.cluster.driver import ClusterEngine  # late: few runs need Ray
+    from doom_a3c.engines.cluster.ray import Blueprint
 
+    settings = remote.pack_settings(record.config, record.scenario, record.restarts)
     return ClusterEngine(
         hosts=record.config.hosts,
         device=record.config.device,
-        settings=remote.settings(record.config, record.scenario, record.restarts),
-        make_server=remote.server,
-        make_host=remote.host,
+        blueprint=Blueprint(remote.build_server, remote.build_host, settings),
         state=captured(model, progress),
         progress=progress,
         logger_called=outputs.loggers,
-        add_gif=outputs.add_gif,
+        add_gif=lambda message: outputs.add_gif(remote.unpack_gif(message)),
         log=outputs.log,
     )
 

@@ -1,16 +1,21 @@
-"""What a cluster's processes make of the settings that reach them as plain data."""
+"""Builds the parameter server and the hosts of a cluster, where they run, from settings that travel as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
+from doom_a3c.engines.cluster.messages import GifMessage, Settings
+from doom_a3c.record.gifs import Gif, GifMaker
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.fields import plain
+from doom_a3c.settings.fields import UserError, plain
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.host import Host
@@ -18,53 +23,75 @@ if TYPE_CHECKING:
     from doom_a3c.engines.cluster.server import ParameterServer
 
 
-def settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> dict[str, Any]:
-    """Returns everything that `server` and `host` need."""
+def pack_settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> Settings:
+    """Returns everything that `build_server` and `build_host` need, as plain data."""
     return {"config": plain(config), "scenario": scenarios.to_plain(scenario), "restarts": restarts}
 
 
-def server(settings: dict[str, Any]) -> ParameterServer:
-    """Returns the parameter server of a run; it waits for its state."""
-    scenario, config = _resolved(settings)
+def build_server(settings: Settings) -> ParameterServer:
+    """Builds the parameter server of a run; it waits for its state."""
+    scenario, config = _unpack_settings(settings)
     cores = cpu_count() if config.transport == "rollouts" else 1  # its one trainer may have them all
     import_tensorflow(cpu_count(), verbose=False, device=config.device, each=cores)
     from doom_a3c.engines.cluster.server import ParameterServer
     from doom_a3c.record.progress import Progress
     from doom_a3c.run.builder import Builder  # these import TensorFlow, silenced by now
 
+    if config.transport == "rollouts":
+        _check_precision(config, "the parameter server")
     builder = Builder(scenario, config)
     return ParameterServer(config, builder.model(config), Progress(), builder.network("trainer", config.seed))
 
 
-def host(settings: dict[str, Any], name: str, number: int, server: Server) -> Host:
-    """Returns a host of a run; hosts of different numbers play different games."""
-    scenario, config = _resolved(settings)
+def build_host(settings: Settings, name: str, number: int, server: Server) -> Host:
+    """Builds a host of a run; hosts of different numbers play different games."""
+    scenario, config = _unpack_settings(settings)
     config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
     import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
     from doom_a3c.engines.cluster.host import Host
-    from doom_a3c.engines.cluster.server_client import RunCounts
-    from doom_a3c.record.gifs import Gif, GifMaker
+    from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
     from doom_a3c.run.actors import ActorFactory  # these import TensorFlow, silenced by now
     from doom_a3c.run.builder import Builder
     from doom_a3c.run.film_maker import FilmMaker
 
+    if config.transport == "gradients":
+        _check_precision(config, f"host {name}")
     builder, counts = Builder(scenario, config), RunCounts()
-    gifs: deque[Gif] = deque(maxlen=1)
-    recorded = GifMaker(FilmMaker(builder), builder.steps_per_second, gifs.append).add
+    gifs: deque[GifMessage] = deque(maxlen=1)
+    gif_maker = GifMaker(FilmMaker(builder), builder.steps_per_second, lambda gif: gifs.append(pack_gif(gif)))
     return Host(
-        name,
-        server,
-        config=config,
+        config,
         network=builder.network("global", config.seed),
-        make_network=lambda network: builder.network(network, config.seed),
-        make_actor=ActorFactory(config, builder, counts, recorded, restarts=settings["restarts"], host=number),
+        make_network=partial(builder.network, seed=config.seed),
+        make_actor=ActorFactory(config, builder, counts, gif_maker.add, restarts=settings["restarts"], host=number),
+        make_client=partial(ServerClient, name, server, counts=counts, gifs=gifs),
         counts=counts,
-        gifs=gifs,
         unblock=builder.unblock,
         number=number,
     )
 
 
-def _resolved(settings: dict[str, Any]) -> tuple[scenarios.Scenario, Config]:
+def _unpack_settings(settings: Settings) -> tuple[scenarios.Scenario, Config]:
     scenario = scenarios.from_plain(settings["scenario"], "the run's scenario")
     return scenarios.resolved(scenario, settings["config"], "the run's settings")
+
+
+def _check_precision(config: Config, learner: str) -> None:
+    """Raises UserError that names the `learner` where this machine would compute wrong gradients."""
+    from doom_a3c.agent.precision import check_can_learn
+
+    try:
+        check_can_learn(config.precision)
+    except UserError as error:
+        raise UserError(f"{learner}: {error}") from None
+
+
+def pack_gif(gif: Gif) -> GifMessage:
+    """Returns a gif as it travels from its host to the driver."""
+    return cast(GifMessage, {**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)})
+
+
+def unpack_gif(message: GifMessage) -> Gif:
+    """Returns the gif that `pack_gif` packed."""
+    data, size = message["data"].tobytes(), (message["height"], message["width"])
+    return Gif(data, *size, message["score"], message["episode"], message["worker"])

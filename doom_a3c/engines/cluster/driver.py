@@ -15,13 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from doom_a3c.engines.cluster.messages import ServerState, Settings, UnreachableError
+from doom_a3c.engines.cluster.messages import GifMessage, ServerState, UnreachableError
 from doom_a3c.engines.cluster.rates import ClusterMetrics, Rates
 from doom_a3c.engines.cluster.ray import (
     CALL_SECONDS,
+    Blueprint,
     HostProcess,
-    MakeHost,
-    MakeServer,
     ServerError,
     ServerProcess,
     connect_server,
@@ -29,7 +28,6 @@ from doom_a3c.engines.cluster.ray import (
 )
 from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.gifs import Gif
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress, from_plain, to_plain
 from doom_a3c.settings.fields import UserError
@@ -50,18 +48,15 @@ class ClusterEngine:
         *,
         hosts: int,
         device: str,
-        settings: Settings,
-        make_server: MakeServer,
-        make_host: MakeHost,
+        blueprint: Blueprint,
         state: State,
         progress: Progress,
         logger_called: Callable[[str], Logger],
-        add_gif: Callable[[Gif], None],
+        add_gif: Callable[[GifMessage], None],
         log: Callable[[str], None],
     ) -> None:
-        """`hosts` play on each machine; `make_server` and `make_host` are functions that every machine can import."""
-        self._slots, self._device, self._settings = hosts, device, settings
-        self._make_server, self._make_host = make_server, make_host
+        """`hosts` play on each machine; the functions of `blueprint` are ones that every machine can import."""
+        self._slots, self._device, self._blueprint = hosts, device, blueprint
         self._state: ServerState = {"variables": state.variables, "counters": to_plain(state.counters), "members": {}}
         self._progress, self._add_gif, self._log = progress, add_gif, log
         self._rates = Rates(logger_called)
@@ -84,7 +79,7 @@ class ClusterEngine:
 
     def start(self) -> None:
         """Starts the server, and the hosts from a thread that watches them from then on."""
-        self._server_process = ServerProcess(self._make_server, self._settings, gpu=self._device == "gpu")
+        self._server_process = ServerProcess(self._blueprint, gpu=self._device == "gpu")
         self._thread.start()
 
     def _run(self) -> None:
@@ -123,7 +118,7 @@ class ClusterEngine:
             self._log(refusal)
         self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
         for gif in status["gifs"]:
-            self._add_gif(Gif(**{**gif, "data": gif["data"].tobytes()}))
+            self._add_gif(gif)
         for name in self._rates.add(status["hosts"], status["lags"], self._progress.frames):
             self._failures.pop(name, None)
         if time.monotonic() - self._copied >= _STATE_SECONDS:
@@ -147,7 +142,7 @@ class ClusterEngine:
 
     def _start_host(self, name: str, machine: str) -> None:
         numbers = {"number": self._started, "generation": self._generations[name]}
-        self._hosts[name] = HostProcess(self._make_host, self._settings, name, machine=machine, **numbers)
+        self._hosts[name] = HostProcess(self._blueprint, name, machine=machine, **numbers)
         self._started += 1
 
     def _draw(self) -> int:

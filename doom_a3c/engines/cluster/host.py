@@ -6,21 +6,20 @@ Its weights are a copy of the server's, replaced whenever an answer brings newer
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
-from doom_a3c.engines.cluster.messages import Server
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer, SendBuffer
 from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork, Worker
-from doom_a3c.record.gifs import Gif
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import worker_count
+
+MakeClient = Callable[[SendBuffer, SharedNetwork, threading.Event], ServerClient]
 
 
 class RolloutWorker:
@@ -55,19 +54,17 @@ class Host:
 
     def __init__(
         self,
-        name: str,
-        server: Server,
-        *,
         config: Config,
+        *,
         network: ACNetwork,
         make_network: MakeNetwork,
         make_actor: MakeActor,
+        make_client: MakeClient,
         counts: RunCounts,
-        gifs: deque[Gif],
         unblock: Callable[[], None],
         number: int = 0,
     ) -> None:
-        """`counts` and `gifs` are shared with what `make_actor` makes; for the rest see the threads engine.
+        """The client keeps `counts` up to date; for the rest see the threads engine.
 
         `number` tells the random streams of hosts apart.
         """
@@ -86,7 +83,7 @@ class Host:
             own = make_network(f"worker_{index}")
             worker = make(index, model=model, network=own, make_actor=make_actor, stop=stop)
             loops[f"worker_{index}"] = worker.run
-        self._client = ServerClient(name, server, self._buffer, model, counts, gifs, stop)
+        self._client = make_client(self._buffer, model, stop)
         self.threads = ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
 
     def stop(self) -> None:

@@ -7,12 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from doom_a3c.agent.model import Snapshot, Vector  # with TensorFlow, which a process of the cluster sets up first
 
 Settings = dict[str, Any]  # all that a server or a host is made from
 Verdict = Literal["joined", "applied", "duplicate", "stale", "refused", "full", "wait", "fenced", "done"]
 MAX_GIF_BYTES = 32 * 2**20  # of a recording that travels
+
+
+class GifMessage(TypedDict):
+    """A recorded episode: the fields of a `Gif`, its bytes as an array, which Ray need not copy."""
+
+    data: NDArray[np.uint8]
+    height: int
+    width: int
+    score: float
+    episode: int
+    worker: int
 
 
 class Push(TypedDict):
@@ -29,7 +43,7 @@ class Push(TypedDict):
     metrics: dict[str, float]  # the `LearnerMetrics` of the newest update; empty without gradients
     push_seconds: float  # from sending the last push until its answer came
     rollout: dict[str, Any] | None  # transport `rollouts`: the arrays of a `Rollout` by field
-    gifs: list[dict[str, Any]]  # recordings of finished episodes, one at most: the fields of a `Gif`, its data as uint8
+    gifs: list[GifMessage]  # one at most
 
 
 class _Judged(TypedDict):
@@ -66,7 +80,7 @@ class ServerStatus(TypedDict):
     lag: int  # of the newest update
     hosts: dict[str, dict[str, Any]]  # each one's `Tally`
     lags: list[int]  # policy lags of the pushes since the last status
-    gifs: list[dict[str, Any]]  # since the last status
+    gifs: list[GifMessage]  # since the last status
     refusals: list[str]  # pushes refused since the last status, and why
 
 

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, own_folder, reach
 from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
@@ -28,6 +28,14 @@ _OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: wha
 
 MakeServer = Callable[[Settings], Server]
 MakeHost = Callable[[Settings, str, int, Server], "Host"]
+
+
+class Blueprint(NamedTuple):
+    """Makes the processes of a run: functions that every machine can import, and the settings that both are given."""
+
+    make_server: MakeServer
+    make_host: MakeHost
+    settings: Settings
 
 
 class ServerError(Exception):
@@ -85,10 +93,10 @@ def _guarded() -> bool:
 class ServerActor:
     """The actor that holds the parameter server. A restarted one makes a new server, which waits for its state."""
 
-    def __init__(self, make: MakeServer, settings: Settings) -> None:
+    def __init__(self, blueprint: Blueprint) -> None:
         self._failure: Exception | None = None
         try:
-            self._server = make(settings)
+            self._server = blueprint.make_server(blueprint.settings)
         except Exception as error:  # Ray would only say that the actor has died
             self._failure = error
 
@@ -137,20 +145,18 @@ def connect_server() -> Server:
 class HostActor:
     """The actor of a host."""
 
-    def run(self, make: MakeHost, settings: Settings, name: str, number: int, generation: int) -> None:
+    def run(self, blueprint: Blueprint, name: str, number: int, generation: int) -> None:
         """Plays until the run is over."""
-        make(settings, name, number, connect_server()).run(generation)
+        blueprint.make_host(blueprint.settings, name, number, connect_server()).run(generation)
 
 
 class HostProcess:
     """A host that plays on some machine. Owns its actor."""
 
-    def __init__(
-        self, make: MakeHost, settings: Settings, name: str, *, number: int, generation: int, machine: str
-    ) -> None:
+    def __init__(self, blueprint: Blueprint, name: str, *, number: int, generation: int, machine: str) -> None:
         """Starts it; hosts of different numbers play different games, and no two processes have one generation."""
         self._actor = start_actor(HostActor, placed_on(machine))
-        self._ended = self._actor.run.remote(make, settings, name, number, generation)
+        self._ended = self._actor.run.remote(blueprint, name, number, generation)
 
     def ended(self, seconds: float = 0.0) -> bool:
         """Tells whether it has ended, waiting that long for it."""
@@ -203,12 +209,12 @@ def start_actor(kind: type, options: Mapping[str, Any], *arguments: Any) -> Any:
 class ServerProcess:
     """The run's server, beside the driver or where a GPU is; Ray starts it again whenever it dies. Owns its actor."""
 
-    def __init__(self, make: MakeServer, settings: Settings, gpu: bool) -> None:
+    def __init__(self, blueprint: Blueprint, gpu: bool) -> None:
         import ray
 
         where = {"num_gpus": 1} if gpu else placed_on(ray.get_runtime_context().get_node_id())
         options = {"name": _SERVER, "max_restarts": -1, "max_concurrency": 64, **where}
-        self._actor = start_actor(ServerActor, options, make, settings)
+        self._actor = start_actor(ServerActor, options, blueprint)
 
     def kill(self) -> None:
         """Ends it for good."""

@@ -25,7 +25,6 @@ import threading
 import traceback
 from collections import deque
 from functools import partial
-from typing import Any
 
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, split
@@ -34,20 +33,20 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
-from doom_a3c.engines.cluster.messages import Answer, Push, ServerState, ServerStatus, Verdict, size
+from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, size
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
 from doom_a3c.engines.engine import captured
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import episode_metrics
 from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
-from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.loggers import named
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
 
 MAX_GIFS = 4  # that wait for the driver
+SECONDS_BETWEEN_GIFS = 60.0  # over all hosts
 MAX_LAGS = 10_000  # that wait for the driver
 MAX_REFUSALS = 20  # that wait for the driver
 ROOM_SECONDS = 1.0  # that a push waits for room in the queue of rollouts: cheaper than to send it again
@@ -91,7 +90,7 @@ class ParameterServer:
         self._answered: set[str] = set()  # by this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
-        self._gifs: deque[dict[str, Any]] = deque(maxlen=MAX_GIFS)
+        self._gifs: deque[GifMessage] = deque(maxlen=MAX_GIFS)
         self._refusals: deque[str] = deque(maxlen=MAX_REFUSALS)
         self._gif_limiter = gif_limiter or RateLimiter(SECONDS_BETWEEN_GIFS)
         self._ready = self._over = False

@@ -8,13 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
-from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, Push, Server, UnreachableError
+from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, GifMessage, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
-from doom_a3c.record.gifs import Gif
 from doom_a3c.record.progress import moments_from
 
 SECONDS_BETWEEN_TRIES = 0.1
@@ -42,11 +39,12 @@ class ServerClient:
         server: Server,
         buffer: SendBuffer,
         model: SharedNetwork,
-        counts: RunCounts,
-        gifs: deque[Gif],
         stop: threading.Event,
+        *,
+        counts: RunCounts,
+        gifs: deque[GifMessage],
     ) -> None:
-        """`counts` are those of the whole run, as far as this host knows; the oldest of `gifs` goes with a push."""
+        """Answers update `model` and `counts`; a push takes the oldest of `gifs` along. The run's end sets `stop`."""
         self._name, self._server, self._buffer = name, server, buffer
         self._model, self._counts, self._gifs, self._stop_event = model, counts, gifs, stop
         self._generation = self._sequence = 0
@@ -73,8 +71,8 @@ class ServerClient:
             push = self._buffer.next_push()
             if self._gifs:
                 gif = self._gifs.popleft()
-                if len(gif.data) <= MAX_GIF_BYTES:
-                    push["gifs"] = [{**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)}]
+                if gif["data"].size <= MAX_GIF_BYTES:
+                    push["gifs"] = [gif]
             push["push_seconds"] = self._seconds
             start = time.monotonic()
             self._deliver(push)
