@@ -108,8 +108,15 @@ def push_of(config: Config, builder: Builder) -> Push:
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
     from doom_a3c.engines.cluster.messages import ServerState, size
-    from doom_a3c.engines.cluster.ray import Blueprint, ServerProcess, connect_server, connected, placed_on, start_actor
-    from doom_a3c.engines.cluster.ray import machines as living
+    from doom_a3c.engines.cluster.ray import (
+        Blueprint,
+        ServerProcess,
+        connect,
+        connect_server,
+        list_machines,
+        place_on,
+        start_actor,
+    )
     from doom_a3c.record.progress import to_plain
 
     print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
@@ -118,15 +125,15 @@ def load(options: argparse.Namespace) -> None:
         message, (variables, counters) = push_of(config, builder), start_state(config, builder)
         state: ServerState = {"variables": variables, "counters": to_plain(counters), "members": {}}
         for count in options.hosts:
-            with connected(options.address, f"load-{transport}-{count}"):
+            with connect(options.address, f"load-{transport}-{count}"):
                 import ray  # not before: it reads at once whether there is a token
 
                 server = ServerProcess(Blueprint(remote.build_server, remote.build_host, settings), gpu=False)
                 names = [f"fake_{index}" for index in range(count)]
                 patiently(functools.partial(connect_server().start, state, dict.fromkeys(names, GENERATION)))
-                nodes, here = sorted(living()), ray.get_runtime_context().get_node_id()
+                nodes, here = sorted(list_machines()), ray.get_runtime_context().get_node_id()
                 others = [node for node in nodes if node != here] or nodes
-                places = [placed_on(others[index % len(others)]) for index in range(count)]
+                places = [place_on(others[index % len(others)]) for index in range(count)]
                 hosts = [start_actor(FakeHost, place, name, message) for name, place in zip(names, places, strict=True)]
                 ray.get([host.run.remote(2.0) for host in hosts])  # everything is compiled and connected
                 each = ray.get([host.run.remote(options.seconds) for host in hosts])
@@ -141,7 +148,7 @@ def load(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Prints a table of what real hosts do."""
-    from doom_a3c.engines.cluster.ray import connected
+    from doom_a3c.engines.cluster.ray import connect
 
     print(
         "| transport | hosts | frames/s | pushes/s | p50 ms | p95 ms | mean of 100 |\n|---|---|---|---|---|---|---|",
@@ -150,7 +157,7 @@ def train(options: argparse.Namespace) -> None:
     for transport in options.transports:
         count = options.machines + 1 if options.address else max(options.hosts)
         each = 1 if options.address else count
-        with tempfile.TemporaryDirectory() as folder, connected(options.address, f"train-{transport}"):
+        with tempfile.TemporaryDirectory() as folder, connect(options.address, f"train-{transport}"):
             trial = Trial(options.scenario, each, Path(folder), transport=transport)
             until(functools.partial(trial.all_play, count))
             before, start, times = trial.status(), time.monotonic(), []
@@ -174,9 +181,9 @@ def train(options: argparse.Namespace) -> None:
 
 def faults(options: argparse.Namespace) -> None:
     """Prints a table of what each death costs, of processes or of machines."""
-    from doom_a3c.engines.cluster.ray import connected
+    from doom_a3c.engines.cluster.ray import connect
 
-    with tempfile.TemporaryDirectory() as folder, connected(options.address, "faults"):
+    with tempfile.TemporaryDirectory() as folder, connect(options.address, "faults"):
         trial = Trial(options.scenario, 1 if options.address else 2, Path(folder))
         hosts = options.machines + 1 if options.address else 2
         until(functools.partial(trial.all_play, hosts))

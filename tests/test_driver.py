@@ -16,7 +16,7 @@ from doom_a3c.agent.model import flat
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
-from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect_server, connected
+from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
 from doom_a3c.engines.engine import captured
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
@@ -47,7 +47,7 @@ def error_of(engine):
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster of this file's tests: its start takes longer than most of them. They leave no actor behind in it."""
-    with connected(None, "test"):
+    with connect(None, "test"):
         yield
 
 
@@ -153,7 +153,7 @@ class TestAfterTheFirstUpdate:
 
 
 def test_another_kind_of_log_is_told_every_metric_of_a_session(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_side, "connected", lambda address, namespace, gpu: contextlib.nullcontext())  # it is
+    monkeypatch.setattr(ray_side, "connect", lambda address, namespace, gpu: contextlib.nullcontext())  # it is
     assert_told_every_metric("cluster", tmp_path, monkeypatch)
 
 

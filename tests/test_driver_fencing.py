@@ -68,7 +68,7 @@ def run(monkeypatch):
     monkeypatch.setattr(driver, "_STATE_SECONDS", 0.05)
     monkeypatch.setattr(driver, "_MAX_FAILURES", 10**6)
     monkeypatch.setattr(driver, "_STOP_SECONDS", 0.0)
-    monkeypatch.setattr(driver, "machines", lambda: ["machine_1"])
+    monkeypatch.setattr(driver, "list_machines", lambda: ["machine_1"])
     monkeypatch.setattr(driver, "HostProcess", Host)
     monkeypatch.setattr(driver, "connect_server", lambda: one.line)
     monkeypatch.setattr(driver, "ServerProcess", lambda *arguments, gpu: SimpleNamespace(kill=lambda: None))
@@ -99,7 +99,7 @@ def lose(run):
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-def test_a_lost_host_is_replaced_once_the_server_refuses_its_pushes(run, arrives):
+def test_a_lost_host_is_replace_once_the_server_refuses_its_pushes(run, arrives):
     run.line.arrives, run.line.down = arrives, True
     lose(run)
     time.sleep(0.1)  # ten looks at everything

@@ -60,7 +60,7 @@ def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
     both = {"a": tally(8, 1, 0), "b": tally(8, 1, 0)}
     clock[0] += 2.0
     measured.add(both, [], 16)
-    measured.lose("b")
+    measured.drop("b")
     assert measured.metrics().hosts == 1
     clock[0] += 2.0
     assert measured.add(both, [], 16) == []

@@ -80,7 +80,7 @@ def _make_cluster_engine(record: RunRecord, model: GlobalModel, progress: Progre
 
 def connect_to_cluster(record: RunRecord) -> contextlib.AbstractContextManager[None]:
     """Returns the connection to the cluster of a run; it lasts until it is closed."""
-    from doom_a3c.engines.cluster.ray import connected  # late, as above
+    from doom_a3c.engines.cluster.ray import connect  # late, as above
 
     namespace = f"{record.name}-{os.getpid()}"
-    return connected(record.config.address, namespace, gpu=record.config.device == "gpu")
+    return connect(record.config.address, namespace, gpu=record.config.device == "gpu")

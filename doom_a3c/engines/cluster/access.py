@@ -1,4 +1,4 @@
-"""What a cluster needs before Ray is imported: that it is there, that it answers, and that strangers stay out."""
+"""Checks before Ray is imported: that it is installed, that the cluster answers, and that strangers stay out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from doom_a3c.settings.fields import UserError
 
-_FOLDER = "ray_a3c_"  # begins the name of the folder of a cluster that this process starts, its process id follows
+_FOLDER = "ray_a3c_"  # and a process id: begins the name of the folder of its cluster
 
 # Removes a folder when its input ends, for as long as others still write there, which is no more than some seconds.
 _REMOVE = 'read -r _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1"; sleep 0.$i; [ -e "$1" ] || exit; done'
@@ -39,7 +39,7 @@ HOW_TO_GUARD = (
 
 
 def check(address: str | None) -> None:
-    """Sees to it that Ray is there, and that only those with a token get in: Ray makes one for a cluster on this machine.
+    """Prepares the environment for Ray, which then admits only holders of a token: for a cluster of its own it makes one.
 
     Raises:
         UserError: if Ray is not installed, or a cluster of several machines would be open to strangers.
@@ -56,7 +56,7 @@ def check(address: str | None) -> None:
         raise UserError(f"--address without a token would let in anyone who can reach the cluster: {HOW_TO_GUARD}")
 
 
-def reach(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Raises UserError where nobody answers at an address: Ray would try for minutes."""
     machine, _, port = address.rpartition(":")
     try:
@@ -69,15 +69,15 @@ def reach(address: str) -> None:
 
 
 @contextlib.contextmanager
-def own_folder() -> Iterator[str]:
+def make_own_folder() -> Iterator[str]:
     """Makes a folder for a cluster that this process starts; it is gone soon after this process, however that ends."""
     _sweep()
     folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}_", dir="/tmp")  # short: it holds sockets
-    with _remover(folder):
+    with _start_remover(folder):
         yield folder
 
 
-def _remover(folder: str) -> subprocess.Popen[bytes]:
+def _start_remover(folder: str) -> subprocess.Popen[bytes]:
     """Starts a shell that removes a folder once it is asked to by the end of the block, or this process has ended.
 
     Ctrl-C while Ray starts ends this process at once, and Ray's processes write on for a moment. The shell's input closes
@@ -88,7 +88,7 @@ def _remover(folder: str) -> subprocess.Popen[bytes]:
 
 
 def _sweep() -> None:
-    """Removes what drivers that were killed with signal 9 have left in /tmp."""
+    """Removes the folders that drivers killed by SIGKILL have left in /tmp."""
     for path in Path("/tmp").glob(f"{_FOLDER}*_*"):
         pid = path.name.removeprefix(_FOLDER).partition("_")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():

@@ -24,7 +24,7 @@ from doom_a3c.engines.cluster.ray import (
     ServerError,
     ServerProcess,
     connect_server,
-    machines,
+    list_machines,
 )
 from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
@@ -41,7 +41,7 @@ _NO_ANSWER = (UnreachableError, ServerError, UserError)  # the last is of a serv
 
 
 class ClusterEngine:
-    """The driver's side of a run. Owns the processes, the newest state of the server, and a thread that watches both."""
+    """The driver's side of a run. Owns the processes, the newest state of the server, and the thread that watches them."""
 
     def __init__(
         self,
@@ -64,21 +64,21 @@ class ClusterEngine:
         self._server_process: ServerProcess | None = None
         self._hosts: dict[str, HostProcess] = {}
         self._generations: dict[str, int] = {}  # of the process that plays under each name now, or is to
-        self._enrolled: dict[str, int] = {}  # those that the server has been told of
+        self._enrolled: dict[str, int] = {}  # the generations that the server knows
         self._newest = 0  # generation
         self._failures: dict[str, int] = {}
         self._failure: BaseException | None = None  # of the last host that failed
         self._started = 0
         self._answered = self._copied = time.monotonic()
         self._began = self._over = self._server_is_gone = False
-        self._faults: deque[str] = deque()  # that the server has not been told yet
+        self._faults: deque[str] = deque()  # not counted by the server yet
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def start(self) -> None:
-        """Starts the server, and the hosts from a thread that watches them from then on."""
+        """Starts the server, and a thread that starts the hosts and watches everything."""
         self._server_process = ServerProcess(self._blueprint, gpu=self._device == "gpu")
         self._thread.start()
 
@@ -96,7 +96,7 @@ class ClusterEngine:
             self._error = error
 
     def _follow(self) -> None:
-        """Looks at everything once, and mends what is broken."""
+        """Polls the server and the hosts once, restarts the dead, and shows the progress."""
         if not self._over:
             self._tend_hosts()
         status = self._server.status()
@@ -113,7 +113,7 @@ class ClusterEngine:
         if status["error"]:
             raise (DivergedError if status["diverged"] else RuntimeError)(status["error"])
         self._enroll()
-        self._tell_faults()
+        self._send_faults()
         for refusal in status["refusals"]:
             self._log(refusal)
         self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
@@ -125,11 +125,11 @@ class ClusterEngine:
             self.capture()
 
     def _tend_hosts(self) -> None:
-        """Starts hosts on every machine that lacks some, and notices those that have ended."""
+        """Starts the missing hosts of every machine, and notes the ended ones."""
         for name in [name for name, host in self._hosts.items() if host.ended()]:
             if not self._note_end(name, self._hosts.pop(name)):
-                return  # it has been told that the run is over: the next status says so, too
-        places = {f"{machine[:8]}_{slot}": machine for machine in machines() for slot in range(self._slots)}
+                return  # the run is over: the next status says so, too
+        places = {f"{machine[:8]}_{slot}": machine for machine in list_machines() for slot in range(self._slots)}
         missing = [name for name in places if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES]
         if self._failure is not None and not self._hosts and not missing:
             raise self._failure
@@ -137,7 +137,7 @@ class ClusterEngine:
             if name not in self._generations:
                 self._generations[name] = self._draw()
             elif self._enrolled.get(name) != self._generations[name]:
-                continue  # one that was lost may still push, until the server has been told
+                continue  # the lost process may still push until the server knows the new generation
             self._start_host(name, places[name])
 
     def _start_host(self, name: str, machine: str) -> None:
@@ -151,23 +151,23 @@ class ClusterEngine:
         return self._newest
 
     def _enroll(self) -> None:
-        """Tells the server who plays under each name, where it does not know."""
+        """Sends the server the generations that it does not know."""
         if self._enrolled != self._generations:
             generations = dict(self._generations)
             self._server.enroll(generations)
-            self._enrolled = generations  # not before it has been told
+            self._enrolled = generations  # not before the server has answered
 
     def _note_end(self, name: str, host: HostProcess) -> bool:
-        """Sees to a host that has ended; tells whether it was lost."""
+        """Prepares the successor of an ended host; returns False where it ended because the run is over."""
         failure = host.failure()
         if failure is None:
             return False
         self._failure = failure
         host.kill()
-        self._rates.lose(name)
+        self._rates.drop(name)
         self._failures[name] = self._failures.get(name, 0) + 1
         self.add_fault("host_lost")
-        self._generations[name] = self._draw()  # its successor's, and the end of its own
+        self._generations[name] = self._draw()  # of its successor
         given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
         reason = str(failure).splitlines()[-1]
         self._log(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
@@ -194,7 +194,7 @@ class ClusterEngine:
                 self._copied = time.monotonic()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault, on the server as soon as that can be told."""
+        """Counts a fault, on the server as soon as it answers."""
         self._faults.append(kind)
         if self._server_is_gone:
             self._count_faults_here()
@@ -205,21 +205,21 @@ class ClusterEngine:
                 self._progress.add_fault(self._faults.popleft())
             self._state["counters"]["faults"] = dict(self._progress.faults)  # all others are the server's last ones
 
-    def _tell_faults(self) -> None:
+    def _send_faults(self) -> None:
         while self._faults:
             self._server.add_fault(self._faults[0])
-            self._faults.popleft()  # not before it has been told
+            self._faults.popleft()  # not before the server has answered
 
     def metrics(self) -> ClusterMetrics:
-        """Returns rates, to log."""
+        """Returns the rates to log."""
         return self._rates.metrics()
 
     def describe(self) -> str:
-        """Returns rates, for people."""
+        """Returns the rates in words."""
         return self._rates.describe()
 
     def stop(self) -> None:
-        """Ends hosts and server; may be called twice."""
+        """Ends the hosts and the server; may be called twice."""
         if self._stop_event.is_set():
             return
         with contextlib.suppress(*_NO_ANSWER):

@@ -1,4 +1,4 @@
-"""A host of the cluster engine: workers that play, and the one thread that talks to the parameter server for all of them.
+"""A host of the cluster engine: workers that play, and one thread that sends their pushes to the parameter server.
 
 Its weights are a copy of the server's, replaced whenever an answer brings newer ones; workers pull theirs from the copy.
 """
@@ -23,7 +23,7 @@ MakeClient = Callable[[SendBuffer, SharedNetwork, threading.Event], ServerClient
 
 
 class RolloutWorker:
-    """A worker that learns nothing itself: it plays rollouts and has them sent. Owns its network and games."""
+    """A worker that only plays: its rollouts go to the server, which learns from them. Owns its network and games."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RolloutWorker:
         self._make_actor, self._buffer, self._stop_event = make_actor, buffer, stop
 
     def run(self) -> None:
-        """Plays until told to stop; raises ClosedError when the buffer is closed before."""
+        """Plays until the stop event is set; raises ClosedError when the buffer is closed before."""
         actor = self._make_actor(self._index, Policy(self._network))
         try:
             while not self._stop_event.is_set():
@@ -87,7 +87,7 @@ class Host:
         self.threads = ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
 
     def stop(self) -> None:
-        """Asks all threads to end: what is left in the buffer counts no more."""
+        """Asks all threads to end; pushes left in the buffer are dropped."""
         self._stop_event.set()
         self._buffer.close()
 

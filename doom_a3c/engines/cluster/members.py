@@ -1,4 +1,4 @@
-"""The hosts of a run as its parameter server knows them: which process of each may push, and what has come from it."""
+"""The hosts of a run as its parameter server knows them: the process of each that may push, and its newest push."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Numbers = tuple[int, int, int]  # generation, newest sequence number, pushes ref
 
 @dataclasses.dataclass
 class Member:
-    """A host whose pushes count."""
+    """The process of a host that may push."""
 
     generation: int  # of the one process that plays under its name
     sequence: int = 0  # of its newest push
@@ -22,7 +22,7 @@ class Member:
 
 
 class Members:
-    """Who plays under each name. The driver says so; a number that it gives a process is larger than all before."""
+    """The process that plays under each name. The driver numbers processes; each number is larger than all before."""
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
@@ -31,23 +31,23 @@ class Members:
         return self._members[host]
 
     def enroll(self, hosts: Mapping[str, int]) -> None:
-        """Takes in the generation of each host; what is older than known ones has been overtaken by a later word."""
+        """Registers the generation of each host; older ones than known arrive late and change nothing."""
         for host, generation in hosts.items():
             if host not in self._members or generation > self._members[host].generation:
                 self._members[host] = Member(generation)
 
     def restore(self, numbers: Mapping[str, Numbers]) -> None:
-        """Takes in what another server knew of the processes that still play."""
+        """Takes over the numbers that another server had for the processes that still play."""
         for host, known in numbers.items():
             if host in self._members and self._members[host].generation == known[0]:
                 self._members[host] = Member(*known)
 
-    def numbers(self) -> dict[str, Numbers]:
-        """Returns what is known of all hosts, for `restore`."""
+    def to_plain(self) -> dict[str, Numbers]:
+        """Returns the numbers of all hosts, for `restore`."""
         return {host: (one.generation, one.sequence, one.refused) for host, one in self._members.items()}
 
-    def barred(self, host: object, generation: object) -> Verdict | None:
-        """Returns what those are told whose pushes do not count now, None where this process's do."""
+    def check_push(self, host: object, generation: object) -> Verdict | None:
+        """Returns the verdict on pushes of a process that may not push now, None for one that may."""
         if not (isinstance(host, str) and isinstance(generation, int) and is_count(generation)):
             return "fenced"
         member = self._members.get(host)

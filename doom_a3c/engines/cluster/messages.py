@@ -1,6 +1,6 @@
-"""What the processes of the cluster engine send each other: words, numbers and arrays, never an object of this package.
+"""The messages between processes of the cluster engine: words, numbers and arrays, never an object of this package.
 
-The table at the top of `server` says when there is which verdict, and what a host does then.
+The table at the top of `server` explains the verdicts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from doom_a3c.agent.model import Snapshot, Vector  # with TensorFlow, which a process of the cluster sets up first
 
-Settings = dict[str, Any]  # all that a server or a host is made from
+Settings = dict[str, Any]  # of a run, as plain data
 Verdict = Literal["joined", "applied", "duplicate", "stale", "refused", "full", "wait", "fenced", "done"]
 MAX_GIF_BYTES = 32 * 2**20  # of a recording that travels
 
@@ -30,7 +30,7 @@ class GifMessage(TypedDict):
 
 
 class Push(TypedDict):
-    """What a host has played, and what its workers have learned from it."""
+    """Steps that a host has played, and gradients of them or the rollout itself."""
 
     version: int  # the oldest weights that had a part in it, as a number of updates
     steps: int  # played
@@ -51,7 +51,7 @@ class _Judged(TypedDict):
 
 
 class Answer(_Judged, total=False):
-    """What the server answers to a join or a push. All but the verdict is there where the host is to take it over."""
+    """The server's answer to a join or a push; the verdict alone where the host has nothing to take over."""
 
     reason: str  # why the push was refused, where it was
     weights: Vector | None  # None where the host has them
@@ -69,7 +69,7 @@ class ServerState(TypedDict):
 
 
 class ServerStatus(TypedDict):
-    """What the driver asks the server for, twice a second."""
+    """The state of the run that the driver polls twice a second."""
 
     ready: bool
     over: bool
@@ -85,35 +85,35 @@ class ServerStatus(TypedDict):
 
 
 class Server(Protocol):
-    """The parameter server as hosts and driver see it. Every method of a distant one may raise UnreachableError."""
+    """The parameter server as hosts and driver see it. Every method of a remote one may raise UnreachableError."""
 
     def start(self, state: ServerState, hosts: dict[str, int]) -> None:
         """Enrolls hosts, and begins with a state unless the server has begun before."""
 
     def enroll(self, hosts: dict[str, int]) -> None:
-        """Takes the driver's word for the generation of each host; those of older ones are fenced off from now on."""
+        """Registers the generation of each host; processes of older ones are fenced off from now on."""
 
     def join(self, host: str, generation: int) -> Answer:
-        """Brings a host the weights to begin with."""
+        """Returns the weights that a host begins with."""
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
+        """Counts and learns from what a host has played; returns the weights unless they are those of `known_version`."""
 
     def add_fault(self, kind: str) -> None:
-        """Counts something that the run has survived."""
+        """Counts a fault that the run has survived."""
 
     def status(self) -> ServerStatus:
-        """Returns what the driver shows; lags, gifs and refusals are handed over, once."""
+        """Returns what the driver shows; lags, gifs and refusals only once."""
 
     def state(self) -> ServerState | None:
-        """Returns everything that a restarted server resumes from, None before there is any."""
+        """Returns everything that a restarted server resumes from, None before the start."""
 
     def stop(self) -> None:
         """Answers `done` from now on; returns when the update under way is complete."""
 
 
 class UnreachableError(Exception):
-    """A call may or may not have reached the server; its answer has not come."""
+    """No answer has come; the call may or may not have reached the server."""
 
 
 def size(message: Any) -> int:

@@ -1,4 +1,4 @@
-"""How fast the hosts of a cluster are, for people and for the logs."""
+"""Frames, pushes and bytes per second of the hosts of a cluster, for people and for the logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SILENT_SECONDS = 30.0  # without a push, until a host no longer counts
 
 
 class _Measured(NamedTuple):
-    """What a host had sent when it was measured last, and how fast it was."""
+    """The tally of a host at its last measurement, and its rates then."""
 
     time: float  # of the newest measurement with a push in it
     tally: Mapping[str, Any]
@@ -24,7 +24,7 @@ class _Measured(NamedTuple):
 
 
 class ClusterMetrics(NamedTuple):
-    """The hosts that play, and what they send."""
+    """How many hosts play, and how fast they push."""
 
     hosts: int
     pushes_per_second: float
@@ -32,10 +32,10 @@ class ClusterMetrics(NamedTuple):
 
 
 class Rates:
-    """Rates of all hosts. Owns what it measures; keeps a log for each, and one for the server."""
+    """Rates of all hosts. Owns a log for each, and one for the server."""
 
-    def __init__(self, logger_called: Callable[[str], Logger]) -> None:
-        self._logger_called = logger_called
+    def __init__(self, make_logger: Callable[[str], Logger]) -> None:
+        self._make_logger = make_logger
         self._server_limiter = log_limiter()
         self._limiters: dict[str, RateLimiter] = {}
         self._lags: list[int] = []
@@ -44,7 +44,7 @@ class Rates:
         self._lost: set[str] = set()
 
     def add(self, tallies: Mapping[str, Mapping[str, Any]], lags: Sequence[int], frames: int) -> list[str]:
-        """Takes in what has come from each host since the server began, and the policy lags of the newest pushes.
+        """Measures, from the tallies since the server began, and collects the policy lags of the newest pushes.
 
         Returns:
             The hosts that have pushed since the rates were last measured; none where it is too early to measure.
@@ -67,12 +67,12 @@ class Rates:
         self._since = now
         self._lost.difference_update(pushed)
         if self._lags and self._server_limiter.allow():
-            self._logger_called("server").histogram("push_lags", self._lags, frames)
+            self._make_logger("server").histogram("push_lags", self._lags, frames)
             self._lags = []
         return pushed
 
-    def lose(self, name: str) -> None:
-        """Counts a host no longer, until it pushes again."""
+    def drop(self, name: str) -> None:
+        """Leaves a host out until it pushes again."""
         self._lost.add(name)
 
     def _playing(self) -> list[_Measured]:
@@ -81,7 +81,7 @@ class Rates:
 
     def _write(self, name: str, metrics: Mapping[str, float], frames: int) -> None:
         if self._limiters.setdefault(name, log_limiter()).allow():
-            self._logger_called(f"host_{name}").metrics(metrics, frames)
+            self._make_logger(f"host_{name}").metrics(metrics, frames)
 
     def metrics(self) -> ClusterMetrics:
         """Returns the rates of the whole cluster."""

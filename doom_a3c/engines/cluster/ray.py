@@ -1,8 +1,7 @@
 """The cluster engine's side of Ray: a connection that lets no stranger in, actors, and calls of the parameter server.
 
-Nothing here knows what a run does; `driver` does. All of Ray is imported late: it
-is an optional extra, takes a second, and reads at once whether there is a token. TensorFlow is not imported at all:
-every process of the cluster imports this module first, and what it makes sets TensorFlow up.
+The only module that imports Ray, and late: it is an optional extra, takes a second, and reads at once whether there is a
+token. TensorFlow is not imported here: every process of the cluster imports this module first, and a blueprint sets it up.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, own_folder, reach
+from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, check_reachable, make_own_folder
 from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
 from doom_a3c.quiet import caught_stderr
 from doom_a3c.settings.fields import UserError, first_line
@@ -39,7 +38,7 @@ class Blueprint(NamedTuple):
 
 
 class ServerError(Exception):
-    """What was raised in another process of the cluster; the message is its traceback there."""
+    """An error in another process of the cluster; the message is its traceback there."""
 
 
 class ProcessLostError(Exception):
@@ -47,7 +46,7 @@ class ProcessLostError(Exception):
 
 
 @contextlib.contextmanager
-def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterator[None]:
+def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[None]:
     """Connects to the cluster at `address`, or starts one on this machine that is gone afterwards.
 
     Raises:
@@ -59,16 +58,16 @@ def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterato
     with contextlib.ExitStack() as stack:
         own: dict[str, Any] = {}
         if address is None:
-            folder = stack.enter_context(own_folder())
+            folder = stack.enter_context(make_own_folder())
             own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE, "_temp_dir": folder}
         else:
-            reach(address)
+            check_reachable(address)
         failure: Exception | None = None
         with caught_stderr():
             stack.callback(ray.shutdown)
             try:
                 ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
-                guarded = address is None or _guarded()
+                guarded = address is None or _asks_for_token()
             except Exception as error:  # whatever Ray raises where there is another token, another version, no cluster
                 failure = error
         if failure is not None:
@@ -81,7 +80,7 @@ def connected(address: str | None, namespace: str, gpu: bool = False) -> Iterato
         yield
 
 
-def _guarded() -> bool:
+def _asks_for_token() -> bool:
     """Tells whether the head of the cluster was started so that it asks for a token."""
     import ray
 
@@ -155,17 +154,17 @@ class HostProcess:
 
     def __init__(self, blueprint: Blueprint, name: str, *, number: int, generation: int, machine: str) -> None:
         """Starts it; hosts of different numbers play different games, and no two processes have one generation."""
-        self._actor = start_actor(HostActor, placed_on(machine))
+        self._actor = start_actor(HostActor, place_on(machine))
         self._ended = self._actor.run.remote(blueprint, name, number, generation)
 
     def ended(self, seconds: float = 0.0) -> bool:
-        """Tells whether it has ended, waiting that long for it."""
+        """Tells whether it has ended, waiting up to `seconds` for it."""
         import ray
 
         return bool(ray.wait([self._ended], timeout=seconds)[0])
 
     def failure(self) -> BaseException | None:
-        """Returns what it has ended by, None where it was told that the run is over."""
+        """Returns the error that ended it, None where it ended because the run is over."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
@@ -185,13 +184,13 @@ class HostProcess:
 
 
 def _original(error: Any) -> BaseException:
-    """Returns the user's mistake that an actor has raised, else an error with the actor's traceback."""
+    """Returns the user's mistake that an actor raised, else an error with the actor's traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, UserError) else ServerError(str(error).strip())
 
 
-def machines() -> list[str]:
-    """Returns the ids of the machines of the cluster that live."""
+def list_machines() -> list[str]:
+    """Returns the ids of the live machines of the cluster."""
     import ray
 
     nodes = ray.nodes()
@@ -212,18 +211,18 @@ class ServerProcess:
     def __init__(self, blueprint: Blueprint, gpu: bool) -> None:
         import ray
 
-        where = {"num_gpus": 1} if gpu else placed_on(ray.get_runtime_context().get_node_id())
+        where = {"num_gpus": 1} if gpu else place_on(ray.get_runtime_context().get_node_id())
         options = {"name": _SERVER, "max_restarts": -1, "max_concurrency": 64, **where}
         self._actor = start_actor(ServerActor, options, blueprint)
 
     def kill(self) -> None:
-        """Ends it for good."""
+        """Ends the server for good."""
         import ray
 
         ray.kill(self._actor)
 
 
-def placed_on(machine: str) -> dict[str, Any]:
+def place_on(machine: str) -> dict[str, Any]:
     """Returns the option that places an actor on a machine and nowhere else (Ray ignores a soft wish without CPUs)."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

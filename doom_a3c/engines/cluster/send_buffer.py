@@ -1,4 +1,4 @@
-"""What a host of the cluster engine sends to the parameter server, and where it waits until it is sent."""
+"""The pushes of a host of the cluster engine, made from its workers' gradients or rollouts, until they are sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from doom_a3c.record.progress import NO_SCORE
 
 
 class SendBuffer(Protocol):
-    """What waits to be pushed."""
+    """Pushes that wait to be sent."""
 
     def next_push(self) -> Push:
         """Returns the next push when there is one, once the last has been answered; raises ClosedError after `close`."""
@@ -32,7 +32,7 @@ class SendBuffer(Protocol):
 
 
 class GradientAccumulator:
-    """Gradients of all workers, added up until they are pushed. Owns the sum and what has been counted meanwhile.
+    """Gradients of all workers, added up until they are pushed. Owns the sum and the counts of the steps behind it.
 
     A worker waits for the answer to its push, as its next rollout is to be played with weights that hold its last update.
     Where the sum is not yet large enough for a push, it plays on.
@@ -57,7 +57,7 @@ class GradientAccumulator:
         self._metrics: LearnerMetrics | None = None
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
-        """Counts what has been played; it travels with the next push, but for the actions, which no push has."""
+        """Counts steps, episodes and faults for the next push; actions do not travel."""
         with self._changed:
             self._steps += stats.steps
             self._frames += stats.frames
@@ -69,19 +69,19 @@ class GradientAccumulator:
         """Adds gradients, and returns when their push has been answered, or is not complete yet."""
         push = self.add(gradients, version)
 
-        def free() -> bool:
+        def may_go_on() -> bool:
             incomplete = self._taken < push and self._rollouts < self._enough
             return self._closed or self._answered >= push or incomplete
 
         with self._changed:
-            self._changed.wait_for(free)
+            self._changed.wait_for(may_go_on)
         return True
 
     def log(self, update: Update) -> None:
         """Does nothing: the driver logs from the pushes."""
 
     def add(self, gradients: Gradients, version: int) -> int:
-        """Adds gradients that come from rollouts of that version; returns the number of the push that they will be in."""
+        """Adds gradients of rollouts played with that version; returns the number of their push."""
         vector = np.asarray(self._flat(list(gradients.gradients))) if gradients.finite else None
         with self._changed:
             if vector is None:
@@ -104,7 +104,7 @@ class GradientAccumulator:
                 raise ClosedError
             assert self._version is not None  # there are rollouts
             stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._reward_sums)
-            push = _new(self._version, stats)
+            push = _make_push(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
             push["metrics"] = self._metrics._asdict() if self._metrics else {}
             self._clear()
@@ -112,22 +112,22 @@ class GradientAccumulator:
             return push
 
     def close(self) -> None:
-        """Wakes all that wait."""
+        """Wakes every waiting thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class RolloutBuffer:
-    """Whole rollouts of all workers, in order. Owns the few that wait."""
+    """Whole rollouts of all workers, in order."""
 
     def __init__(self, capacity: int) -> None:
         self._channel: Channel[Push] = Channel(capacity)
 
     def put(self, played: VersionedRollout) -> None:
-        """Adds a rollout, waiting while too many wait."""
+        """Adds a rollout, waiting while the buffer is full."""
         rollout, version, stats = played
-        push = _new(version, stats)
+        push = _make_push(version, stats)
         push["rollout"] = {**rollout._asdict(), "core_state": tuple(map(np.asarray, rollout.core_state))}
         self._channel.put(push)
 
@@ -136,12 +136,12 @@ class RolloutBuffer:
         return self._channel.take(1, 1)[0]
 
     def close(self) -> None:
-        """Wakes all that wait."""
+        """Wakes every waiting thread."""
         self._channel.close()
 
 
-def _new(version: int, stats: RolloutStats) -> Push:
-    """Returns what every push has; the episodes are plain numbers, those without a score are faults."""
+def _make_push(version: int, stats: RolloutStats) -> Push:
+    """Returns a push with neither gradients nor a rollout; an episode without a finite score becomes a fault."""
     scored = [episode for episode in stats.episodes if math.isfinite(episode.score)]
     lost = len(stats.episodes) - len(scored)
     return {

@@ -9,10 +9,10 @@ each process of a host and never again; it tells the server which one plays unde
 | applied   | counted, and learned from or queued                                | plays on                |
 | duplicate | its sequence number has been seen: the first answer was lost       | plays on                |
 | stale     | has more policy lag than `max_policy_lag`: not learned from        | plays on                |
-| refused   | it is not what a push must be: nothing of it is counted            | plays on                |
+| refused   | the push is invalid: nothing of it is counted                      | plays on                |
 | full      | the trainer is a second behind (transport `rollouts`)              | sends it again          |
 | wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
-|           | or has not been told of this host yet                              |                         |
+|           | or does not know this host yet                                     |                         |
 | fenced    | another process plays under this name, or 3 pushes were refused    | ends                    |
 | done      | the run is over                                                    | ends                    |
 """
@@ -55,7 +55,7 @@ TRAINER_SECONDS = 10.0  # for the last update when a run ends; twice, and still 
 
 @dataclasses.dataclass
 class Tally:
-    """What has come from a host since this server began."""
+    """What a host has pushed since this server began."""
 
     frames: int = 0
     pushes: int = 0
@@ -110,7 +110,7 @@ class ParameterServer:
         self._threads.start()
 
     def enroll(self, hosts: dict[str, int]) -> None:
-        """Takes the driver's word for the generation of each host; those of older ones are fenced off from now on."""
+        """Registers the generation of each host; processes of older ones are fenced off from now on."""
         with self._lock:
             self._members.enroll(hosts)
 
@@ -124,22 +124,21 @@ class ParameterServer:
         self._threads.stop(TRAINER_SECONDS)
 
     def join(self, host: str, generation: int) -> Answer:
-        """Brings a host the weights to begin with."""
+        """Returns the weights that a host begins with."""
         with self._lock:
-            if verdict := self._closed() or self._members.barred(host, generation):
+            if verdict := self._check_open() or self._members.check_push(host, generation):
                 return {"verdict": verdict}
             self._answered.add(host)
-            return self._news("joined", -1)
+            return self._make_answer("joined", -1)
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """Takes in what a host has played; the answer holds the weights if they are not those of `known_version`."""
-        complaint = self._complaint(sequence, push, known_version)
+        """Counts and learns from what a host has played; returns the weights unless they are those of `known_version`."""
+        complaint = self._find_complaint(sequence, push, known_version)
         if complaint is None and push["rollout"] is not None:
             self._rollouts.wait_for_room(ROOM_SECONDS)
         with self._lock:
-            verdict = (
-                self._closed() or self._members.barred(host, generation) or self._judge(host, sequence, push, complaint)
-            )
+            verdict = self._check_open() or self._members.check_push(host, generation)
+            verdict = verdict or self._judge(host, sequence, push, complaint)
             if verdict == "fenced":
                 self._progress.add_fault("fenced_push")
             if verdict not in ("applied", "stale", "duplicate", "refused"):
@@ -147,12 +146,12 @@ class ParameterServer:
             # Versions count from the state that this server began with: a host may have the same number of another's.
             known_version = known_version if host in self._answered and type(known_version) is int else -1
             self._answered.add(host)
-            answer = self._news(verdict, known_version)
+            answer = self._make_answer(verdict, known_version)
             self._tallies.setdefault(host, Tally()).bytes += size(answer)
             return {**answer, "reason": complaint} if complaint else answer
 
-    def _complaint(self, sequence: object, push: object, known_version: object) -> str | None:
-        """Returns what is wrong about a push, None where nothing is."""
+    def _find_complaint(self, sequence: object, push: object, known_version: object) -> str | None:
+        """Returns why a push is invalid, None for a valid one."""
         if not (is_count(sequence) and type(known_version) is int):
             return "its sequence number or version is not a whole number"
         try:
@@ -161,7 +160,7 @@ class ParameterServer:
             return str(error)
         return None
 
-    def _closed(self) -> Verdict | None:
+    def _check_open(self) -> Verdict | None:
         if self._over or self._config.exhausted_budget(self._progress):
             return "done"
         return None if self._ready else "wait"
@@ -219,26 +218,26 @@ class ParameterServer:
             self._failure = error
             self._end()
 
-    def _news(self, verdict: Verdict, known_version: int) -> Answer:
+    def _make_answer(self, verdict: Verdict, known_version: int) -> Answer:
         weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
         frames, sums = self._progress.frames, list(self._progress.reward_sums)
         return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
-        """ProgressCounts something that the run has survived."""
+        """Counts a fault that the run has survived."""
         self._progress.add_fault(kind)
 
     def status(self) -> ServerStatus:
-        """Returns what the driver shows; lags, gifs and refusals are handed over, once."""
+        """Returns what the driver shows; lags, gifs and refusals only once."""
         with self._lock:
             lags, gifs, refusals = list(self._lags), list(self._gifs), list(self._refusals)
-            for handed_over in (self._lags, self._gifs, self._refusals):
-                handed_over.clear()
+            for queue in (self._lags, self._gifs, self._refusals):
+                queue.clear()
             error = self._failure or self._threads.error
             diverged = isinstance(error, DivergedError)
             return {
                 "ready": self._ready,
-                "over": self._closed() == "done",
+                "over": self._check_open() == "done",
                 "error": None if error is None else str(error) if diverged else "".join(traceback.format_exception(error)),
                 "diverged": diverged,
                 "counters": to_plain(self._progress.counters(curve=False)),
@@ -251,9 +250,9 @@ class ParameterServer:
             }
 
     def state(self) -> ServerState | None:
-        """Returns everything that a restarted server resumes from, None before there is any."""
+        """Returns everything that a restarted server resumes from, None before the start."""
         with self._lock:
             if not self._ready:
                 return None
             state = captured(self._model, self._progress)
-            return {"variables": state.variables, "counters": to_plain(state.counters), "members": self._members.numbers()}
+            return {"variables": state.variables, "counters": to_plain(state.counters), "members": self._members.to_plain()}

@@ -1,4 +1,4 @@
-"""A host's side of the talk with the parameter server."""
+"""A host's connection to the parameter server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SECONDS_BETWEEN_TRIES = 0.1
 
 
 class FencedError(Exception):
-    """The pushes of this host count no more."""
+    """The server has fenced this host off: its pushes no longer count."""
 
 
 @dataclass
 class RunCounts:
-    """What a host knows of the counters of the whole run."""
+    """The counters of the whole run, as of the server's newest answer."""
 
-    frames: int = 0  # as of the newest answer
+    frames: int = 0
     episodes: int = 0  # a budget of episodes is the server's to watch
     reward_sums: RunningMoments = NO_MOMENTS
 
 
 class ServerClient:
-    """Pushes what waits in a buffer, one push at a time, and takes over what the answers bring. A host's only voice."""
+    """Sends the pushes of a buffer one at a time, and takes over the weights and counts of the answers."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class ServerClient:
         self._name, self._server, self._buffer = name, server, buffer
         self._model, self._counts, self._gifs, self._stop_event = model, counts, gifs, stop
         self._generation = self._sequence = 0
-        self._reason = ""  # that the server refused a push for
+        self._reason = ""  # for which the server refused the last push
         self._seconds = 0.0  # that the last push took
 
     def join(self, generation: int) -> None:
-        """Joins the run as the process that the driver has given this generation: the host has the server's weights then.
+        """Joins the run as the process of this generation, and takes over the server's weights.
 
         Raises:
-            FencedError: if another process plays under its name by now.
+            FencedError: if another process plays under its name.
         """
         self._generation = generation
         self._take_over(self._ask(lambda: self._server.join(self._name, generation)))
@@ -65,7 +65,7 @@ class ServerClient:
 
         Raises:
             ClosedError: when the buffer is closed before.
-            FencedError: if its pushes count no more.
+            FencedError: if its pushes no longer count.
         """
         while not self._stop_event.is_set():
             push = self._buffer.next_push()
@@ -84,7 +84,7 @@ class ServerClient:
         self._take_over(self._ask(lambda: self._server.push(*name, push, version)))
 
     def _ask(self, call: Callable[[], Answer]) -> Answer:
-        """Calls the server until an answer comes that is one; at the end of the run it is `done`."""
+        """Calls the server until it answers neither `wait` nor `full`; `done` also ends this host."""
         while not self._stop_event.is_set():
             try:
                 answer = call()
