@@ -10,12 +10,13 @@ from typing import Any, get_args
 import numpy as np
 
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, flat
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.rollouts import Rollout, VersionedRollout, blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
-from doom_a3c.engines.cluster.messages import Verdict
+from doom_a3c.engines.cluster.messages import Push, Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.engines.engine import captured
 from doom_a3c.record.progress import Progress, to_plain
@@ -35,7 +36,7 @@ SETTINGS = {"engine": "cluster", "workers": 1, "games": GAMES, "rollout_length":
 
 
 class FittingRollouts(Channel[VersionedRollout]):
-    """Stands before the trainer, which would learn from whatever comes through here."""
+    """The trainer's queue, which raises FindingError at a rollout that the trainer would fail on."""
 
     def __init__(self, example: Rollout) -> None:
         super().__init__(1)
@@ -45,7 +46,7 @@ class FittingRollouts(Channel[VersionedRollout]):
         """Returns at once: nothing stays here."""
 
     def offer(self, item: VersionedRollout) -> bool:
-        """Takes a rollout; raises FindingError unless it has all shapes and types of a real one."""
+        """Drops a rollout; raises FindingError unless it has the shapes and types of a real one."""
         example: tuple[Any, ...] = self._example
         for name, given, real in zip(Rollout._fields, item.rollout, example, strict=True):
             pairs = zip(given, real, strict=False) if name == "core_state" else [(given, real)]
@@ -72,8 +73,8 @@ class Servers:
         self._servers: dict[str, tuple[ParameterServer, Progress]] = {}
         self._pushes = self._generation = 0
 
-    def of(self, transport: str) -> tuple[ParameterServer, Progress]:
-        """Returns a server that runs, and its progress."""
+    def get(self, transport: str) -> tuple[ParameterServer, Progress]:
+        """Returns a running server, and its progress."""
         self._pushes += 1
         if self._pushes % RENEW_AFTER == 0:
             self.renew()
@@ -86,20 +87,20 @@ class Servers:
             self._servers[transport] = server, progress
         return self._servers[transport]
 
-    def enrolled(self, server: ParameterServer) -> int:
-        """Returns the generation of a new process of host a, which may push: those before it may be fenced off by now."""
+    def enroll_next(self, server: ParameterServer) -> int:
+        """Returns the generation of a new process of host a: earlier ones may be fenced off by now."""
         self._generation += 1
         server.enroll({"a": self._generation})
         return self._generation
 
     def renew(self) -> None:
-        """Ends all servers: the next push finds new ones, and the first weights."""
+        """Ends all servers: the next push gets new ones, with the first weights."""
         for server, _ in self._servers.values():
             server.stop()
         self._servers.clear()
 
     def check(self, server: ParameterServer, progress: Progress, frames: int) -> None:
-        """Raises FindingError where a push has done harm: `frames` are those before it."""
+        """Raises FindingError where a push has done harm; `frames` is the count before it."""
         counters = to_plain(progress.counters(curve=False))
         numbers = [counters[name] for name in ("frames", "steps", "updates", "episodes")]
         if any(type(number) is not int for number in numbers) or counters["frames"] < frames:
@@ -125,10 +126,10 @@ def pushes(folder: Path) -> Door:
             return False
         if not isinstance(tree, list) or len(tree) != 6:
             return False
-        transport, host, generation, sequence, push, version = map(_decoded, tree)
-        server, progress = servers.of("rollouts" if transport == "rollouts" else "gradients")
+        transport, host, generation, sequence, push, version = map(_decode, tree)
+        server, progress = servers.get("rollouts" if transport == "rollouts" else "gradients")
         frames = progress.frames
-        newest = servers.enrolled(server)
+        newest = servers.enroll_next(server)
         generation = generation + newest if type(generation) is int else generation
         try:
             answer = server.push(host, generation, sequence, push, version)
@@ -148,33 +149,14 @@ def pushes(folder: Path) -> Door:
 
 
 def _seeds(servers: Servers) -> list[Any]:
-    metrics = {
-        "policy_loss": 0.125,
-        "value_loss": 2.0,
-        "entropy": 0.25,
-        "uniform_kl": 0.5,
-        "grad_norm": 3.0,
-        "var_norm": 4.0,
-    }
-    push = {
-        "version": 0,
-        "steps": 8,
-        "frames": 32,
-        "episodes": [_tuple([1.5, 12, 0.25, 0, 1.75])],
-        "faults": ["engine_died"],
-        "reward_sums": [8, 0.5, 2.0],
-    }
-    push |= {"gradients": None, "not_finite": 0, "metrics": {}, "push_seconds": 0.5, "rollout": None}
-    gif = {
-        "data": _array("uint8", [10], list(b"GIF89a\4\0\4\0")),
-        "height": 4,
-        "width": 4,
-        "score": 1.5,
-        "episode": 1,
-        "worker": 0,
-    }
+    metrics = dict.fromkeys(LearnerMetrics._fields, 0.5)
+    push: dict[str, Any] = dict.fromkeys(Push.__annotations__)
+    push |= {"version": 0, "steps": 8, "frames": 32, "not_finite": 0, "metrics": {}, "push_seconds": 0.5}
+    push |= {"episodes": [_tuple([1.5, 12, 0.25, 0, 1.75])], "faults": ["engine_died"], "reward_sums": [8, 0.5, 2.0]}
+    data = _array("uint8", [10], list(b"GIF89a\4\0\4\0"))
+    gif = {"data": data, "height": 4, "width": 4, "score": 1.5, "episode": 1, "worker": 0}
     gradients = {**push, "gradients": _array("float32", [servers.size], 0.001), "metrics": metrics, "gifs": [gif]}
-    encoded = {name: _encoded(value) for name, value in servers.blank._asdict().items()}
+    encoded = {name: _encode(value) for name, value in servers.blank._asdict().items()}
     rollout = {**push, "gifs": [], "rollout": encoded}
     return [["gradients", "a", 0, 1, gradients, -1], ["rollouts", "a", 0, 1, rollout, 0]]
 
@@ -183,30 +165,30 @@ def _array(kind: str, shape: list[int], value: Any) -> dict[str, Any]:
     return {ARRAY: [kind, shape, value]}
 
 
-def _encoded(value: Any) -> Any:
-    return _tuple(map(_encoded, value)) if isinstance(value, tuple) else _array(str(value.dtype), list(value.shape), 0)
+def _encode(value: Any) -> Any:
+    return _tuple(map(_encode, value)) if isinstance(value, tuple) else _array(str(value.dtype), list(value.shape), 0)
 
 
 def _tuple(parts: Iterable[Any]) -> dict[str, Any]:
     return {TUPLE: list(parts)}
 
 
-def _decoded(tree: Any) -> Any:
-    """Returns plain data with arrays and tuples where they are meant; what makes none stays as it is."""
+def _decode(tree: Any) -> Any:
+    """Returns plain data with its marked arrays and tuples made; others stay as they are."""
     match tree:
         case list():
-            return list(map(_decoded, tree))
+            return list(map(_decode, tree))
         case {"a tuple": list(parts), **others} if not others:
-            return tuple(map(_decoded, parts))
+            return tuple(map(_decode, parts))
         case {"array": marked, **others} if not others:
-            return _made(marked, tree)
+            return _make_array(marked, tree)
         case dict():
-            return {key: _decoded(value) for key, value in tree.items()}
+            return {key: _decode(value) for key, value in tree.items()}
     return tree
 
 
-def _made(marked: Any, tree: Any) -> Any:
-    """Returns the array that is meant, `tree` where there can be none."""
+def _make_array(marked: Any, tree: Any) -> Any:
+    """Returns the marked array, or `tree` where none can be made."""
     try:
         kind, shape, value = marked
         if np.prod(np.asarray(shape, np.float64)) > MAX_NUMBERS:
