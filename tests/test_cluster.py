@@ -249,9 +249,9 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
-    assert "was lost: its process or its machine died" in output
-    assert "fault survived: host_lost 2 times" in output
-    assert "fault survived: server_restarted 1 times" in output
+    assert "was lost" in output
+    assert "host_lost 2" in output
+    assert "server_restarted 1" in output
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
     until(lambda: not members & set(processes_of(folder)), "the end of the actors and their engines")
     frames = saved(folder).frames + 1000

@@ -167,7 +167,7 @@ def test_the_client_ends_everything_when_the_run_is_over(serve, over_at, left):
 def test_a_client_that_is_fenced_off_says_why(serve, at):
     server = serve(state_of())
     a = client_of(Wire(server, [*[None] * at, lambda: server.enroll({"a": 2})]), *numbered(1, 2))
-    with pytest.raises(FencedError, match="a is fenced off: another process plays in its place"):
+    with pytest.raises(FencedError, match=r"^a .*fenced off.*another process"):
         [step() for step in (partial(a.client.join, 1), a.client.run)]
     assert counted(server) == (0, 0, 0)
 
@@ -177,7 +177,7 @@ def test_a_client_whose_pushes_are_refused_plays_on_until_it_is_fenced_off(serve
     wire = Wire(server, [None, None, "answer lost"])  # a lost answer to a refusal is no second one
     a = client_of(wire, gradient_push(), *bad, *numbered(2, 3))
     a.client.join(1)
-    with pytest.raises(FencedError, match=r"a is fenced off: .*steps is -1"):
+    with pytest.raises(FencedError, match=r"^a .*fenced off.*steps is -1"):
         a.client.run()
     assert counted(server) == (1, 2, 1)
     assert len(a.buffer.pushes) == 1
