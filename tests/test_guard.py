@@ -19,7 +19,7 @@ from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.envs.games import games_of
-from doom_a3c.record.loggers import Deaf
+from doom_a3c.record.loggers import NullLogger
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
@@ -36,7 +36,7 @@ CONFIG = Config(workers=2, games=2, rollout_length=5)
 UNDER_WAY, ENOUGH = 20, WINDOW + 4  # steps, and episodes: the window's and the games'
 
 
-class Silent(Deaf):
+class Silent(NullLogger):
     """A logger that writes nothing."""
 
     def metrics(self, metrics, count):

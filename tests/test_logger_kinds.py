@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
-from doom_a3c.record.logger_kinds import make_logger_called
+from doom_a3c.record.logger_kinds import find_logger
 from doom_a3c.record.loggers import Loggers
 from doom_a3c.settings.fields import UserError
 
@@ -25,7 +25,7 @@ GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8
 def write(kind, folder, lines=None):
     """Writes something of all that logs are told; nothing may fail."""
     lines = [] if lines is None else lines
-    loggers = Loggers(make_logger_called(kind), folder / "logs" / "basic-seed1", lines.append)
+    loggers = Loggers(find_logger(kind), folder / "logs" / "basic-seed1", lines.append)
     loggers("global").settings({"seed": 1, "name": None, "tables": {"a": [1, 2]}})
     for frames in (40, 80):
         loggers("global").metrics({"frames_per_second": 2.0 * frames, "reward": None}, frames)
@@ -59,7 +59,7 @@ def test_a_line_that_a_killed_run_has_not_finished_is_cut_off(tmp_path):
 
 @pytest.mark.filterwarnings("error:overflow")
 def test_tensorboard_shows_what_no_32_bits_hold_as_infinite_without_a_warning(tmp_path):
-    log = make_logger_called("tensorboard")(tmp_path)
+    log = find_logger("tensorboard")(tmp_path)
     log.metrics({"reward": 1e300}, 1)
     log.histogram("actions", [1e300], 1)
     log.close()
@@ -85,9 +85,18 @@ def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
     folder = write("wandb", tmp_path)
     (run,) = (folder / "wandb").glob("offline-run-*")
     (log,) = run.glob("*.wandb")
-    names = (b"Perf/Frames per Second", b"train_0/Losses/Entropy", b"basic-seed1")
+    names = (
+        b"global/Perf/Frames per Second",
+        b"train_0/Losses/Entropy",
+        b"train_0/Actions/Taken",
+        b"basic-seed1",
+        b"tables",
+    )
     until(lambda: all(name in log.read_bytes() for name in names))  # it is written by a process of the library's
-    assert list(run.rglob("*.gif"))
+    (gif,) = run.rglob("*.gif")
+    assert gif.read_bytes() == GIF
+    assert write("wandb", tmp_path) == folder  # a second run in the same process
+    assert len(list((folder / "wandb").glob("offline-run-*"))) == 2
 
 
 @pytest.mark.tools
@@ -114,7 +123,7 @@ def test_what_is_not_installed_is_told_in_one_line(kind, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, kind, None)
     with pytest.raises(UserError, match=rf"--logger {kind} needs .*: pip install -r requirements-loggers.txt"):
-        make_logger_called(kind)
+        find_logger(kind)
 
 
 @pytest.mark.process
@@ -132,7 +141,7 @@ def test_a_run_is_logged_as_it_is_told_to(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "tensorboard"])
 def test_runs_are_compared_by_their_logs_those_of_one_name_together(kind, tmp_path):
     for name, means in (("a-seed1", [1.0, 3.0]), ("a-seed2", [2.0, 5.0]), ("b-seed1", [0.0, -1.5])):
-        loggers = Loggers(make_logger_called(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
+        loggers = Loggers(find_logger(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
         for frames, mean in zip((40, 80), means, strict=True):
             loggers("global").metrics({"reward": mean}, frames)
         loggers.close()

@@ -9,7 +9,7 @@ from told import CONFIRMED, LOGS, PASSES, SHAPING, assert_told_every_metric
 
 from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
-from doom_a3c.record.loggers import Loggers, named
+from doom_a3c.record.loggers import Loggers, flatten
 from doom_a3c.record.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
 from doom_a3c.record.tags import TAGS, tag
 
@@ -57,7 +57,8 @@ def test_all_logs_are_closed_though_one_of_them_raises():
         loggers(name).settings({})
     loggers.close()
     assert sorted(set(closed)) == ["global", "train_0"]
-    assert lines == ["warning: logs not written: the disk is full; training continues, and tries again"]
+    (line,) = lines
+    assert "logs not written: the disk is full" in line
 
 
 def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
@@ -81,10 +82,9 @@ def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
     for clock[0], full[0] in ((100.0, False), (101.0, True), (102.0, True), (103.0, False), (112.0, True), (130.0, False)):
         logger.metrics({}, int(clock[0]))
     assert [log.points for log in made] == [[100], [], [130]]
-    assert lines == [
-        "warning: logs not written: No space left on device; training continues, and tries again",
-        "logs written again",
-    ]
+    warning, recovery = lines
+    assert "logs not written: No space left on device" in warning
+    assert recovery == "logs written again"
 
 
 def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
@@ -106,7 +106,8 @@ def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
     for clock[0] in (100.0, 120.0, 140.0):
         for name in ("global", "train_0"):
             loggers(name).metrics({}, 1)
-    assert lines == ["warning: logs not written: no space on the device; training continues, and tries again"]
+    (line,) = lines
+    assert "logs not written: no space on the device;" in line
     full.clear()
     clock[0] = 160.0
     loggers("global").metrics({}, 1)
@@ -114,13 +115,13 @@ def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
 
 
 def test_records_within_records_have_the_outer_name_before_theirs():
-    assert dict(named(Outer(None, Inner(1.5, 3), {"died": 2}))) == {
+    assert dict(flatten(Outer(None, Inner(1.5, 3), {"died": 2}))) == {
         "inner.mean": 1.5,
         "inner.episodes": 3,
         "faults.died": 2,
     }
-    assert dict(named({"a": np.float32(0.5), "b": None, "c": {"d": {"e": True}}})) == {"a": 0.5, "c.d.e": 1.0}
-    assert all(type(value) is float for _, value in named(Outer(np.float64(1), Inner(1, 2), {"died": 2})))
+    assert dict(flatten({"a": np.float32(0.5), "b": None, "c": {"d": {"e": True}}})) == {"a": 0.5, "c.d.e": 1.0}
+    assert all(type(value) is float for _, value in flatten(Outer(np.float64(1), Inner(1, 2), {"died": 2})))
 
 
 @pytest.fixture

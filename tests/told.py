@@ -14,7 +14,7 @@ from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
 from doom_a3c.envs.games import games_of
-from doom_a3c.record.loggers import named
+from doom_a3c.record.loggers import flatten
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RunMetrics
@@ -55,7 +55,7 @@ class JsonLinesLogger:
         self.names[self.log].add(name)
 
     def metrics(self, metrics, count):
-        for name, value in named(metrics):
+        for name, value in flatten(metrics):
             self.write(name, value=value, count=count)
 
     def histogram(self, name, values, frames):

@@ -1,4 +1,4 @@
-"""Logs as tables: `metrics.csv` with a line for every number, and `settings.json`."""
+"""Logs as tables: `metrics.csv` with one number per line, and `settings.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.record.files import write_json
-from doom_a3c.record.loggers import Deaf, Metrics, named
+from doom_a3c.record.loggers import Metrics, NullLogger, flatten
 from doom_a3c.record.tags import tag
 
 _FLUSH_SECONDS = 5.0
@@ -18,38 +18,38 @@ TABLE = "metrics.csv"
 COLUMNS = ("count", "metric", "value")
 
 
-def _end_line(table: Path) -> None:
-    """Cuts off the line that a killed run has not finished."""
+def _drop_partial_line(table: Path) -> None:
+    """Cuts off the line that a killed run left unfinished."""
     if table.exists():
         whole = table.read_bytes()
         if not whole.endswith(b"\n"):
             table.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
-class CsvLogger(Deaf):
-    """One log (a sub-folder of the logs), to whose table a resumed run adds. Owns the file."""
+class CsvLogger(NullLogger):
+    """One log in its own folder; a resumed run appends to its table. Owns the open file."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._lock, self._flushed = folder, threading.Lock(), time.monotonic()
         table = folder / TABLE
         is_new = not table.exists()
-        _end_line(table)
+        _drop_partial_line(table)
         self._file = table.open("a", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         if is_new:
             self._writer.writerow(COLUMNS)
 
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """Writes a line for each number."""
+        """Writes one line per number."""
         with self._lock:
-            self._writer.writerows((count, tag(name), value) for name, value in named(metrics))
+            self._writer.writerows((count, tag(name), value) for name, value in flatten(metrics))
             if time.monotonic() - self._flushed > _FLUSH_SECONDS:
                 self._file.flush()
                 self._flushed = time.monotonic()
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Writes them to a file."""
+        """Writes `settings.json`."""
         write_json(self._folder / "settings.json", settings)
 
     def close(self) -> None:

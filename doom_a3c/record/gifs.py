@@ -10,9 +10,9 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import NamedTuple
 
+from doom_a3c.record.failure_reporter import FailureReporter
 from doom_a3c.record.files import write_whole
 from doom_a3c.record.gif_writer import GifWriter, Picture
-from doom_a3c.record.outage import Outage
 from doom_a3c.record.recording import LostFilmError, Recording
 
 KEPT_GIFS = 50
@@ -79,12 +79,12 @@ class GifFolder:
     """Keeps the newest 50 gifs of a run."""
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
-        self._folder, self._outage = folder, Outage("gifs", log)
+        self._folder, self._failures = folder, FailureReporter("gifs", log)
         self.newest: Path | None = None  # of this session
 
     def failed(self, error: Exception) -> None:
         """Says once that gifs fail."""
-        self._outage.failed(error)
+        self._failures.report_failure(error)
 
     def add(self, gif: Gif) -> None:
         """Writes a gif."""
@@ -96,6 +96,6 @@ class GifFolder:
             self.newest = self._folder / name
             for old in sorted(self._folder.glob("worker_*.gif"), key=lambda p: p.stat().st_mtime)[:-KEPT_GIFS]:
                 old.unlink()
-            self._outage.worked()
+            self._failures.report_success()
         except OSError as error:  # a full disk must not end the training
-            self._outage.failed(error)
+            self._failures.report_failure(error)

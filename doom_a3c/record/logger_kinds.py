@@ -1,4 +1,4 @@
-"""The kinds of logs that there are, by the names that users give them."""
+"""The kinds of loggers by their names in `--logger`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from doom_a3c.record.loggers import MakeLogger
 from doom_a3c.settings.fields import UserError
 
 
-def make_logger_called(kind: str) -> MakeLogger:
-    """Returns what makes the logs of one session: 'tensorboard', 'csv', 'wandb' or 'mlflow'.
+def find_logger(kind: str) -> MakeLogger:
+    """Returns the constructor of loggers of a kind: 'tensorboard', 'csv', 'wandb' or 'mlflow'.
 
     Raises:
-        UserError: if what that needs is not installed.
+        UserError: if a package that it needs is not installed.
     """
-    try:  # late: each loads what hardly any other run needs
+    try:  # late: each loads packages that few runs need
         match kind:
             case "csv":
                 from doom_a3c.record.csv_logger import CsvLogger

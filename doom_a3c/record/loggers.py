@@ -1,6 +1,6 @@
-"""Where the metrics of a run go: the door for TensorBoard, and for others of its kind.
+"""The door for loggers: TensorBoard and others.
 
-Metrics travel as records (named tuples); only a logger knows what its own kind calls them.
+Metrics travel as records (named tuples); only a logger knows the names under which its kind shows them.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
+from doom_a3c.record.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 
-Metrics = Any  # a named tuple or mapping of numbers, of None where there is no number, and of such records in turn
+Metrics = Any  # a named tuple or mapping of numbers, None where there is no number, and nested records
 
 
 class Logger(Protocol):
-    """One log: of the whole run, of a worker, of a host. Any thread may call every method; callers limit the rate."""
+    """The log of a run, a worker or a host. Thread-safe; callers limit the rate."""
 
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """Writes metrics, over what they are counted by: frames, or episodes where their names say so."""
+        """Writes metrics at a frame count, or at an episode count where their names say so."""
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
-        """Writes how often values occur."""
+        """Writes a histogram of values."""
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Writes the settings of the run, by name; some are tables."""
+        """Writes the settings of the run by name; some are tables."""
 
     def graph(self, graph: Any) -> None:
-        """Writes the graph of a concrete function of TensorFlow's."""
+        """Writes the graph of a TensorFlow concrete function."""
 
     def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
-        """Writes an animated picture."""
+        """Writes an animated image."""
 
     def close(self) -> None:
-        """Writes what is left to disk."""
+        """Flushes the log and closes it."""
 
 
-class Deaf:
-    """What all loggers of a kind that has no place for something do with it: nothing."""
+class NullLogger:
+    """Ignores everything but metrics: the base of loggers without a place for histograms, graphs or gifs."""
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Does nothing."""
@@ -56,17 +56,17 @@ class Deaf:
         """Does nothing."""
 
 
-MakeLogger = Callable[[Path], Logger]  # of the log in that folder
+MakeLogger = Callable[[Path], Logger]  # makes the log in that folder
 
 
-class PatientLogger:
-    """A log that may fail, as a disk is full: then it says so once, does without, and is made anew after a while."""
+class RetryingLogger:
+    """Survives a failing log, such as one on a full disk: reports it once, drops points, and reopens the log later."""
 
-    def __init__(self, name: str, make: Callable[[], Logger], outage: Outage) -> None:
-        """`outage` is told of failures of all logs, each by its name."""
-        self._name, self._make, self._outage = name, make, outage
+    def __init__(self, name: str, make: Callable[[], Logger], failures: FailureReporter) -> None:
+        """`failures` is shared by all logs of a run, which it knows by `name`."""
+        self._name, self._make, self._failures = name, make, failures
         self._lock = threading.Lock()
-        self._next = 0.0  # when it is worth a try again
+        self._next = 0.0  # time of the next attempt
         self._logger: Logger | None = None
 
     def _try(self, call: Callable[[Logger], None]) -> None:
@@ -76,67 +76,67 @@ class PatientLogger:
             try:
                 self._logger = self._logger or self._make()
                 call(self._logger)
-                self._outage.worked(self._name)
-            except Exception as error:  # of any kind of log
-                self._outage.failed(error, self._name)
+                self._failures.report_success(self._name)
+            except Exception as error:  # each kind of log raises its own
+                self._failures.report_failure(error, self._name)
                 self._next, old, self._logger = time.monotonic() + SECONDS_BETWEEN_TRIES, self._logger, None
                 with contextlib.suppress(Exception):
                     if old is not None:
                         old.close()
 
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """As `Logger` says."""
+        """See `Logger`."""
         self._try(lambda logger: logger.metrics(metrics, count))
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
-        """As `Logger` says."""
+        """See `Logger`."""
         self._try(lambda logger: logger.histogram(name, values, frames))
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """As `Logger` says."""
+        """See `Logger`."""
         self._try(lambda logger: logger.settings(settings))
 
     def graph(self, graph: Any) -> None:
-        """As `Logger` says."""
+        """See `Logger`."""
         self._try(lambda logger: logger.graph(graph))
 
     def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
-        """As `Logger` says."""
+        """See `Logger`."""
         self._try(lambda logger: logger.gif(name, gif, height, width, frames))
 
     def close(self) -> None:
-        """As `Logger` says; nothing is made for it."""
+        """See `Logger`; does not open a log only to close it."""
         if self._logger is not None:
             self._try(lambda logger: logger.close())
 
 
 class Loggers:
-    """The logs of one run, each in a folder of its own. Owns them; makes one when it is first asked for."""
+    """The logs of one run, each in its own folder. Owns them; opens each on first use."""
 
     def __init__(self, make: MakeLogger, folder: Path, log: Callable[[str], None] = lambda message: None) -> None:
-        """`log` is told when logs fail, and when they work again."""
+        """`log` receives a line when logs fail, and one when they work again."""
         self._make, self._folder = make, folder
-        self._outage = Outage("logs", log)
+        self._failures = FailureReporter("logs", log)
         self._loggers: dict[str, Logger] = {}
 
     def __call__(self, name: str) -> Logger:
         """Returns the log of that name."""
         if name not in self._loggers:
-            self._loggers[name] = PatientLogger(name, partial(self._make, self._folder / name), self._outage)
+            self._loggers[name] = RetryingLogger(name, partial(self._make, self._folder / name), self._failures)
         return self._loggers[name]
 
     def close(self) -> None:
-        """Closes all, also when one of them raises."""
+        """Closes all logs, even if closing one raises."""
         with contextlib.ExitStack() as stack:
             for logger in self._loggers.values():
                 stack.callback(logger.close)
 
 
-def named(metrics: Metrics, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yields the numbers in metrics with their names; those of records within have the outer name before a dot."""
+def flatten(metrics: Metrics, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yields name and value of every number in metrics; nested records have dotted names."""
     items = metrics.items() if isinstance(metrics, Mapping) else metrics._asdict().items()
     for name, value in items:
         if isinstance(value, Mapping | tuple):
-            yield from named(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         elif value is not None:
             yield f"{prefix}{name}", float(value)

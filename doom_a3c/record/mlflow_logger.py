@@ -1,6 +1,6 @@
-"""MLflow: one run there for a session here, whose logs are told apart by the beginning of their metrics' names.
+"""MLflow: one run there per session; the name of a log prefixes its metrics.
 
-`MLFLOW_TRACKING_URI` says where it goes; without it, that is `mlflow.db` in the current folder.
+`MLFLOW_TRACKING_URI` chooses the destination; the default is `mlflow.db` in the current folder.
 """
 
 from __future__ import annotations
@@ -8,28 +8,30 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
-from doom_a3c.record.loggers import Deaf, Logger, Metrics, named
+from doom_a3c.record.loggers import Logger, Metrics, NullLogger, flatten
 from doom_a3c.record.tags import tag
 
 EXPERIMENT = "doom_a3c"
-_LONGEST = 500  # characters of a parameter
+_MAX_PARAMETER = 500  # characters
 
 
 class MlflowRun:
-    """A run. Owns it, from its first log to the end of the last one."""
+    """A run that lasts from its first log to the end of its last one."""
 
     def __init__(self) -> None:
         self._lock, self._open, self._id = threading.Lock(), 0, ""
         self._client: Any = None
 
     def logger(self, folder: Path) -> Logger:
-        """Returns the log of that folder, which is the run's name and the log's."""
+        """Returns the log in that folder, whose parent names the run."""
         with self._lock:
             if self._client is None:
                 self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
@@ -48,7 +50,7 @@ class MlflowRun:
                 self._client = None
 
 
-class MlflowLogger(Deaf):
+class MlflowLogger(NullLogger):
     """One log of a run: metrics and settings."""
 
     def __init__(self, owner: MlflowRun, client: Any, run: str, name: str) -> None:
@@ -56,20 +58,21 @@ class MlflowLogger(Deaf):
         self._prefix = "" if name == "global" else f"{name}/"
 
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """Logs all numbers."""
-        for name, value in named(metrics):
-            self._client.log_metric(self._run, _allowed(f"{self._prefix}{tag(name)}"), value, step=count)
+        """Logs all numbers in one request."""
+        now = int(1000 * time.time())
+        numbers = [Metric(_clean(f"{self._prefix}{tag(name)}"), value, now, count) for name, value in flatten(metrics)]
+        self._client.log_batch(self._run, metrics=numbers)
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Has them as the run's parameters."""
-        for name, value in settings.items():
-            self._client.log_param(self._run, _allowed(name), str(value)[:_LONGEST])
+        """Logs them as parameters."""
+        params = [Param(_clean(name), str(value)[:_MAX_PARAMETER]) for name, value in settings.items()]
+        self._client.log_batch(self._run, params=params)
 
     def close(self) -> None:
-        """Ends the run, if it is the last log of it."""
+        """Ends the run with its last log."""
         self._owner.release()
 
 
-def _allowed(name: str) -> str:
-    """Returns a name without the characters that MLflow takes none of."""
+def _clean(name: str) -> str:
+    """Replaces characters that MLflow does not accept in names."""
     return re.sub(r"[^\w\-. /]", "_", name)

@@ -12,34 +12,34 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
 
-from doom_a3c.record.loggers import Metrics, named
+from doom_a3c.record.loggers import Metrics, flatten
 from doom_a3c.record.tags import tag
 
-_QUIETLY = np.errstate(over="ignore")  # a game may pay more than 32 bits hold
-_RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # of hyper-parameters
+_QUIETLY = np.errstate(over="ignore")  # rewards may exceed float32
+_RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # metrics of the hyper-parameter view
 
 
 class TensorBoardLogger:
-    """One TensorBoard run (a sub-folder of the logs). Owns its event file."""
+    """One TensorBoard run in its own folder. Owns the event file."""
 
     def __init__(self, folder: Path) -> None:
         self._writer = tf.summary.create_file_writer(str(folder), max_queue=100, flush_millis=5000)
 
     @_QUIETLY
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """Writes a point for each number."""
+        """Writes one point per number."""
         with self._writer.as_default():
-            for name, value in named(metrics):
+            for name, value in flatten(metrics):
                 tf.summary.scalar(tag(name), np.asarray(value, np.float32), step=_step(count))
 
     @_QUIETLY
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
-        """Writes how often values occur."""
+        """Writes a histogram."""
         with self._writer.as_default():
             tf.summary.histogram(tag(name), np.asarray(values, np.float32), step=_step(frames))
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Writes them as a text, and those that are single values as hyper-parameters of which the evaluation comes."""
+        """Writes all settings as text, and the scalar ones as hyper-parameters of the evaluation score."""
         with self._writer.as_default():
             tf.summary.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```", step=0)
             known = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
@@ -51,23 +51,23 @@ class TensorBoardLogger:
         self._writer.flush()
 
     def graph(self, graph: Any) -> None:
-        """Writes a graph (of a concrete function), for the graph view."""
+        """Writes the graph of a concrete function for the graph view."""
         with self._writer.as_default():
             tf.summary.graph(graph)
         self._writer.flush()
 
     def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
-        """Writes an animated image: the image panel shows whatever encoding the browser knows."""
+        """Writes an animated image: the image panel passes the encoded bytes on to the browser."""
         metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="images"))
         tensor = tf.constant([str(width).encode(), str(height).encode(), gif])
         with self._writer.as_default():
             tf.summary.write(name, tensor, step=_step(frames), metadata=metadata)
 
     def close(self) -> None:
-        """Writes what is left to disk."""
+        """Flushes and closes the event file."""
         self._writer.close()
 
 
 def _step(count: int) -> NDArray[np.int64]:
-    """Returns a count as an array: TensorFlow keeps every Python number that was ever made a tensor."""
+    """Returns a count as an array: TensorFlow caches every Python number it converts to a tensor, for ever."""
     return np.asarray(count, np.int64)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.outage import SECONDS_BETWEEN_TRIES, Outage
+from doom_a3c.record.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings.fields import RunError
@@ -35,7 +35,7 @@ class Saver:
         """`record` is that of the session's start; a checkpoint is due `every` so many seconds."""
         self._folder, self._record, self._every, self._log = folder, record, every, log
         self._next = time.monotonic() + every
-        self._outage = Outage("checkpoints", log)
+        self._failures = FailureReporter("checkpoints", log)
         self._best: tuple[State, Best] | None = None  # that could not be written yet
         self._made_room = False
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Saver:
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
         self._with_room(state, lambda: self._folder.save(state.variables, self._of(state, best)))
-        self._outage.worked(NEWEST)
+        self._failures.report_success(NEWEST)
 
     def save_best(self, state: State, best: Best) -> None:
         """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
@@ -99,7 +99,7 @@ class Saver:
                 self._failed(error, BEST)
             else:
                 self._best = None
-                self._outage.worked(BEST)
+                self._failures.report_success(BEST)
 
     def _with_room(self, state: State, write: Callable[[], None]) -> None:
         """Writes; where the disk is full, older kept checkpoints give way. Raises OSError if none of them is left."""
@@ -116,13 +116,13 @@ class Saver:
     def check(self) -> None:
         """Raises SaveError if the newest state or the best weights could not be written, and were not since."""
         for name, path in ((NEWEST, self._folder.last), (BEST, self._folder.best)):
-            if self._outage.is_failing(name):
-                what = f"{self._folder.folder} could not be written to, and the {name} not saved: {self._outage.reason}"
+            if self._failures.is_failing(name):
+                what = f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
                 before = f"; {path.name} is the one before" if self._folder.is_ours and path.exists() else ""
                 raise SaveError(what + before)
 
     def _failed(self, error: OSError, name: str) -> None:
-        self._outage.failed(error, name)
+        self._failures.report_failure(error, name)
         self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 
     def _of(self, state: State, best: Best) -> RunRecord:

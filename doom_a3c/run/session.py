@@ -18,7 +18,7 @@ from doom_a3c.engines.engine import Engine, LocalEngine, State
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
-from doom_a3c.record.logger_kinds import make_logger_called
+from doom_a3c.record.logger_kinds import find_logger
 from doom_a3c.record.loggers import Loggers, MakeLogger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_gif_limiter
@@ -77,7 +77,7 @@ def build_session(
     if config.engine == "cluster":
         access.check(config.address)
     check_can_learn(config.precision)
-    make_logger = make_logger or make_logger_called(config.logger)
+    make_logger = make_logger or find_logger(config.logger)
     builder = Builder(record.scenario, config, games)
     model, progress, transferred = _initial_model(record, builder, variables, source)
     games.check()

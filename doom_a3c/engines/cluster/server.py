@@ -40,7 +40,7 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import episode_metrics
 from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
-from doom_a3c.record.loggers import named
+from doom_a3c.record.loggers import flatten
 from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
@@ -202,7 +202,7 @@ class ParameterServer:
         tally.frames += push["frames"]
         tally.pushes += 1
         tally.bytes += size(push)
-        metrics = {**push["metrics"], "push_seconds": push["push_seconds"], **dict(named(episode_metrics(episodes)))}
+        metrics = {**push["metrics"], "push_seconds": push["push_seconds"], **dict(flatten(episode_metrics(episodes)))}
         tally.metrics |= metrics
         return "stale" if stale else "applied"
 

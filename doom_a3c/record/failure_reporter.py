@@ -1,4 +1,4 @@
-"""Saying once that something does not work, and once that it does again."""
+"""Reports that an output fails once, and once more when it works again."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from collections.abc import Callable
 
 from doom_a3c.settings.fields import first_line
 
-SECONDS_BETWEEN_TRIES = 10.0  # of something that has failed
+SECONDS_BETWEEN_TRIES = 10.0  # after a failure
 
 
-class Outage:
-    """Things of one kind that may fail and be tried again. Owns the names of those that fail; any thread may use it."""
+class FailureReporter:
+    """Tracks outputs of one kind that may fail and are retried. Owns the names of the failing ones; thread-safe."""
 
     def __init__(self, what: str, log: Callable[[str], None]) -> None:
+        """`what` names the outputs in messages, such as 'gifs'."""
         self._what, self._log = what, log
         self._failing: set[str] = set()
         self._lock = threading.Lock()
-        self.reason = ""  # that the newest failure had, '' while all work
+        self.reason = ""  # for the latest failure; '' while everything works
 
-    def failed(self, error: BaseException, name: str = "") -> None:
-        """Notes a failure; says so if all have worked."""
+    def report_failure(self, error: BaseException, name: str = "") -> None:
+        """Records a failure; logs a warning if it is the first one."""
         with self._lock:
             first = not self._failing
             self._failing.add(name)
-            self.reason = _reason(error)
+            self.reason = _summarize(error)
         if first:
             self._log(f"warning: {self._what} not written: {self.reason}; training continues, and tries again")
 
-    def worked(self, name: str = "") -> None:
-        """Notes that one works; says so if it was the last that did not."""
+    def report_success(self, name: str = "") -> None:
+        """Records a success; logs it if nothing fails any more."""
         with self._lock:
             last = self._failing == {name}
             self._failing.discard(name)
@@ -39,11 +40,11 @@ class Outage:
             self._log(f"{self._what} written again")
 
     def is_failing(self, name: str) -> bool:
-        """Returns whether the newest try of one has failed."""
+        """Returns whether the latest attempt of one output failed."""
         with self._lock:
             return name in self._failing
 
 
-def _reason(error: BaseException) -> str:
-    """Returns why, in a few words: TensorFlow puts names of its functions before its own."""
+def _summarize(error: BaseException) -> str:
+    """Returns the reason in a few words, without the function names that TensorFlow puts first."""
     return str(getattr(error, "strerror", None) or re.sub(r"\{\{.*?\}\}", "", first_line(error)).strip())[:200]
