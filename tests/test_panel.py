@@ -17,8 +17,8 @@ from commands import call
 from rich.console import Console
 
 from doom_a3c.cli.lines import Lines
-from doom_a3c.cli.screen import panel
-from doom_a3c.cli.status import rows, sparkline, time_left
+from doom_a3c.cli.screen import draw_panel
+from doom_a3c.cli.status import format_curve, format_rows, format_time_left, sparkline
 from doom_a3c.record.progress import EvaluationPoint
 from doom_a3c.run.reporter import Status
 
@@ -62,7 +62,7 @@ TOYS = {"PYTHONPATH": str(ROOT / "tests")}
 def drawn(status, phase, width):
     """Returns the lines of a panel on a terminal of that width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(panel(status, phase, width))
+    console.print(draw_panel(status, phase, width))
     return console.file.getvalue().split("\n")[:-1]
 
 
@@ -135,7 +135,7 @@ class Terminal:
 def test_each_row_takes_a_line_of_any_terminal(status, width):
     lines = drawn(status, "starting 48 games: 12, loading TensorFlow", width)
     assert all(len(line) <= width for line in lines)
-    assert len(lines) == 1 + (0 if status is None else 1 + len(rows(status)))
+    assert len(lines) == 1 + (0 if status is None else 1 + len(format_rows(status)))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -164,18 +164,18 @@ def test_a_panel_says_first_how_far_a_run_is():
 
 
 def test_what_is_not_known_is_left_out():
-    assert rows(NOTHING_KNOWN) == [("frames", "2,340,000/10,000,000"), ("episodes", "12,304")]
-    assert time_left(NOTHING_KNOWN) == ""
+    assert format_rows(NOTHING_KNOWN) == [("frames", "2,340,000/10,000,000"), ("episodes", "12,304")]
+    assert format_time_left(NOTHING_KNOWN) == ""
     resumed = NOTHING_KNOWN._replace(best_evaluation=5.0)
-    assert dict(rows(resumed))["evaluation"] == "highest so far 5.00"
-    assert dict(rows(resumed._replace(confirmed=True)))["evaluation"] == "best 5.00"
+    assert dict(format_rows(resumed))["evaluation"] == "highest so far 5.00"
+    assert dict(format_rows(resumed._replace(confirmed=True)))["evaluation"] == "best 5.00"
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.0, "0:00 left"), (59.6, "1:00 left"), (65.0, "1:05 left"), (86_400.0, "24:00:00 left")]
 )
 def test_a_time_left_is_in_hours_minutes_and_seconds(seconds, words):
-    assert time_left(STATUS._replace(seconds_left=seconds)) == words
+    assert format_time_left(STATUS._replace(seconds_left=seconds)) == words
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,14 @@ def test_a_time_left_is_in_hours_minutes_and_seconds(seconds, words):
 )
 def test_a_curve_fits_in_a_line(values, curve):
     assert sparkline(values) == curve
+
+
+def test_the_final_curve_is_one_line_with_its_extremes():
+    assert format_curve([1.0]) == ""
+    line = format_curve([-5.0, 30.0, 12.5])
+    assert "\n" not in line
+    assert "\u2581\u2588\u2585" in line
+    assert all(part in line for part in ("min -5.00", "max 30.0", "last 12.5"))
 
 
 @pytest.fixture
@@ -253,7 +261,7 @@ def test_nothing_is_drawn_where_nothing_can_be(quiet, term, monkeypatch):
     monkeypatch.setenv("TERM", term)
     output = drawn_on(monkeypatch)
     lines = Lines(quiet)
-    lines.under_way("under way")
+    lines.show_progress("under way")
     lines("done")
     assert output.getvalue() == ("" if quiet else "done\n")
 
@@ -262,10 +270,10 @@ def test_what_is_drawn_goes_with_the_next_line(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     output = drawn_on(monkeypatch)
     lines = Lines(False)
-    lines.under_way("under way")
-    lines.under_way("too soon")
+    lines.show_progress("under way")
+    lines.show_progress("too soon")
     lines("done")
-    lines.under_way("again")
+    lines.show_progress("again")
     lines.clear()
     assert output.getvalue() == "\x1b[Kunder way\r\x1b[Kdone\n\x1b[Kagain\r\x1b[K"
 

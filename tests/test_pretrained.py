@@ -73,7 +73,7 @@ def test_play_py_finds_a_model_by_its_name(tmp_path):
 
 def test_every_model_has_a_card_and_is_listed():
     assert pretrained.models().keys() == pretrained.cards().keys()
-    assert all(f"\n{name} " in f"\n{listing.models()}" for name in pretrained.models())
+    assert all(f"\n{name} " in f"\n{listing.list_models()}" for name in pretrained.models())
 
 
 def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record import figures
-from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_table
 from doom_a3c.record.progress import (
     MAX_POINTS,
@@ -276,29 +275,3 @@ def test_the_table_has_every_point_of_the_curve(tmp_path):
     write_table(tmp_path / "gifs" / "scores.csv", Point._fields, progress.curve)
     text = (tmp_path / "gifs" / "scores.csv").read_text()
     assert text == "episode,frames,score,mean\n1,120,1.0,1.0\n2,240,3.5,2.25\n"
-
-
-@pytest.mark.parametrize("width", [36, 40, 80, 200])
-def test_a_terminal_has_a_curve_that_rises_with_the_mean(width):
-    progress = Progress()
-    play(progress, [float(score) for score in range(500)])
-    lines = drawn(progress.curve, width).splitlines()
-    assert all(len(line) <= min(width, 80) for line in lines)
-    ends = [len(line) for line in lines[1:-2] if set(line) & set(map(chr, range(0x2801, 0x2900)))]
-    assert len(ends) > 4
-    assert ends == sorted(ends, reverse=True)  # what is higher is farther to the right
-    assert "mean of 100" in lines[0]
-
-
-@pytest.mark.parametrize(("points", "width"), [(0, 80), (1, 80), (9, 20), (9, 0)])
-def test_there_is_no_curve_of_nothing_nor_in_no_room(points, width):
-    progress = Progress()
-    play(progress, [1.0] * points)
-    assert drawn(progress.curve, width) == ""
-
-
-def test_a_curve_of_equal_or_huge_scores_is_drawn():
-    for scores_of_it in ([5.0] * 9, [-1e100, 1e100]):
-        progress = Progress()
-        play(progress, scores_of_it)
-        assert "frames" in drawn(progress.curve, 80)

@@ -84,7 +84,7 @@ def _stop_before_games() -> None:
     _replace(launch, _started=reached)
     _replace(play, flag_parser=parser)
     _replace(agent, Builder=reached)
-    _replace(listing, listing=functools.cache(listing.listing))
+    _replace(listing, list_scenarios=functools.cache(listing.list_scenarios))
 
     def nothing(*arguments: Any) -> None:
         """TensorFlow runs already."""

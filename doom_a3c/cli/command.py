@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from doom_a3c.cli.streams import LostError, draws, make_patient
+from doom_a3c.cli.streams import OutputLostError, can_redraw, harden_streams
 from doom_a3c.quiet import print_at_once
 from doom_a3c.settings.fields import UserError
 
@@ -35,7 +35,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     Until the command handles signals itself they end it at once: an exception in the midst of imports would surface as
     anything, and there is nothing to save. Its games end with it.
     """
-    make_patient()
+    harden_streams()
     previous = {
         number: signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
         for number in (signal.SIGINT, signal.SIGTERM)
@@ -51,7 +51,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         return 2
     except ModuleNotFoundError as error:
         return not_installed(program, error)
-    except LostError as error:
+    except OutputLostError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -93,7 +93,7 @@ def _check_folder() -> None:
 
 def end_at_once(number: int, line: str) -> NoReturn:
     """Ends the process as after a signal, with a line on stderr in place of what is drawn on the terminal's last line."""
-    if draws() and select.select([], [1], [], 0)[1]:  # one that is stopped takes nothing
+    if can_redraw() and select.select([], [1], [], 0)[1]:  # one that is stopped takes nothing
         with contextlib.suppress(OSError):
             os.write(1, b"\r\x1b[K")
     print_at_once(line)

@@ -43,7 +43,7 @@ def compare(
     scores: dict[str, list[float]] = {name: [] for name in names}
 
     def stepped(index: int, steps: int) -> None:
-        lines.under_way(f"episode {index + 1} of {settings.episodes}: {steps} steps")
+        lines.show_progress(f"episode {index + 1} of {settings.episodes}: {steps} steps")
 
     try:
         for name, agent in zip(names, agents, strict=True):

@@ -1,4 +1,4 @@
-"""train.py --compare-runs: the curves of several runs in one picture, those that differ in their seed alone together."""
+"""train.py --compare-runs: score curves of several runs in one figure, grouped by everything but the seed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from doom_a3c.cli.layout import format_table
 from doom_a3c.record import figures
 from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
@@ -24,7 +25,7 @@ _TAG = tag("reward")
 
 
 class Curve(NamedTuple):
-    """The mean score of the last 100 episodes over the frames of a run."""
+    """The running mean score of a run over its frames."""
 
     run: str
     frames: Sequence[float]
@@ -32,16 +33,16 @@ class Curve(NamedTuple):
 
 
 def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
-    """Draws the curves of runs to `comparison.png` in the folder of the gifs; returns what there is to say of them.
+    """Draws the curves to `comparison.png` in `frames_dir` and returns a table of the final scores.
 
-    A path is the folder of a run's logs, or of its gifs with `scores.csv`, or one that holds such folders.
+    A path is a folder of a run's logs, of its gifs with `scores.csv`, or a folder of such folders.
 
     Raises:
-        UserError: for a path that is no folder, or if there is no curve at all.
+        UserError: for a path that is no folder, or if no run has a curve.
     """
-    found = [_curves(expanded(path)) for path in paths]
-    curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
-    short = [name for _, names in found for name in names]
+    found = [_read_curves(expanded(path)) for path in paths]
+    curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # the same run may appear twice
+    without_curve = [name for _, names in found for name in names]
     if not curves:
         raise UserError(
             f"--compare-runs {' '.join(paths)}: there is no run with a curve in it, which takes 100 episodes and a log"
@@ -52,16 +53,14 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.written(figures.runs_compared("mean score", drawn), target)
-    width = max(5, *map(len, groups))
-    lines = [f"{'name':{width}}  runs  last mean of 100 episodes or fewer, by run"]
-    for name, group in groups.items():
-        lines.append(f"{name:{width}}  {len(group):4d}  {_ends(group)}")
-    if short:
-        lines.append(f"left out, with no curve yet: {', '.join(short)}")
+    rows = [(name, str(len(group)), _format_final_scores(group)) for name, group in groups.items()]
+    lines = [format_table(("name", "runs", "final mean of up to 100 episodes, by run"), rows, "lrl")]
+    if without_curve:
+        lines.append(f"left out, with no curve yet: {', '.join(without_curve)}")
     return "\n".join([*lines, f"curves: {target}"])
 
 
-def _ends(group: Sequence[Curve]) -> str:
+def _format_final_scores(group: Sequence[Curve]) -> str:
     ends = [curve.means[-1] for curve in group]
     if len(ends) == 1:
         return format_score(ends[0])
@@ -69,49 +68,49 @@ def _ends(group: Sequence[Curve]) -> str:
     return f"{mean} +- {std} ({', '.join(map(format_score, ends))})"
 
 
-def _curves(path: Path) -> tuple[list[Curve], list[str]]:
-    """Returns the curve of a run, or those of the runs in a folder, and the names of runs there that have none."""
+def _read_curves(path: Path) -> tuple[list[Curve], list[str]]:
+    """Returns the curves of a run or of the runs in a folder, and the names of the runs without a curve."""
     if not path.is_dir():
         raise UserError(f"--compare-runs {path}: there is no such folder; name those of runs, such as logs/RUN")
     for folders in ([path], sorted(each for each in path.iterdir() if each.is_dir())):
-        curves = {folder.name: _curve(folder) for folder in folders}
+        curves = {folder.name: _read_curve(folder) for folder in folders}
         if found := [curve for curve in curves.values() if curve]:
             return found, [name for name, curve in curves.items() if curve is None]
     return [], [path.name]
 
 
-def _curve(folder: Path) -> Curve | None:
-    """Returns the curve of a run by its table or its log; None where there is none."""
+def _read_curve(folder: Path) -> Curve | None:
+    """Returns the curve of a run from its table or its log, or None."""
     table, log = folder / "scores.csv", folder / "global"
     if table.is_file():
-        points = _of_table(table, "table of a run's scores", "frames", "mean")
+        points = _read_table(table, "table of a run's scores", "frames", "mean")
     elif (log / TABLE).is_file():
-        points = _of_table(log / TABLE, "log of a run", "count", "value", _TAG)
+        points = _read_table(log / TABLE, "log of a run", "count", "value", _TAG)
     else:
-        points = _of_log(log) if log.is_dir() else []
+        points = _read_log(log) if log.is_dir() else []
     newest = {frames: mean for frames, mean in points if math.isfinite(frames) and math.isfinite(mean)}
     if len(newest) < 2:
         return None
-    frames = sorted(newest)  # a resumed run goes some way a second time
+    frames = sorted(newest)  # a resumed run repeats some frames
     return Curve(folder.resolve().name, frames, [newest[each] for each in frames])
 
 
-def _of_table(table: Path, what: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
-    """Returns two columns of a table, of the lines of one metric where it has several."""
+def _read_table(table: Path, what: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
+    """Returns two columns of a table, from the rows of one metric if the table has several."""
     try:
         with table.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if metric is None or (row["metric"] == metric and row[mean])]
-            return [(float(row[frames]), float(row[mean])) for row in rows]  # the last line of a log may be cut
+            return [(float(row[frames]), float(row[mean])) for row in rows]  # the last line of a log may be incomplete
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise UserError(f"--compare-runs {table} is no {what}") from error
 
 
-def _of_log(log: Path) -> list[tuple[float, float]]:
-    # Late: they load TensorFlow where it is installed.
+def _read_log(log: Path) -> list[tuple[float, float]]:
+    # Late: they load TensorFlow if it is installed.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
-    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run has a graph for each session
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run has one graph per session
     events: Any = EventAccumulator(str(log), size_guidance={"tensors": 0}).Reload()
     if _TAG not in events.Tags()["tensors"]:
         return []

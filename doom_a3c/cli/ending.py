@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from typing import Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
+from doom_a3c.cli.status import format_curve
 from doom_a3c.record import figures
-from doom_a3c.record.curves import drawn
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.run_record import RunRecord, needed_again
@@ -18,6 +17,8 @@ from doom_a3c.run.training import Result
 from doom_a3c.settings.fields import first_line
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expanded
+
+CURVE_COLUMNS = 30  # characters
 
 
 def told(session: Session, result: Result, seconds: float, panel: Panel) -> None:
@@ -30,7 +31,7 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
         f"{progress.episodes:,} episodes, mean of the last 100 {format_score(progress.mean_score)}, "
         f"best evaluation {format_score(result.best_evaluation)}{sure}"
     )
-    if curve := drawn(progress.curve, shutil.get_terminal_size().columns):
+    if curve := format_curve(progress.means(CURVE_COLUMNS)):
         panel.log(curve)
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")

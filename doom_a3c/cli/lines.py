@@ -1,4 +1,7 @@
-"""Lines on standard output, the last of which may say how far something is."""
+"""Lines on standard output, with an optional last line that shows progress and is overwritten.
+
+rich's Live could draw it, but leaves the cursor behind the text, where any other output sticks to it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,18 @@ import os
 import sys
 import time
 
-from doom_a3c.cli.streams import draws
+from doom_a3c.cli.streams import can_redraw
 
-_SECONDS = 0.2  # between two drawings
+_SECONDS = 0.2  # between two updates of the progress line
 
 
 class Lines:
-    """Prints lines. On a terminal one more may say what is under way, until something else takes its place."""
+    """Prints lines. On a terminal a progress line may follow until other output takes its place."""
 
     def __init__(self, quiet: bool) -> None:
         """When `quiet` it prints nothing."""
-        self._quiet, self._draws = quiet, not quiet and draws()
-        self._drawn: float | None = None  # when, if something is
+        self._quiet, self._redraws = quiet, not quiet and can_redraw()
+        self._drawn: float | None = None  # time of the progress line on the screen
 
     def __call__(self, line: str) -> None:
         """Prints a line."""
@@ -25,23 +28,23 @@ class Lines:
         if not self._quiet:
             print(line, flush=True)
 
-    def under_way(self, line: str) -> None:
-        """Draws a line, unless one has been drawn just now; what others print goes over it."""
+    def show_progress(self, line: str) -> None:
+        """Updates the progress line, unless it has just been updated; other output overwrites it."""
         now = time.monotonic()
-        if self._draws and (self._drawn is None or now > self._drawn + _SECONDS):
-            print(f"\x1b[K{line[: _columns() - 1]}\r", end="", flush=True)  # a full line would make a second one
+        if self._redraws and (self._drawn is None or now > self._drawn + _SECONDS):
+            print(f"\x1b[K{line[: _columns() - 1]}\r", end="", flush=True)  # a full line would wrap
             self._drawn = now
 
     def clear(self) -> None:
-        """Takes away what is drawn."""
+        """Erases the progress line."""
         if self._drawn is not None:
             print("\x1b[K", end="", flush=True)
             self._drawn = None
 
 
 def _columns() -> int:
-    """Returns the width of the terminal, whatever the environment says, which knows no change of it."""
+    """Returns the width of the terminal; COLUMNS in the environment does not follow its changes."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except OSError:  # it has none
+    except OSError:  # standard output is no terminal
         return 80

@@ -1,4 +1,4 @@
-"""What is shown of a training run: a panel that is drawn again and again on a terminal, a line now and then elsewhere."""
+"""The progress of a training run: a live panel on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -6,89 +6,89 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from doom_a3c.cli.status import rows, time_left
-from doom_a3c.cli.streams import draws
+from doom_a3c.cli.status import format_rows, format_time_left
+from doom_a3c.cli.streams import can_redraw
 
 if TYPE_CHECKING:
-    from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
+    from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
 
 
-class Output(Protocol):
-    """Where a panel shows what there is to show."""
+class PanelSink(Protocol):
+    """Where a panel appears."""
 
-    seconds: float  # between two times
+    seconds: float  # between two updates
 
     def show(self, status: Status | None, phase: str) -> None:
-        """Shows how far the run has come, None before it trains, and what it does besides."""
+        """Shows the status, None before training begins, and the current activity besides training."""
 
     def log(self, message: str) -> None:
-        """Shows a message, for good."""
+        """Prints a message that stays."""
 
     def close(self) -> None:
-        """Leaves the newest status standing."""
+        """Leaves the latest status on the screen."""
 
 
 class Panel:
-    """Shows how a run goes. Owns a thread, which draws; any other may call its methods."""
+    """Shows the progress of a run. Owns the thread that updates it; thread-safe."""
 
     def __init__(self, quiet: bool) -> None:
         self._status: Status | None = None
         self._phase: Callable[[], str] = str
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._output = None if quiet else _output()
-        if self._output is not None:
-            threading.Thread(target=self._run, args=(self._output,), name="panel", daemon=True).start()
+        self._sink = None if quiet else _choose_sink()
+        if self._sink is not None:
+            threading.Thread(target=self._run, args=(self._sink,), name="panel", daemon=True).start()
 
-    def _run(self, output: Output) -> None:
-        while not self._ended.wait(output.seconds):
-            self._draw(output)
+    def _run(self, sink: PanelSink) -> None:
+        while not self._ended.wait(sink.seconds):
+            self._update(sink)
 
-    def _draw(self, output: Output) -> None:
+    def _update(self, sink: PanelSink) -> None:
         with self._lock:
             if not self._ended.is_set():
-                output.show(self._status, self._phase())
+                sink.show(self._status, self._phase())
 
     def show(self, status: Status) -> None:
-        """Has the newest status shown, when it is time."""
+        """Sets the status for the next update."""
         self._status = status
 
     def phase(self, what: Callable[[], str]) -> None:
-        """Has shown what the run does besides training while it does; '' is nothing. A signal handler may call it."""
+        """Sets the activity besides training, '' for none. Safe in a signal handler."""
         self._phase = what
 
     def log(self, message: str) -> None:
-        """Shows a message, for good."""
-        if self._output is not None:
+        """Prints a message that stays."""
+        if self._sink is not None:
             with self._lock:
-                self._output.log(message)
+                self._sink.log(message)
 
     def close(self) -> None:
-        """Leaves the newest status standing; messages may follow. May be called twice."""
-        if self._output is not None and not self._ended.is_set():
+        """Leaves the latest status on the screen; messages may follow. May be called twice."""
+        if self._sink is not None and not self._ended.is_set():
             self._phase = str
-            self._draw(self._output)
+            self._update(self._sink)
             with self._lock:
                 self._ended.set()
-                self._output.close()
+                self._sink.close()
 
 
-def _output() -> Output:
-    if draws():
-        from doom_a3c.cli.screen import Screen  # late: it loads a library, which files and pipes do without
+def _choose_sink() -> PanelSink:
+    if can_redraw():
+        from doom_a3c.cli.screen import LivePanel  # late: it loads rich, which files and pipes do without
 
-        return Screen()
-    return _Lines()
+        return LivePanel()
+    return _PrintedStatus()
 
 
-class _Lines:
-    """Prints lines, one below the other."""
+class _PrintedStatus:
+    """Prints one line per update."""
 
     seconds = 10.0
 
     def show(self, status: Status | None, phase: str) -> None:
-        if status is not None:  # the first line says what is played
-            parts = f"{status.share:.1%}", time_left(status), *map(" ".join, rows(status)), phase
+        if status is not None:  # the first message names the game
+            parts = f"{status.share:.1%}", format_time_left(status), *map(" ".join, format_rows(status)), phase
             print(" | ".join(filter(None, parts)), flush=True)
 
     def log(self, message: str) -> None:

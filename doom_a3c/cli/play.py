@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.lines import Lines
-from doom_a3c.cli.streams import answer
+from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
 from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
@@ -78,9 +78,9 @@ def _play(arguments: list[str] | None) -> int:
     options = validated(Options, select(flags, Options), "flags")
     settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:
-        from doom_a3c.cli.listing import models as listed  # late: hardly any call needs it
+        from doom_a3c.cli.listing import list_models  # late: hardly any call needs it
 
-        answer(listed())
+        print_result(list_models())
         return 0
     useless, why = _without_effect(options)
     known = {**settings_of(Options), **settings_of(PlaySettings)}
@@ -138,7 +138,7 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
         lines(row(index, format_score(played.episode.score), played.episode.length))
 
     def stepped(index: int, steps: int) -> None:
-        lines.under_way(row(index, "", steps))
+        lines.show_progress(row(index, "", steps))
 
     screen = _window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, stepped) as playback, _interruptible(playback):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from contextlib import closing
 
-from doom_a3c.cli.streams import answer
-from doom_a3c.cli.wrapping import text_width
+from doom_a3c.cli.layout import wrap
+from doom_a3c.cli.streams import print_result
 from doom_a3c.envs.games import games_of
 from doom_a3c.run.doctor import examine
 from doom_a3c.run.run_record import RunRecord
@@ -24,10 +23,10 @@ def run_doctor(record: RunRecord) -> int:
             if finding.advice:
                 advised += 1
                 print(_format("  -> advice", finding.advice), flush=True)
-    answer(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
+    print_result(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
     return 0
 
 
 def _format(what: str, says: str) -> str:
-    """Returns a line, wrapped with a hanging indent."""
-    return textwrap.fill(says, text_width(), initial_indent=f"{what:{_COLUMN}}", subsequent_indent=" " * _COLUMN)
+    """Returns a line, or several with a hanging indent."""
+    return wrap(says, first=f"{what:{_COLUMN}}", indent=" " * _COLUMN)

@@ -1,4 +1,4 @@
-"""The status of a run in words."""
+"""The status of a run as text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from doom_a3c.settings.formatting import format_score
 
 if TYPE_CHECKING:
-    from doom_a3c.run.reporter import Status  # loads TensorFlow, and a panel is there before
+    from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def time_left(status: Status) -> str:
-    """Returns how long the run will go on, such as '1:05:00 left', '' where that is not known yet."""
+def format_time_left(status: Status) -> str:
+    """Returns the remaining time, such as '1:05:00 left', or '' while it is unknown."""
     if status.seconds_left is None:
         return ""
     minutes, seconds = divmod(round(status.seconds_left), 60)
@@ -22,13 +22,13 @@ def time_left(status: Status) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d} left" if hours else f"{minutes}:{seconds:02d} left"
 
 
-def rows(status: Status) -> list[tuple[str, str]]:
-    """Returns what is known of a run, as pairs of a name and what people read."""
+def format_rows(status: Status) -> list[tuple[str, str]]:
+    """Returns names and values of all known quantities."""
     rate = "" if status.frames_per_second is None else f", {status.frames_per_second:,.0f} a second"
     newest, best = status.evaluation, status.best_evaluation
     evaluated = [] if newest is None else [f"greedy {format_score(newest.greedy)}, sampled {format_score(newest.sampled)}"]
     evaluated += [] if best is None else [f"{'best' if status.confirmed else 'highest so far'} {format_score(best)}"]
-    found = {
+    values = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
         "mean of 100": "" if status.mean_score is None else format_score(status.mean_score),
         "evaluation": ", ".join(evaluated),
@@ -38,13 +38,20 @@ def rows(status: Status) -> list[tuple[str, str]]:
         "faults": ", ".join(f"{kind} {count}" for kind, count in status.faults.items()),
         "newest gif": str(status.gif or ""),
     }
-    return [(name, value) for name, value in found.items() if value]
+    return [(name, value) for name, value in values.items() if value]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns a curve as a few characters, '' where there are not two values."""
+    """Draws a curve in one line of block characters; '' for fewer than two values."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
     heights = [(value - low) / (high - low) if high > low else 0.0 for value in values]
     return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)
+
+
+def format_curve(means: Sequence[float]) -> str:
+    """Draws a score curve in one line, with its lowest, highest and last value; '' for fewer than two values."""
+    if len(means) < 2:
+        return ""
+    return f"mean of 100  {sparkline(means)}  min {format_score(min(means))}, max {format_score(max(means))}, last {format_score(means[-1])}"

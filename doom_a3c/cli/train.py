@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
-from doom_a3c.cli.streams import answer
+from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import check_exists, output_file
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
@@ -77,15 +77,15 @@ def _train(arguments: list[str] | None) -> int:
     flags = parser.parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     if options.list_scenarios:
-        from doom_a3c.cli.listing import listing  # late: it imports ViZDoom
+        from doom_a3c.cli.listing import list_scenarios  # late: it imports ViZDoom
 
-        answer(listing())
+        print_result(list_scenarios())
         return 0
     if options.compare_runs:
         import_tensorflow(cpu_count(), options.verbose, "cpu")  # TensorBoard would load it aloud
         from doom_a3c.cli.compare_runs import compare_runs  # late: hardly any call needs it
 
-        answer(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
+        print_result(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
     scenarios.settled(overrides, "flags")
