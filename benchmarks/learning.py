@@ -34,7 +34,7 @@ from trainings import INTERVALS, PAGES, ROOT, commit, counters, play, policy_of,
 
 sys.path.insert(0, str(ROOT))
 
-from doom_a3c.record.figures import runs_compared, written
+from doom_a3c.record.figures import draw_runs, save_png
 from doom_a3c.settings.formatting import format_score
 
 FILMS = ROOT / "docs" / "scenarios"
@@ -176,7 +176,7 @@ def write_pages(work: Path) -> None:
         runs = [one for one in found if one.game == game]
         curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
         if curves:
-            written(runs_compared(game, {game: curves}), CURVES / f"{game}.png")
+            save_png(draw_runs(game, {game: curves}), CURVES / f"{game}.png")
         if (best := best_of(one for one in runs if film_of(work, one).exists())) is not None:
             FILMS.mkdir(exist_ok=True)
             (FILMS / f"{game}.gif").write_bytes(film(film_of(work, best)))

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from doom_a3c.run.moments import Narration
 from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
-from doom_a3c.record.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, beside, newest_picture
-from doom_a3c.run.step_view import Narration
+from doom_a3c.record.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, newest_picture, place_beside
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
@@ -94,12 +94,12 @@ def test_numbers_that_are_not_finite_are_drawn_too():
 
 
 def test_a_strip_of_a_game_is_not_endless():
-    assert beside(np.zeros((4, 400, 3), np.uint8), panel(MOMENT)).shape == (HEIGHT, 1280 + WIDTH, 3)
+    assert place_beside(np.zeros((4, 400, 3), np.uint8), panel(MOMENT)).shape == (HEIGHT, 1280 + WIDTH, 3)
 
 
 @pytest.mark.parametrize("size", [(480, 640), (210, 160), (240, 321), (84, 84), (2000, 1000)])
 def test_any_game_is_shown_as_high_as_the_panel_and_even(size):
-    picture = beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))
+    picture = place_beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))
     height, width, _ = picture.shape
     assert height == HEIGHT
     assert width % 2 == 0
@@ -153,7 +153,7 @@ def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make
     for step in range(3):
         seen = random.integers(256, size=(3, *network.inputs.pixels), dtype=np.uint8)
         decision = narration(seen, resets, state)
-        moment = narration.moment(1, 2.0)
+        moment = narration.view_step(1, 2.0)
         assert (moment.seen == seen[0]).all()
         assert (moment.action, moment.reward, moment.score, moment.step) == (1, 2.0, 2.0 * (step + 1), step + 1)
         assert moment.value == decision.values[0]

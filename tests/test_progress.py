@@ -199,7 +199,7 @@ def points(played):
 
 
 def write_curve(path, title, points, evaluations=()):
-    figures.written(figures.training_curve(title, points, evaluations), path)
+    figures.save_png(figures.draw_training_curve(title, points, evaluations), path)
 
 
 @pytest.mark.parametrize("count", [0, 1, 250])

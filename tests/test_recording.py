@@ -113,7 +113,7 @@ def test_a_narrator_says_what_belongs_to_each_step():
         def begin(self):
             self.steps = 0
 
-        def moment(self, action, reward):
+        def view_step(self, action, reward):
             self.steps += 1
             return self.steps, action, reward
 
@@ -122,7 +122,7 @@ def test_a_narrator_says_what_belongs_to_each_step():
     env.reset()
     for step in range(6):
         env.step(np.array([step, 0]))
-    assert [one.moments for one in recordings] == [
+    assert [one.views for one in recordings] == [
         [(1, 0, 1.0), (2, 1, 1.0), (3, 2, 1.0)],
         [(1, 3, 1.0), (2, 4, 1.0), (3, 5, 1.0)],
     ]

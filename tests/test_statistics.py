@@ -7,7 +7,8 @@ import pytest
 
 from doom_a3c.cli import compare
 from doom_a3c.record import figures
-from doom_a3c.record.statistics import certainty, difference, interval_of, mean_interval
+from doom_a3c.record.statistics import difference, interval_of, mean_interval
+from doom_a3c.run.score_text import describe_certainty
 
 SAMPLES = 1500  # of games, whose share of intervals that hold the truth has a standard error of 0.006 at 0.95
 
@@ -67,15 +68,15 @@ def test_an_interval_is_students():
 def test_scores_without_spread_have_no_interval(scores):
     assert mean_interval(scores) is None
     assert interval_of(scores[0], 0.0, len(scores)) is None
-    figures.distributions("scores", {"greedy policy": scores})
+    figures.draw_distributions("scores", {"greedy policy": scores})
 
 
 def test_equal_scores_still_allow_others_in_three_of_so_many_games():
-    assert "all 50 games" in (said := certainty(None, 50))
+    assert "all 50 games" in (said := describe_certainty(None, 50))
     assert "3 in 50" in said
-    assert "2 in 2" in certainty(None, 2)
-    assert "one game" in certainty(None, 1)
-    assert "95% interval 1.00 to 12.0" in certainty(interval_of(6.5, 5.5 / 12.706, 2), 2)
+    assert "2 in 2" in describe_certainty(None, 2)
+    assert "one game" in describe_certainty(None, 1)
+    assert "95% interval 1.00 to 12.0" in describe_certainty(interval_of(6.5, 5.5 / 12.706, 2), 2)
 
 
 def test_scores_that_are_not_finite_are_no_error():
@@ -102,9 +103,9 @@ def test_a_comparison_tells_its_intervals_without_a_sign_and_writes_them_with_on
     found = {name: difference(scores["one"], scores[name]) for name in ("other", "twin")}
     low, high = found["other"].interval
     assert low < high < 0
-    assert f"interval {-high:.2f} to {-low:.1f}" in (said := compare._verdict("one", "other", found["other"]))
+    assert f"interval {-high:.2f} to {-low:.1f}" in (said := compare._format_verdict("one", "other", found["other"]))
     assert "one is worse than other by 10.0" in said
-    assert "equally good" in (said := compare._verdict("one", "twin", found["twin"]))
+    assert "equally good" in (said := compare._format_verdict("one", "twin", found["twin"]))
     assert "3 in 3" in said
     compare._write(tmp_path, compare.PlaySettings(), scores, found)
     written = json.loads((tmp_path / "comparison.json").read_text())

@@ -52,7 +52,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
         groups.setdefault(called(curve.run), []).append(curve)
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
-    figures.written(figures.runs_compared("mean score", drawn), target)
+    figures.save_png(figures.draw_runs("mean score", drawn), target)
     rows = [(name, str(len(group)), _format_final_scores(group)) for name, group in groups.items()]
     lines = [format_table(("name", "runs", "final mean of up to 100 episodes, by run"), rows, "lrl")]
     if without_curve:

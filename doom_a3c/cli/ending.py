@@ -67,8 +67,8 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
     try:
         write_table(folder / "scores.csv", Point._fields, progress.curve)
         write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
-        figure = figures.training_curve(session.record.name, progress.curve, result.evaluations)
-        figures.written(figure, folder / "scores.png")
+        figure = figures.draw_training_curve(session.record.name, progress.curve, result.evaluations)
+        figures.save_png(figure, folder / "scores.png")
     except (OSError, ValueError, ArithmeticError) as error:  # of a disk, or of scores that no axis has room for
         panel.log(f"warning: the scores are not written to {folder}: {first_line(error)}")
 

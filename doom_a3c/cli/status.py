@@ -54,4 +54,5 @@ def format_curve(means: Sequence[float]) -> str:
     """Draws a score curve in one line, with its lowest, highest and last value; '' for fewer than two values."""
     if len(means) < 2:
         return ""
-    return f"mean of 100  {sparkline(means)}  min {format_score(min(means))}, max {format_score(max(means))}, last {format_score(means[-1])}"
+    low, high, last = map(format_score, (min(means), max(means), means[-1]))
+    return f"mean of 100  {sparkline(means)}  min {low}, max {high}, last {last}"

@@ -1,4 +1,4 @@
-"""What an agent sees and thinks, drawn beside the pictures of its game."""
+"""Draws an agent's input, policy and value beside the pictures of its game."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from PIL import Image, ImageDraw, ImageFont
 
 Pixels = NDArray[np.uint8]
 
-HEIGHT, WIDTH = 480, 320  # of what is drawn; games are shown as high
-MAX_WIDTH = 1280  # of a game
+HEIGHT, WIDTH = 480, 320  # of the overlay; pictures of games are scaled to its height
+MAX_WIDTH = 1280  # of a game's picture
 _MARGIN, _TOP = 12, 28
 _SEEN_HEIGHT = 120
-_FACTS, _VARIABLES, _ACTIONS, _VALUES = 156, 184, 222, 366  # the rows that they begin in
+_FACTS, _VARIABLES, _ACTIONS, _VALUES = 156, 184, 222, 366  # top rows of the sections
 _BARS_HEIGHT, _LEAST_BAR, _MOST_BAR = 120, 9, 18
 _NAMES_WIDTH, _SHARES_WIDTH = 122, 36
-_FEW_VALUES, _VALUES_SHOWN = 50, 200  # steps that are shown, at least and at most
+_FEW_VALUES, _VALUES_SHOWN = 50, 200  # steps on the value axis, at least and at most
 _BACKGROUND, _DIM, _BRIGHT, _CHOSEN, _OTHER = "#14161a", "#8b93a1", "#f2f4f8", "#ffb000", "#4c8df6"
-_POLICY, _VALUE = (76, 141, 246), (255, 64, 64)  # where they look
+_POLICY, _VALUE = (76, 141, 246), (255, 64, 64)  # colours of the saliency maps
 
 
 class Salience(NamedTuple):
-    """How much the policy and the value of a network depend on each pixel, [H, W], 0 or more."""
+    """Saliency of each pixel for the policy and for the value, [H, W], 0 or more."""
 
     policy: NDArray[Any]
     value: NDArray[Any]
 
 
 class StepView(NamedTuple):
-    """A step of an agent: what it saw, what it thought of it, what it did, and what it got."""
+    """One step of an agent: its observation, outputs, action and reward."""
 
-    seen: Pixels | None  # [H, W, 3], the newest picture of the network's input; None where it sees numbers alone
-    variables: Sequence[tuple[str, float]]  # the numbers that it sees, in the game's units
+    seen: Pixels | None  # [H, W, 3], the newest picture of the observation; None without pixels
+    variables: Sequence[tuple[str, float]]  # the numbers of the observation, in the game's units
     probabilities: NDArray[Any]  # [A]
     action: int
-    value: float  # of what it saw, scaled
+    value: float  # estimate, in scaled rewards
     step: int  # of the episode, from 1
     reward: float  # for the step
     score: float  # of the episode, after the step
-    salience: Salience | None = None  # as a share of the most there was; None where it is not asked for
+    salience: Salience | None = None  # relative to the episode's maximum; None if not requested
 
 
 class Overlay:
-    """Draws the steps of one episode after the other. Owns the values of the running one."""
+    """Draws the steps of an episode one by one. Owns the value curve of the current episode."""
 
     def __init__(self, actions: Sequence[str]) -> None:
-        """`actions` are their names."""
+        """`actions` are the names of the actions."""
         self._actions = actions
         self._values: list[float] = []
 
-    def panel(self, moment: StepView) -> Pixels:
-        """Returns what is to be seen beside the pictures of the newest step, [480, 320, 3]."""
-        probabilities = np.nan_to_num(moment.probabilities)
-        moment = moment._replace(probabilities=probabilities, value=float(np.nan_to_num(moment.value)))
-        if moment.step == 1:
+    def panel(self, view: StepView) -> Pixels:
+        """Draws the overlay for the newest step, [480, 320, 3]."""
+        probabilities = np.nan_to_num(view.probabilities)
+        view = view._replace(probabilities=probabilities, value=float(np.nan_to_num(view.value)))
+        if view.step == 1:
             self._values = []
-        self._values.append(moment.value)
+        self._values.append(view.value)
         image = Image.new("RGB", (WIDTH, HEIGHT), _BACKGROUND)
         draw = ImageDraw.Draw(image)
-        _draw_seen(image, draw, moment)
-        _text(draw, (_MARGIN, _FACTS), f"score {moment.score:,.6g}", 18, _BRIGHT)
-        _text(draw, (WIDTH - _MARGIN, _FACTS), f"step {moment.step:,}", 12, _DIM, "ra")
-        if moment.reward:
-            _text(draw, (WIDTH - _MARGIN, _FACTS + 14), f"{moment.reward:+,.6g}", 12, _CHOSEN, "ra")
-        _draw_variables(draw, moment.variables)
-        self._draw_actions(draw, moment)
+        _draw_seen(image, draw, view)
+        _text(draw, (_MARGIN, _FACTS), f"score {view.score:,.6g}", 18, _BRIGHT)
+        _text(draw, (WIDTH - _MARGIN, _FACTS), f"step {view.step:,}", 12, _DIM, "ra")
+        if view.reward:
+            _text(draw, (WIDTH - _MARGIN, _FACTS + 14), f"{view.reward:+,.6g}", 12, _CHOSEN, "ra")
+        _draw_variables(draw, view.variables)
+        self._draw_actions(draw, view)
         self._draw_values(draw)
         return np.asarray(image)
 
-    def _draw_actions(self, draw: ImageDraw.ImageDraw, moment: StepView) -> None:
+    def _draw_actions(self, draw: ImageDraw.ImageDraw, view: StepView) -> None:
         _text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
-        places = list(range(len(moment.probabilities)))
+        places = list(range(len(view.probabilities)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
-            places = sorted(sorted(places, key=lambda place: -moment.probabilities[place])[:most])
+            places = sorted(sorted(places, key=lambda place: -view.probabilities[place])[:most])
         height = min(_MOST_BAR, _BARS_HEIGHT // len(places))
         left, right = _MARGIN + _NAMES_WIDTH, WIDTH - _MARGIN - _SHARES_WIDTH
         for row, place in enumerate(places):
-            top, share = _ACTIONS + 18 + row * height, float(moment.probabilities[place])
-            color = _CHOSEN if place == moment.action else _OTHER
+            top, share = _ACTIONS + 18 + row * height, float(view.probabilities[place])
+            color = _CHOSEN if place == view.action else _OTHER
             size = min(12, height)
-            _text(draw, (_MARGIN, top), _fitting(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
+            _text(draw, (_MARGIN, top), _shorten(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
             draw.rectangle((left, top + 1, left + round(share * (right - left)), top + height - 3), fill=color)
             _text(draw, (WIDTH - _MARGIN, top), f"{100 * share:.0f}%", size, _DIM, "ra")
 
@@ -101,8 +101,8 @@ class Overlay:
         draw.ellipse((column - 3, height - 3, column + 3, height + 3), fill=_BRIGHT)
 
 
-def beside(picture: Pixels, panel: Pixels) -> Pixels:
-    """Returns a game's picture, [h, w, 3], as high as the panel and beside it; films want an even width."""
+def place_beside(picture: Pixels, panel: Pixels) -> Pixels:
+    """Returns a game's picture, [h, w, 3], scaled to the panel's height and put beside it; the width is even, for films."""
     height, width, _ = picture.shape
     if height != HEIGHT or width % 2:
         method = Image.Resampling.BICUBIC if height > HEIGHT else Image.Resampling.NEAREST
@@ -111,42 +111,42 @@ def beside(picture: Pixels, panel: Pixels) -> Pixels:
     return np.concatenate([picture, panel], axis=1)
 
 
-def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, moment: StepView) -> None:
-    _text(draw, (_MARGIN, 8), "the network sees" + ("" if moment.seen is not None else " numbers alone"), 12, _DIM)
-    if moment.seen is None:
+def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, view: StepView) -> None:
+    _text(draw, (_MARGIN, 8), "network input" + ("" if view.seen is not None else ": numbers only"), 12, _DIM)
+    if view.seen is None:
         return
-    if moment.salience is None:
-        _paste(image, moment.seen, _MARGIN, WIDTH - 2 * _MARGIN)
+    if view.salience is None:
+        _paste(image, view.seen, _MARGIN, WIDTH - 2 * _MARGIN)
         return
     half = (WIDTH - 3 * _MARGIN) // 2
-    _paste(image, moment.seen, _MARGIN, half)
-    _paste(image, lit(moment.seen, moment.salience), 2 * _MARGIN + half, half)
-    _text(draw, (2 * _MARGIN + half, 8), "and looks at: policy,", 12, _POLICY)
+    _paste(image, view.seen, _MARGIN, half)
+    _paste(image, blend_salience(view.seen, view.salience), 2 * _MARGIN + half, half)
+    _text(draw, (2 * _MARGIN + half, 8), "saliency: policy,", 12, _POLICY)
     _text(draw, (WIDTH - _MARGIN, 8), "value", 12, _VALUE, "ra")
 
 
 def newest_picture(stack: Pixels, pictures: int) -> Pixels:
-    """Returns the newest of so many pictures, [H, W, pictures x channels], as [H, W, 3]."""
+    """Returns the newest picture of a stack, [H, W, pictures x channels], as [H, W, 3]."""
     newest = stack[..., -(stack.shape[2] // pictures) :]
     return newest if newest.shape[2] == 3 else np.repeat(newest[..., -1:], 3, axis=2)
 
 
-def lit(picture: Pixels, salience: Salience) -> Pixels:
-    """Returns a picture, [H, W, 3], blue where the policy looks and red where the value does (Greydanus et al. 2018)."""
+def blend_salience(picture: Pixels, salience: Salience) -> Pixels:
+    """Adds saliency maps to a picture, [H, W, 3]: blue for the policy, red for the value (Greydanus et al. 2018)."""
     light = salience.policy[..., None] * np.array(_POLICY) + salience.value[..., None] * np.array(_VALUE)
     seen: Pixels = np.clip(0.6 * picture + light, 0, 255).astype(np.uint8)
     return seen
 
 
 def _paste(image: Image.Image, picture: Pixels, left: int, width: int) -> None:
-    """Puts a picture into so many columns, as large as it fits."""
+    """Pastes a picture, scaled to fit the width."""
     scale = min(width / picture.shape[1], _SEEN_HEIGHT / picture.shape[0])
     size = (max(1, round(scale * picture.shape[1])), max(1, round(scale * picture.shape[0])))
     image.paste(Image.fromarray(picture).resize(size, Image.Resampling.NEAREST), (left, _TOP))
 
 
 def _draw_variables(draw: ImageDraw.ImageDraw, variables: Sequence[tuple[str, float]]) -> None:
-    """Writes names and numbers one after the other, in two lines at most."""
+    """Writes names and numbers in at most two lines."""
     left, top = _MARGIN, _VARIABLES
     for name, number in variables:
         words = f"{name} {number:.4g}   "
@@ -163,8 +163,8 @@ def _text(draw: ImageDraw.ImageDraw, place: tuple[int, int], words: str, size: i
     draw.text(place, words, fill=color, font=_font(size), anchor=anchor)
 
 
-def _fitting(words: str, size: int, width: int) -> str:
-    """Returns some words, or where they are too wide their two ends: names of actions differ in either."""
+def _shorten(words: str, size: int, width: int) -> str:
+    """Returns text, without its middle if it is too wide: names of actions differ at either end."""
     shown, left = words, len(words)
     while left and _font(size).getlength(shown) > width:
         left -= 1

@@ -18,7 +18,7 @@ from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
 from doom_a3c.record.films import VideoWriter
 from doom_a3c.record.gif_writer import Picture
-from doom_a3c.record.overlay import Overlay, beside
+from doom_a3c.record.overlay import Overlay, place_beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import StepViewer
 from doom_a3c.settings.fields import UserError
@@ -67,7 +67,7 @@ class Annotator:
         logits, value = step.decision.logits[0], step.decision.values[0]
         view = self._viewer.view(observation, logits, value, step.actions[0], step.rewards[0], maps)
         panel = self._overlay.panel(view)
-        return [beside(picture, panel) for picture in pictures]
+        return [place_beside(picture, panel) for picture in pictures]
 
 
 class EpisodePlayer:

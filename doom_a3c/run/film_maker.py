@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.process import ProcessError
 from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
-from doom_a3c.record.overlay import Overlay, beside
+from doom_a3c.record.overlay import Overlay, place_beside
 from doom_a3c.record.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.fields import UserError
@@ -38,13 +38,13 @@ class FilmMaker:
             if index >= MAX_PICTURES - 1:
                 last = picture
                 continue
-            if index < len(recording.moments):
-                panel = self._overlay.panel(recording.moments[index])
-            yield picture if panel is None else beside(picture, panel)
+            if index < len(recording.views):
+                panel = self._overlay.panel(recording.views[index])
+            yield picture if panel is None else place_beside(picture, panel)
         if last is not None:
-            if len(recording.moments) >= MAX_PICTURES:
-                panel = self._overlay.panel(recording.moments[-1])
-            yield last if panel is None else beside(last, panel)
+            if len(recording.views) >= MAX_PICTURES:
+                panel = self._overlay.panel(recording.views[-1])
+            yield last if panel is None else place_beside(last, panel)
 
     def _replayed(self, seed: int, recording: Recording) -> Iterator[Picture]:
         try:

@@ -16,9 +16,10 @@ import numpy as np
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import discounted_sums
 from doom_a3c.record import figures
-from doom_a3c.record.statistics import ONE_NETWORK, certainty, mean_interval
+from doom_a3c.record.statistics import mean_interval
 from doom_a3c.run.episode_player import Played
 from doom_a3c.run.run_record import RunRecord, record_to_plain
+from doom_a3c.run.score_text import CAVEAT, describe_certainty
 from doom_a3c.settings.formatting import format_score
 
 MAX_ROWS = 1000  # of the table
@@ -60,18 +61,19 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     told = record_to_plain(record)  # which does not say where files of the user's lie
     settings = {name: told[name] for name in ("scenario", "config")}
     count = len(results.played)
-    sure = f" ({certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
+    sure = f" ({describe_certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
-    mean = format_score(float(np.mean(results.scores)))
-    lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
+    lead = (
+        f"{results.run}, {results.policy} policy: mean score {format_score(float(np.mean(results.scores)))}{sure}{beside}."
+    )
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
-    lead += f" {ONE_NETWORK.capitalize()}." * (count > 1)
+    lead += f" {CAVEAT.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())
     return template.substitute(
         title=html.escape(f"{results.scenario}: what the agent does"),
         lead=html.escape(lead),
         films=_films(results.played, films),
-        plots="\n".join(f"<figure>{figures.as_svg(figure)}</figure>" for figure in _plots(results, record)),
+        plots="\n".join(f"<figure>{figures.to_svg(figure)}</figure>" for figure in _plots(results, record)),
         rows="\n".join(_row(index, each) for index, each in enumerate(results.played[:MAX_ROWS])),
         command=html.escape(command),
         settings=html.escape(json.dumps(settings, indent=2)),
@@ -95,18 +97,18 @@ def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
 
 
 def _plots(results: Results, record: RunRecord) -> list[Any]:
-    """Returns the figures."""
+    """Draws the figures of the page."""
     taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
     made = [
-        figures.distributions("score of an episode, and the mean", results.groups),
-        figures.action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
+        figures.draw_distributions("score of an episode, and the mean", results.groups),
+        figures.draw_action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
     ]
     # Where a time-out has cut an episode off, what would have come is not known.
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
         returns = np.concatenate([returns_of(each, record) for each in whole])
-        made.append(figures.values_and_returns("value against what came", values.tolist(), returns.tolist()))
+        made.append(figures.draw_values_and_returns("value estimates and returns", values.tolist(), returns.tolist()))
     return made
 
 

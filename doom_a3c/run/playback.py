@@ -178,7 +178,9 @@ class Playback:
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
         write_json(self._folder / "summary.json", _summary(results, seen, recordings))
-        figures.written(figures.distributions(f"{results.scenario}: scores", results.groups), self._folder / "scores.png")
+        figures.save_png(
+            figures.draw_distributions(f"{results.scenario}: scores", results.groups), self._folder / "scores.png"
+        )
         write_whole(self._folder / "index.html", page(results, films, command, self._agent.record).encode())
         self.statistics, self.shortfall = seen, results.shortfall
 

@@ -82,7 +82,7 @@ class Narration:
         """Begins an episode."""
         self._viewer.begin()
 
-    def moment(self, action: int, reward: float) -> StepView:
+    def view_step(self, action: int, reward: float) -> StepView:
         """Returns the view of the newest step."""
         observations, resets, core_state, decision = self._newest
         maps = self._saliency(observations, resets, core_state) if self._saliency else None
