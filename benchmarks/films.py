@@ -35,7 +35,7 @@ def film(source: Path) -> bytes:
             before, shown = small, shown + 1
         if shown == SECONDS * PICTURES_PER_SECOND:
             break
-    return writer.finished()
+    return writer.finish()
 
 
 def _small(picture: Any) -> Any:
@@ -57,7 +57,7 @@ def four_in_one(films: Sequence[Path], folder: Path) -> None:
     for index in range(SECONDS * PICTURES_PER_SECOND):
         tiles = [_padded(film[index % len(film)]) for film in frames]
         writer.add(np.vstack([np.hstack(tiles[:2]), np.hstack(tiles[2:])]))
-    (folder / "games.gif").write_bytes(writer.finished())
+    (folder / "games.gif").write_bytes(writer.finish())
 
 
 def _padded(picture: Any) -> Any:

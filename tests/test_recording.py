@@ -260,7 +260,7 @@ def gif_of(pictures, rate):
     writer = GifWriter(rate)
     for picture in pictures:
         writer.add(picture)
-    with Image.open(io.BytesIO(writer.finished())) as gif:
+    with Image.open(io.BytesIO(writer.finish())) as gif:
         assert gif.info["loop"] == 0
         return zip(
             *((np.array(each.convert("RGB")), each.info["duration"]) for each in ImageSequence.Iterator(gif)), strict=True
@@ -309,12 +309,12 @@ def test_films_are_joined_one_after_the_other(tmp_path):
         with VideoWriter(path.with_suffix(""), 10.0) as film:
             for _ in range(3):
                 film.add(np.full((32, 48, 3), value, np.uint8))
-    films.joined(paths, tmp_path / "all.mp4")
+    films.join_films(paths, tmp_path / "all.mp4")
     video = imageio.imread(tmp_path / "all.mp4", index=None)
     np.testing.assert_allclose(video[:, 16, 24, 0], [0] * 8 + [200] * 8, atol=6)
     assert len(list(tmp_path.iterdir())) == 5
     with pytest.raises(OSError, match=r"all\.mp4"):
-        films.joined([tmp_path / "none.mp4"], tmp_path / "all.mp4")
+        films.join_films([tmp_path / "none.mp4"], tmp_path / "all.mp4")
     assert not (tmp_path / "all.mp4").exists()
 
 
@@ -325,5 +325,5 @@ def test_a_full_disk_leaves_no_list_of_films_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*all\."):
-        films.joined([tmp_path / "one.mp4"], tmp_path / "all.mp4")
+        films.join_films([tmp_path / "one.mp4"], tmp_path / "all.mp4")
     assert list(tmp_path.iterdir()) == []

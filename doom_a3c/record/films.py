@@ -1,4 +1,4 @@
-"""Films as files: mp4s that every browser plays, each with a gif beside it."""
+"""Writes films as mp4 files, each with a gif beside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from doom_a3c.record.gif_writer import HELD_SECONDS, GifWriter, Picture
 
 
 class VideoWriter:
-    """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end. A context."""
+    """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end."""
 
     def __init__(self, stem: Path, pictures_per_second: float) -> None:
         self._stem, self._rate, self._gif = stem, pictures_per_second, GifWriter(pictures_per_second)
@@ -29,7 +29,7 @@ class VideoWriter:
         return self
 
     def add(self, picture: Picture) -> None:
-        """Adds a picture; one of another size than the first is scaled."""
+        """Adds a picture, scaled to the size of the first one."""
         if self._video is None:
             self._size = picture.shape[1], picture.shape[0]
             self._video = imageio.v2.get_writer(
@@ -37,23 +37,23 @@ class VideoWriter:
             )
         if (picture.shape[1], picture.shape[0]) != self._size:
             picture = np.asarray(Image.fromarray(picture).resize(self._size))
-        with self._failing():
-            self._video.append_data(_with_even_sides(picture))
+        with self._name_film():
+            self._video.append_data(_pad_to_even(picture))
         self._gif.add(picture)
         self._newest = picture
 
     def __exit__(self, *error: object) -> None:
         if self._video is None:
             return
-        with self._failing():
+        with self._name_film():
             for _ in range(round(HELD_SECONDS * self._rate)):
-                self._video.append_data(_with_even_sides(self._newest))
+                self._video.append_data(_pad_to_even(self._newest))
             self._video.close()
-        write_whole(self._path("gif"), self._gif.finished())
+        write_whole(self._path("gif"), self._gif.finish())
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turns what is raised once ffmpeg has ended, its pipe broken, into an OSError that names the film."""
+    def _name_film(self) -> Iterator[None]:
+        """Turns the errors of a broken pipe to ffmpeg into an OSError that names the film."""
         try:
             yield
         except (OSError, StopIteration, RuntimeError):
@@ -63,20 +63,20 @@ class VideoWriter:
         return self._stem.with_name(f"{self._stem.name}.{kind}")
 
 
-def _with_even_sides(picture: Picture) -> Picture:
-    """Returns a picture whose odd sides are padded by repeating the last row or column: H.264 needs even ones."""
+def _pad_to_even(picture: Picture) -> Picture:
+    """Pads odd sides by repeating the last row or column: H.264 needs even ones."""
     height, width, _ = picture.shape
     odd = height % 2 or width % 2
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge") if odd else picture
 
 
-def joined(films: Sequence[Path], target: Path) -> None:
-    """Makes one film of several mp4 files of equal size and speed, which lie in its folder, without encoding them again.
+def join_films(films: Sequence[Path], target: Path) -> None:
+    """Joins mp4 files of equal size and rate, in the folder of `target`, without encoding them again.
 
     Raises:
-        OSError: naming it, if it cannot be written.
+        OSError: naming the film, if it cannot be written.
     """
-    import imageio_ffmpeg  # late: a trainer does without
+    import imageio_ffmpeg  # late: training does without
 
     listed = target.with_suffix(".list")
     names = [film.name.replace("'", r"'\''") for film in films]
@@ -90,5 +90,5 @@ def joined(films: Sequence[Path], target: Path) -> None:
     finally:
         listed.unlink(missing_ok=True)
     if status != 0:
-        target.unlink(missing_ok=True)  # part of a film
+        target.unlink(missing_ok=True)  # incomplete
         raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(target))

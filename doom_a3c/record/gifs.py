@@ -1,4 +1,4 @@
-"""The gifs of a run: made beside it, and the newest kept."""
+"""Makes the gifs of a run in the background and keeps the newest ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS_BETWEEN_GIFS = 60.0
 
 
 class Gif(NamedTuple):
-    """A recorded episode as the contents of a gif file."""
+    """A recorded episode as an encoded gif."""
 
     data: bytes
     height: int
@@ -31,7 +31,7 @@ class Gif(NamedTuple):
 
 
 class GifMaker:
-    """Makes gifs of recordings without holding up the games. Owns a thread and its queue."""
+    """Encodes recordings in a thread of its own, without delaying the games. Owns thread and queue."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class GifMaker:
         made: Callable[[Gif], None],
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """`film` makes the pictures of a recording, or raises LostFilmError; `failed` is told of other errors."""
+        """`film` yields the pictures of a recording or raises LostFilmError; `failed` receives all other errors."""
         self._film, self._rate, self._made, self._failed = film, pictures_per_second, made, failed
         self._recordings: Queue[Recording | None] = Queue(maxsize=4)
         self._thread = threading.Thread(target=self._run, name="gif-maker", daemon=True)
         self._thread.start()
 
     def add(self, recording: Recording) -> None:
-        """Queues a recording; drops it when the thread is several behind."""
+        """Queues a recording, or drops it if the queue is full."""
         with contextlib.suppress(Full):
             self._recordings.put_nowait(recording)
 
@@ -57,7 +57,7 @@ class GifMaker:
                 self._make(recording)
             except LostFilmError:
                 continue
-            except Exception as error:  # whatever a game has drawn: the next one may be better
+            except Exception as error:  # a game may draw anything; the next film may work
                 self._failed(error)
 
     def _make(self, recording: Recording) -> None:
@@ -65,30 +65,30 @@ class GifMaker:
         for picture in self._film(recording):
             gif.add(picture)
             shape = picture.shape[:2]
-        if data := gif.finished():
+        if data := gif.finish():
             self._made(Gif(data, *shape, recording.score, recording.episode, recording.worker))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finishes those in the queue, as far as the time allows."""
+        """Finishes the queued recordings within the time-out."""
         with contextlib.suppress(Full):
             self._recordings.put(None, timeout=timeout)
         self._thread.join(timeout)
 
 
 class GifFolder:
-    """Keeps the newest 50 gifs of a run."""
+    """Keeps the newest 50 gifs of a run in a folder."""
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
         self._folder, self._failures = folder, FailureReporter("gifs", log)
-        self.newest: Path | None = None  # of this session
+        self.newest: Path | None = None  # in this session
 
-    def failed(self, error: Exception) -> None:
-        """Says once that gifs fail."""
+    def warn(self, error: Exception) -> None:
+        """Warns once that gifs fail."""
         self._failures.report_failure(error)
 
     def add(self, gif: Gif) -> None:
         """Writes a gif."""
-        stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run counts its episodes anew
+        stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run restarts its episode numbers
         name = f"worker_{gif.worker}-episode_{gif.episode:07d}-score_{gif.score:.0f}-{stamp}.gif"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

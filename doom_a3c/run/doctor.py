@@ -218,18 +218,15 @@ def _check_speed(record: RunRecord, play: RandomPlay) -> Finding:
 
 def _check_memory() -> Finding:
     available = _available_megabytes()
-    shared = shutil.disk_usage("/dev/shm").free / 1e6 if Path("/dev/shm").exists() else 0.0
+    shared = shutil.disk_usage("/dev/shm").free / 1e6
     scarce = min(available, 4 * shared) < 1000
     advice = "a few hundred MB are little: fewer --games, or Docker's --shm-size=1g" if scarce else ""
     return Finding("memory", f"{available:,.0f} MB free, {shared:,.0f} MB in /dev/shm", advice)
 
 
 def _available_megabytes() -> float:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return math.inf
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("MemAvailable"))
 
 
 def _check_disk(record: RunRecord) -> Finding:

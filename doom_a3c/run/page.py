@@ -63,9 +63,7 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     count = len(results.played)
     sure = f" ({describe_certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
-    lead = (
-        f"{results.run}, {results.policy} policy: mean score {format_score(float(np.mean(results.scores)))}{sure}{beside}."
-    )
+    lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {CAVEAT.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run") / "page.html").read_text())

@@ -14,7 +14,7 @@ from typing import Any
 
 from doom_a3c.record import figures
 from doom_a3c.record.files import not_ours, write_json, write_table, write_whole
-from doom_a3c.record.films import joined
+from doom_a3c.record.films import join_films
 from doom_a3c.run.agent import Agent
 from doom_a3c.run.episode_player import EpisodePlayer, Played, Screen
 from doom_a3c.run.evaluator import Scores, summarize
@@ -170,7 +170,7 @@ class Playback:
         films = {index: film for index in range(len(self._played)) if (film := self._film(index))}
         together = self._folder / JOINED
         if len(films) > 1:
-            joined(list(films.values()), together)
+            join_films(list(films.values()), together)
         recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
         recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
         self.removed = _remove_older(self._folder, recordings)

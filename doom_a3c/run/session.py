@@ -186,7 +186,7 @@ def _open_outputs(
 
     with (
         closing(FilmMaker(builder)) as film_maker,
-        closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.failed)) as gif_maker,
+        closing(GifMaker(film_maker, builder.steps_per_second, add_gif, gif_folder.warn)) as gif_maker,
     ):
         yield Outputs(loggers, gif_maker.add, add_gif, view.log)
 
