@@ -1,66 +1,76 @@
-"""Small gifs for the documentation, of what play.py has filmed."""
+"""Small films for the documentation, made from those of play.py."""
 
 from __future__ import annotations
 
-import sys
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import imageio.v3
-import numpy as np
 from PIL import Image, ImageSequence
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from doom_a3c.record.gif_writer import GifWriter  # noqa: E402
 
 HEIGHT, MAX_WIDTH = 120, 160
 SECONDS, PICTURES_PER_SECOND = 8, 6
-COLORS = 32
+MAX_BYTES = 150_000
+QUALITIES = range(85, 15, -10)
 
 
 def film(source: Path) -> bytes:
-    """Returns the first eight seconds of an mp4 in which something moves as a gif of some 300 kB, six pictures a second."""
+    """Encodes the first eight seconds of an mp4 in which something moves, six pictures per second."""
     rate = imageio.v3.immeta(source, plugin="FFMPEG")["fps"]
-    writer, due, shown, before = GifWriter(PICTURES_PER_SECOND), 0.0, 0, None
+    pictures: list[Image.Image] = []
+    due = 0.0
     for index, picture in enumerate(imageio.v3.imiter(source, plugin="FFMPEG")):
         if index / rate < due:
             continue
         due += 1 / PICTURES_PER_SECOND
-        small = _small(picture)
-        if before is None or not np.array_equal(small, before):
-            writer.add(small)
-            before, shown = small, shown + 1
-        if shown == SECONDS * PICTURES_PER_SECOND:
+        small = _shrink(picture)
+        if not pictures or small != pictures[-1]:
+            pictures.append(small)
+        if len(pictures) == SECONDS * PICTURES_PER_SECOND:
             break
-    return writer.finish()
+    return encode(pictures)
 
 
-def _small(picture: Any) -> Any:
+def encode(pictures: Sequence[Image.Image]) -> bytes:
+    """Encodes a looping WebP film, which READMEs and pages show, in the best quality that fits 150 kB."""
+    for quality in QUALITIES:
+        file = io.BytesIO()
+        options = {"duration": round(1000 / PICTURES_PER_SECOND), "loop": 0, "quality": quality, "method": 6}
+        pictures[0].save(file, "WEBP", save_all=True, append_images=pictures[1:], **options)
+        if file.tell() <= MAX_BYTES:
+            break
+    return file.getvalue()
+
+
+def _shrink(picture: Any) -> Image.Image:
     height, width, _ = picture.shape
-    image = Image.fromarray(picture).resize((min(MAX_WIDTH, round(width * HEIGHT / height)), HEIGHT), Image.Resampling.BOX)
-    return np.asarray(image.quantize(COLORS, dither=Image.Dither.NONE).convert("RGB"))
+    size = min(MAX_WIDTH, round(width * HEIGHT / height)), HEIGHT
+    return Image.fromarray(picture).resize(size, Image.Resampling.BOX)
 
 
 def four_in_one(films: Sequence[Path], folder: Path) -> None:
-    """Writes four gifs, if all are there, as one, `games.gif`, two beside each other; each begins anew where it is over."""
+    """Combines four films, if all exist, as `games.webp`, two by two; shorter ones start again."""
     if not all(path.exists() for path in films):
         return
-    frames = []
-    for path in films:
-        with Image.open(path) as gif:
-            times = [(np.asarray(each.convert("RGB")), each.info["duration"]) for each in ImageSequence.Iterator(gif)]
-        frames.append([each for each, duration in times for _ in range(round(duration * PICTURES_PER_SECOND / 1000))])
-    writer = GifWriter(PICTURES_PER_SECOND)
+    tiles = [_read(path) for path in films]
+    pictures = []
     for index in range(SECONDS * PICTURES_PER_SECOND):
-        tiles = [_padded(film[index % len(film)]) for film in frames]
-        writer.add(np.vstack([np.hstack(tiles[:2]), np.hstack(tiles[2:])]))
-    (folder / "games.gif").write_bytes(writer.finish())
+        picture = Image.new("RGB", (2 * MAX_WIDTH, 2 * HEIGHT))
+        for place, tile in enumerate(tiles):
+            shown = tile[index % len(tile)]
+            left = place % 2 * MAX_WIDTH + (MAX_WIDTH - shown.width) // 2
+            picture.paste(shown, (left, place // 2 * HEIGHT))
+        pictures.append(picture)
+    (folder / "games.webp").write_bytes(encode(pictures))
 
 
-def _padded(picture: Any) -> Any:
-    """Returns a picture in the middle of black."""
-    left = (MAX_WIDTH - picture.shape[1]) // 2
-    return np.pad(picture, ((0, 0), (left, MAX_WIDTH - picture.shape[1] - left), (0, 0)))
+def _read(path: Path) -> list[Image.Image]:
+    """Returns the pictures of a film, repeated for as long as each lasts."""
+    pictures = []
+    with Image.open(path) as film:
+        for picture in ImageSequence.Iterator(film):
+            copy = picture.convert("RGB")
+            pictures += [copy] * max(1, round(picture.info["duration"] * PICTURES_PER_SECOND / 1000))
+    return pictures

@@ -179,11 +179,12 @@ def write_pages(work: Path) -> None:
             save_png(draw_runs(game, {game: curves}), CURVES / f"{game}.png")
         if (best := best_of(one for one in runs if film_of(work, one).exists())) is not None:
             FILMS.mkdir(exist_ok=True)
-            (FILMS / f"{game}.gif").write_bytes(film(film_of(work, best)))
+            (FILMS / f"{game}.webp").write_bytes(film(film_of(work, best)))
     subprocess.run([sys.executable, str(ROOT / "docs" / "site.py")], check=True)  # the page of scenarios shows them
     (PAGES / "learned.md").write_text("\n".join(table(found)) + "\n")
     four_in_one(
-        [FILMS / f"{game}.gif" for game in ("basic", "my_way_home", "health_gathering", "defend_the_center")], ROOT / "docs"
+        [FILMS / f"{game}.webp" for game in ("basic", "my_way_home", "health_gathering", "defend_the_center")],
+        ROOT / "docs",
     )
 
 
