@@ -1,4 +1,4 @@
-"""Catches what C++ libraries print on stderr, below Python's own stream."""
+"""Captures stderr output of C++ libraries, which bypasses Python's own stream."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-_saved: list[int] = []  # where stderr goes outside of the blocks that catch it, the outermost's first
+_saved: list[int] = []  # descriptors of the real stderr, one per nested block, the outermost first
 
 
-class Caught:
-    """What was printed; complete once the block of `caught_stderr` ends."""
+class Captured:
+    """The captured output, complete after the block of `capture_stderr`."""
 
     text = ""
 
 
 def print_at_once(line: str) -> None:
-    """Prints a line on stderr, also from inside the block of `caught_stderr`; a signal handler may call it."""
+    """Prints a line on the real stderr, even inside `capture_stderr`. Safe in a signal handler."""
     with contextlib.suppress(OSError):
         os.write(_saved[0] if _saved else 2, f"{line}\n".encode())
 
 
 @contextlib.contextmanager
-def caught_stderr(active: bool = True) -> Iterator[Caught]:
-    """Keeps everything written to file descriptor 2 inside the block away from the user.
+def capture_stderr(active: bool = True) -> Iterator[Captured]:
+    """Captures everything written to file descriptor 2 inside the block; an exception releases it.
 
-    The descriptor is the process's: use it while no other thread may print. An exception shows what was caught.
+    The descriptor belongs to the whole process: no other thread may print meanwhile.
     """
-    caught = Caught()
+    captured = Captured()
     if not active:
-        yield caught
+        yield captured
         return
     sys.stderr.flush()
     saved = os.dup(2)
@@ -39,7 +39,7 @@ def caught_stderr(active: bool = True) -> Iterator[Caught]:
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
-            yield caught
+            yield captured
         except BaseException:
             file.seek(0)
             os.write(saved, file.read())
@@ -49,4 +49,4 @@ def caught_stderr(active: bool = True) -> Iterator[Caught]:
             _saved.remove(saved)
             os.close(saved)
             file.seek(0)
-            caught.text = file.read().decode(errors="replace")
+            captured.text = file.read().decode(errors="replace")

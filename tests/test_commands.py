@@ -62,7 +62,7 @@ def test_the_first_line_says_what_is_played(trained):
 
 
 def test_an_interrupt_is_told_though_stderr_is_caught():
-    script = "from doom_a3c.quiet import *\nwith caught_stderr(): os.write(2, b'chatter'); print_at_once('interrupted')"
+    script = "from doom_a3c.quiet import *\nwith capture_stderr(): os.write(2, b'chatter'); print_at_once('interrupted')"
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stderr == "interrupted\n"
 

@@ -1,4 +1,4 @@
-"""A window that shows a game to people."""
+"""A window that shows a game."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-# Mesa and TensorFlow each bring an LLVM of their own, and a window drawn by OpenGL crashes where both are loaded.
+# Mesa and TensorFlow each bring their own LLVM; an OpenGL window crashes with both loaded.
 os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
-import pygame  # comes with ViZDoom and Gymnasium; it greets on import unless told not to
+import pygame  # a dependency of ViZDoom and Gymnasium; prints a greeting on import unless the variable above is set
 
 _HEIGHT = 480
-_LOOKS = 50  # a second, at the keys, while it is paused
+_POLLS_PER_SECOND = 50  # of the keyboard while paused
 
 
 class Window:
-    """Shows pictures in real time, or as much faster as is said. Owns the window, and whether it is paused.
+    """Shows pictures in real time, or `speed` times as fast. Owns the window and its pause state.
 
-    The space bar pauses and goes on, the right arrow shows the next picture alone, up and down double and halve the speed.
+    Space pauses and resumes, the right arrow shows the next picture, up and down double and halve the speed.
     """
 
     def __init__(self, title: str, speed: float = 1.0) -> None:
@@ -29,7 +29,7 @@ class Window:
         self._speed, self._paused = speed, False
 
     def show(self, picture: NDArray[np.uint8], pictures_per_second: float) -> None:
-        """Shows a picture, [height, width, 3], for as long as it lasts; closing the window is a Ctrl-C."""
+        """Shows a picture, [height, width, 3], for its duration; closing the window acts as Ctrl-C."""
         height, width, _ = picture.shape
         size = (width * _HEIGHT // height, _HEIGHT)
         screen = pygame.display.get_surface()
@@ -39,11 +39,11 @@ class Window:
         pygame.transform.scale(surface, size, screen)
         pygame.display.flip()
         self._clock.tick(pictures_per_second * self._speed)
-        while not self._obey() and self._paused:
-            self._clock.tick(_LOOKS)
+        while not self._handle_keys() and self._paused:
+            self._clock.tick(_POLLS_PER_SECOND)
 
-    def _obey(self) -> bool:
-        """Does what keys say; tells whether the next picture is to be shown."""
+    def _handle_keys(self) -> bool:
+        """Handles the pressed keys; returns whether to show the next picture."""
         step = False
         for event in pygame.event.get():
             if event.type == pygame.QUIT:

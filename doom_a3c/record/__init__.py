@@ -1,1 +1,1 @@
-"""What is kept of a run for people."""
+"""Metrics, films and progress of a run."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that can be written to."""
+"""Atomic writes, and checks of output folders and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from doom_a3c.settings.inputs import check_file, expanded
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all: an old one stays until the new one is complete; a device has no old one."""
+    """Writes a file atomically: an old one stays until the new one is complete. A device is written to directly."""
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
@@ -25,31 +25,31 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         part.write_bytes(data)
         part.replace(path)
-    except OSError as error:  # of a full disk it has no name
+    except OSError as error:  # on a full disk it lacks the path
         part.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def not_ours(path: Path) -> UserError:
-    """Returns the error of whoever would overwrite what others have made."""
+    """Returns the error for a file that another program has written."""
     return UserError(f"{path} is not of this program, and would be overwritten: name another folder")
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes data as JSON, whole or not at all; a number that is not finite, for which JSON has no word, is null there."""
-    write_whole(path, f"{json.dumps(_in_words_of_json(data), indent=1, allow_nan=False)}\n".encode())
+    """Writes data as JSON atomically; numbers that are not finite become null."""
+    write_whole(path, f"{json.dumps(_replace_non_finite(data), indent=1, allow_nan=False)}\n".encode())
 
 
-def _in_words_of_json(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _in_words_of_json(each) for key, each in value.items()}
+        return {key: _replace_non_finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_in_words_of_json(each) for each in value]
+        return [_replace_non_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Writes a table as CSV, whole or not at all, in a folder that is made if need be."""
+    """Writes a table as CSV atomically and creates its folder if necessary."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
@@ -59,7 +59,7 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def output_folder(path: str, flag: str) -> Path:
-    """Returns a folder that exists and can be written to, making it if need be.
+    """Returns a writable folder, created if necessary.
 
     Raises:
         UserError: naming the flag, if it cannot be.
@@ -77,7 +77,7 @@ def output_folder(path: str, flag: str) -> Path:
 
 
 def output_file(path: str, flag: str) -> Path:
-    """Returns the path of a file that can be written, in a folder that is made if need be.
+    """Returns the path of a writable file, in a folder created if necessary.
 
     Raises:
         UserError: naming the flag, if it cannot be.
@@ -95,7 +95,7 @@ def output_file(path: str, flag: str) -> Path:
 
 
 def check_exists(checkpoint: Path) -> None:
-    """Raises UserError where there is no such file, or none that can be read."""
+    """Raises UserError if the file does not exist or cannot be read."""
     try:
         checkpoint.stat()
     except FileNotFoundError:
@@ -103,5 +103,5 @@ def check_exists(checkpoint: Path) -> None:
             f"there is no checkpoint {checkpoint}; train.py writes models/last.ckpt and models/best.ckpt"
         ) from None
     except (OSError, ValueError):
-        pass  # which is told by:
+        pass  # check_file has the message
     check_file(checkpoint)

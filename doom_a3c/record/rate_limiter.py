@@ -1,4 +1,4 @@
-"""A limit on how often something happens."""
+"""Limits the rate of events."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 
 
 class RateLimiter:
-    """Allows something once every so many seconds. Owns the time of the last one; any thread may ask.
+    """Allows an event once per interval. Owns the time of the last one; thread-safe.
 
-    With `share` above 0 it allows more rarely the older it gets, every `share` of its age: a run of days then logs some
-    ten thousand points and not a full disk.
+    With `share` > 0 the interval grows to that share of the limiter's age: a run of days then logs ten thousand points
+    instead of filling the disk.
     """
 
     def __init__(self, seconds: float, share: float = 0.0) -> None:
@@ -18,7 +18,7 @@ class RateLimiter:
         self._start = self._next = time.monotonic()
 
     def allow(self) -> bool:
-        """Tells whether it may happen now, and if so counts it."""
+        """Returns whether the event may happen now, and counts it if so."""
         with self._lock:
             now = time.monotonic()
             if now < self._next:
@@ -28,10 +28,10 @@ class RateLimiter:
 
 
 def log_limiter() -> RateLimiter:
-    """Returns the limit on the points of a log: one a second, and some 10,000 in a run of days."""
+    """Returns the limiter of a log's points: one per second, and some 10,000 in a run of days."""
     return RateLimiter(1.0, share=1 / 2000)
 
 
 def log_gif_limiter() -> RateLimiter:
-    """Returns the limit on the gifs of a log, which keeps them all: one a minute, and some 150 in a week."""
+    """Returns the limiter of a log's gifs, all of which are kept: one per minute, and some 150 in a week."""
     return RateLimiter(60.0, share=1 / 20)

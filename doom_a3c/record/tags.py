@@ -1,8 +1,8 @@
-"""What metrics are called where people read them."""
+"""Display names of metrics."""
 
 from __future__ import annotations
 
-_FAULTS = "faults."  # begins the names of faults, their kind follows
+_FAULTS = "faults."  # prefix of fault names, before the kind
 TAGS = {
     "reward": "Perf/Reward",
     "shaped_reward": "Perf/Shaped Reward",
@@ -51,5 +51,5 @@ TAGS = {
 
 
 def tag(name: str) -> str:
-    """Returns the tag of a metric; one that has none is shown by its name."""
+    """Returns the tag of a metric, or its name if it has none."""
     return f"Faults/{name.removeprefix(_FAULTS)}" if name.startswith(_FAULTS) else TAGS.get(name, name)

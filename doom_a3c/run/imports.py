@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import cast
 
-from doom_a3c.quiet import caught_stderr
+from doom_a3c.quiet import capture_stderr
 from doom_a3c.settings.fields import UserError
 
 
@@ -33,7 +33,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     if platform.machine() in ("x86_64", "AMD64"):
         # TensorFlow does so by itself on CPUs with VNNI or AMX alone; with AVX2, too, gradients take half the time by it.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    with caught_stderr(not verbose):
+    with capture_stderr(not verbose):
         # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here.
         with importing(), without("keras.src"):
             import tensorflow as tf

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, check_reachable, make_own_folder
 from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
-from doom_a3c.quiet import caught_stderr
+from doom_a3c.quiet import capture_stderr
 from doom_a3c.settings.fields import UserError, first_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[
         else:
             check_reachable(address)
         failure: Exception | None = None
-        with caught_stderr():
+        with capture_stderr():
             stack.callback(ray.shutdown)
             try:
                 ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
