@@ -225,9 +225,10 @@ class Parts:
         self._networks = [self._builder.network(f"worker_{index}", 0) for index in range(workers)]
 
     def _actors(self, counts: Progress) -> ActorFactory:
+        from doom_a3c.agent.rewards import RewardStats
         from doom_a3c.run.actors import ActorFactory
 
-        return ActorFactory(self._config, self._builder, counts, lambda recording: None, restarts=0)
+        return ActorFactory(self._config, self._builder, counts, RewardStats(), lambda recording: None, restarts=0)
 
     @cached_property
     def _rollouts(self) -> list[Rollout]:

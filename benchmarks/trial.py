@@ -16,7 +16,7 @@ from doom_a3c.settings.config import Config
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.messages import Answer, Push, Server, ServerState, ServerStatus
-    from doom_a3c.engines.engine import State
+    from doom_a3c.engines.local import State
     from doom_a3c.run.builder import Builder
 
 
@@ -35,7 +35,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
 
 def start_state(config: Config, builder: Builder) -> State:
     """Returns the state of a run that has not begun."""
-    from doom_a3c.engines.engine import captured
+    from doom_a3c.engines.local import captured
     from doom_a3c.record.progress import Progress
 
     return captured(builder.model(config), Progress())

@@ -6,10 +6,10 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
-from doom_a3c.agent.rewards import RewardScale
+from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor, VersionedRollout
-from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
 
@@ -112,20 +112,17 @@ def session(
     scale=HALF,
     seed=0,
     policy=None,
-    known_sums=lambda: NO_MOMENTS,
+    stats=None,
     epsilons=None,
     bootstrap=True,
 ):
     """Plays so many rollouts of games; whoever calls closes the actor."""
     actor = Actor(
-        vector(games),
-        policy or Policy(network),
+        Player.from_seed(vector(games), policy or Policy(network), np.random.SeedSequence(seed)),
         rollout_length=rollout_length,
         frame_skip=FRAME_SKIP,
         discount=GAMMA,
-        reward_scale=scale,
-        seed=np.random.SeedSequence(seed),
-        known_sums=known_sums,
+        rewards=RewardScaler(scale, stats or RewardStats(), GAMMA, len(games)),
         epsilons=epsilons,
         bootstrap=bootstrap,
     )

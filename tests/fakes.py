@@ -15,6 +15,7 @@ from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp
 from doom_a3c.engines.queue import queue_engine, queues_of
@@ -119,12 +120,10 @@ def actor(index, policy, *, frame_skip=FRAME_SKIP, cut_off=(False, True), **game
     turns = (cut_off, cut_off[::-1])
     env = LocalVectorEnv([partial(Tape, index, cut_off=turn, **game) for turn in turns])
     return Actor(
-        env,
-        policy,
+        Player.from_seed(env, policy, np.random.SeedSequence([1, index])),
         rollout_length=4,
         frame_skip=frame_skip,
         discount=0.9,
-        seed=np.random.SeedSequence([1, index]),
     )
 
 

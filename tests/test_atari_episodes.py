@@ -8,6 +8,7 @@ import pytest
 from atari_games import course, games, some, spec, to_the_end
 
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs.atari import AtariVideoRecorder
@@ -74,7 +75,7 @@ def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
     env.reset(seed=np.random.SeedSequence(3).generate_state(1))
     length = 1 + next(t for t in itertools.count() if env.step(np.array([1]))[2][0])
     seed = np.random.SeedSequence(3)
-    actor = Actor(env, Firing(), rollout_length=length, frame_skip=4, discount=0.9, seed=seed)
+    actor = Actor(Player.from_seed(env, Firing(), seed), rollout_length=length, frame_skip=4, discount=0.9)
     rollout, _, stats = actor.rollout()
     (episode,) = stats.episodes
     assert episode.length == length

@@ -17,6 +17,7 @@ from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, observation_inputs
 from doom_a3c.agent.parameters import variable_name
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
@@ -222,12 +223,10 @@ def agent(task, games=16, rollout_length=4, **changes):
         ACNetwork(Network(hidden=(16,), core="none"), inputs, distribution, 1, name) for name in ("global", "local")
     )
     actor = Actor(
-        env,
-        Policy(local),
+        Player.from_seed(env, Policy(local), np.random.SeedSequence(1)),
         rollout_length=rollout_length,
         frame_skip=1,
         discount=config.discount,
-        seed=np.random.SeedSequence(1),
     )
     return GlobalModel(network, Adam(network.parameters)), local, actor, Learner(local, config, 0)
 

@@ -17,7 +17,7 @@ from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
-from doom_a3c.engines.engine import captured
+from doom_a3c.engines.local import captured
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.record.tensorboard import TensorBoardLogger
@@ -119,7 +119,7 @@ class TestAfterTheFirstUpdate:
         local = threads_engine(
             config=config,
             model=model,
-            make_actor=ActorFactory(config, builder, progress, lambda recording: None, restarts=0),
+            make_actor=ActorFactory(config, builder, progress, model.reward_stats, lambda recording: None, restarts=0),
             make_network=partial(builder.network, seed=config.seed),
             progress=progress,
             logs=[None],

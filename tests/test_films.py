@@ -13,7 +13,7 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.record import recording as recording_module
 from doom_a3c.record.overlay import Overlay, StepView
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import LostFilmError, RecordedVectorEnv, Recording
+from doom_a3c.record.recording import EpisodeRecorder, LostFilmError, Recording
 from doom_a3c.run import film_maker
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.film_maker import FilmMaker
@@ -25,13 +25,22 @@ def basic():
     return Builder(scenario, config, games_of(scenario.game, scenario.observation))
 
 
+def step(env, recorder, actions):
+    """Plays a step and has it recorded; returns the observations, and whether the first game's episode has ended."""
+    observations, rewards, terminated, truncated, infos = env.step(actions)
+    ended = bool(terminated[0] or truncated[0])
+    recorder.add(int(actions[0]), float(rewards[0]), ended)
+    return recorder.begin(observations, infos) if ended else observations, ended
+
+
 def played(builder, episodes):
     """Returns recordings of the first so many episodes of a game, that of a vector of two, played at random."""
     found, random = [], np.random.default_rng(0)
-    env = RecordedVectorEnv(builder.training_env(2), 0, 1, RateLimiter(0), found.append, replayed=builder.replayed)
-    env.reset(seed=np.array([5, 6]))
+    env = builder.training_env(2)
+    recorder = EpisodeRecorder(env, 0, 1, RateLimiter(0), found.append, replayed=builder.replayed)
+    recorder.begin(*env.reset(seed=np.array([5, 6])))
     while len(found) < episodes:
-        env.step(random.integers(builder.distribution.size, size=2))
+        step(env, recorder, random.integers(builder.distribution.size, size=2))
     env.close()
     return found
 
@@ -77,13 +86,14 @@ def test_which_episodes_are_recorded_changes_no_game(closing):
     builder = Builder(scenario, config, games_of(replace(scenario.game, max_frames=400), scenario.observation))
     courses = []
     for limiter in (RateLimiter(0), RateLimiter(10**6)):
-        env = closing(RecordedVectorEnv(builder.training_env(2), 0, 2, limiter, lambda recording: None, replayed=True))
-        seen, _ = env.reset(seed=np.array([5, 6]))
+        env = closing(builder.training_env(2))
+        recorder = EpisodeRecorder(env, 0, 2, limiter, lambda recording: None, replayed=True)
+        seen = recorder.begin(*env.reset(seed=np.array([5, 6])))
         course, ended, random = [seen.copy()], 0, np.random.default_rng(0)
         while ended < 3:
-            seen, _, terminated, truncated, _ = env.step(random.integers(4, size=2))
+            seen, over = step(env, recorder, random.integers(4, size=2))
             course.append(seen.copy())
-            ended += int(terminated[0] or truncated[0])
+            ended += over
         courses.append(course)
     assert len(courses[0]) == len(courses[1])
     assert all((one == other).all() for one, other in zip(*courses, strict=True))

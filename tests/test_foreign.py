@@ -38,7 +38,7 @@ def game(name):
 def played(env, network, steps):
     """Returns an actor's first rollout of an environment."""
     random = np.random.SeedSequence(0)
-    actor = Actor(env, Policy(network), rollout_length=steps, frame_skip=1, discount=0.9, seed=random)
+    actor = Actor(Player.from_seed(env, Policy(network), random), rollout_length=steps, frame_skip=1, discount=0.9)
     return actor.rollout()
 
 

@@ -13,7 +13,7 @@ from run_fakes import ScriptedEngine, run_record, settings
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.algorithm import step_size
-from doom_a3c.engines.engine import LocalEngine, captured
+from doom_a3c.engines.local import LocalEngine, captured
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog

@@ -9,6 +9,7 @@ from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, observation_inputs
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
@@ -48,7 +49,7 @@ def last_scores(core, updates=140):
     model = GlobalModel(network, Adam(network.parameters))
     local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
     seed = np.random.SeedSequence(1)
-    actor = Actor(env, Policy(local), rollout_length=12, frame_skip=1, discount=0.99, seed=seed)
+    actor = Actor(Player.from_seed(env, Policy(local), seed), rollout_length=12, frame_skip=1, discount=0.99)
     learner = Learner(local, config, 0)
     scores = []
     for _ in range(updates):

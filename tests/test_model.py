@@ -10,7 +10,7 @@ import tensorflow as tf
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
-from doom_a3c.engines.engine import captured
+from doom_a3c.engines.local import captured
 from doom_a3c.record.progress import Progress
 
 

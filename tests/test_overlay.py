@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from doom_a3c.run.moments import Narration
 from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
 from doom_a3c.record.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, newest_picture, place_beside
+from doom_a3c.run.step_view import TrainingViewer
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
@@ -146,14 +146,15 @@ def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make
     network = make_network(core="lstm")
     observation = SimpleNamespace(observation=SimpleNamespace(stack=1))
     builder = SimpleNamespace(inputs=network.inputs, variables=lambda numbers: [], scenario=observation)
-    narration, random = Narration(Policy(network), builder, salience), np.random.default_rng(0)
-    narration.begin()
-    state, resets = narration.initial_state(3), np.ones(3, np.float32)
+    policy, random = Policy(network), np.random.default_rng(0)
+    viewer = TrainingViewer(policy, builder, salience)
+    state, resets = policy.initial_state(3), np.ones(3, np.float32)
     most = np.zeros((2, 1, 1))
     for step in range(3):
         seen = random.integers(256, size=(3, *network.inputs.pixels), dtype=np.uint8)
-        decision = narration(seen, resets, state)
-        moment = narration.view_step(1, 2.0)
+        decision = policy(seen, resets, state)
+        played = SimpleNamespace(observations=seen, resets=resets, decision=decision, actions=[1] * 3, rewards=[2.0] * 3)
+        moment = viewer.view_step(played, state)
         assert (moment.seen == seen[0]).all()
         assert (moment.action, moment.reward, moment.score, moment.step) == (1, 2.0, 2.0 * (step + 1), step + 1)
         assert moment.value == decision.values[0]

@@ -17,7 +17,7 @@ from doom_a3c.record.films import VideoWriter
 from doom_a3c.record.gif_writer import GifWriter
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import RecordedVectorEnv, Recording
+from doom_a3c.record.recording import EpisodeRecorder, Recording
 
 PICTURES = operator.attrgetter("pictures")
 
@@ -44,13 +44,22 @@ class Slides(VectorEnv):
         return None, np.array([1.0, 5.0]), ended, np.zeros(2, bool), {}
 
 
-def recorded(every, limiter, steps=12):
+def play(env, *arguments, steps=12, view=lambda step: None, **options):
+    """Returns the recordings of a few steps, whose actions are their numbers."""
     recordings = []
-    env = RecordedVectorEnv(Slides(), worker=7, every=every, limiter=limiter, finished=recordings.append)
-    env.reset()
-    for _ in range(steps):
-        env.step(np.zeros(2, int))
+    recorder = EpisodeRecorder(env, 7, *arguments, recordings.append, **options)
+    recorder.begin(*env.reset())
+    for step in range(steps):
+        observations, rewards, terminated, truncated, infos = env.step(np.array([step, 0]))
+        ended = bool(terminated[0] or truncated[0])
+        recorder.add(step, float(rewards[0]), ended, view(step) if recorder.wants_view(ended) else None)
+        if ended:
+            recorder.begin(observations, infos)
     return recordings
+
+
+def recorded(every, limiter):
+    return play(Slides(), every, limiter)
 
 
 def test_every_nth_episode_of_the_first_game_is_recorded_from_first_to_last_picture():
@@ -77,11 +86,7 @@ class Seeds(Slides):
 
 
 def test_games_that_are_played_again_are_recorded_by_seed_and_actions():
-    recordings = []
-    env = RecordedVectorEnv(Seeds(), 7, 2, RateLimiter(0), recordings.append, replayed=True)
-    env.reset()
-    for step in range(12):
-        env.step(np.array([step, 0]))
+    recordings = play(Seeds(), 2, RateLimiter(0), replayed=True)
     assert [(one.episode, one.score, one.seed, one.actions) for one in recordings] == [
         (0, 3.0, 7, [0, 1, 2]),
         (2, 3.0, 9, [6, 7, 8]),
@@ -98,34 +103,13 @@ def test_an_episode_whose_seed_is_not_told_is_not_recorded(told):
             known = super().told(ended)
             return told if ended and self.seed > 8 else known
 
-    recordings = []
-    env = RecordedVectorEnv(Lost(), 7, 1, RateLimiter(0), recordings.append, replayed=True)
-    env.reset()
-    for step in range(12):
-        env.step(np.array([step, 0]))
+    recordings = play(Lost(), 1, RateLimiter(0), replayed=True)
     assert [one.seed for one in recordings] == [7, 8]
 
 
-def test_a_narrator_says_what_belongs_to_each_step():
-    class Narrator:
-        steps = 0
-
-        def begin(self):
-            self.steps = 0
-
-        def view_step(self, action, reward):
-            self.steps += 1
-            return self.steps, action, reward
-
-    recordings = []
-    env = RecordedVectorEnv(Slides(), 7, 1, RateLimiter(0), recordings.append, narrator=Narrator())
-    env.reset()
-    for step in range(6):
-        env.step(np.array([step, 0]))
-    assert [one.views for one in recordings] == [
-        [(1, 0, 1.0), (2, 1, 1.0), (3, 2, 1.0)],
-        [(1, 3, 1.0), (2, 4, 1.0), (3, 5, 1.0)],
-    ]
+def test_views_of_the_steps_go_with_their_recording():
+    recordings = play(Slides(), 2, RateLimiter(0), view=lambda step: step)
+    assert [one.views for one in recordings] == [[0, 1, 2], [6, 7, 8]]
 
 
 def test_what_the_limiter_forbids_is_not_recorded():

@@ -12,9 +12,8 @@ from fakes import actor, changed, network
 from gymnasium import RewardWrapper
 
 from doom_a3c.agent.policy import Policy
-from doom_a3c.agent.rewards import RewardScale
+from doom_a3c.agent.rewards import RewardScale, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
-from doom_a3c.record.progress import Progress
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.page import returns_of
 from doom_a3c.run.run_record import begun, continued
@@ -62,19 +61,19 @@ def play_on(make_network):
     actors = []
 
     def play(paid=lambda reward: reward, rollouts=4, clip=None, endings=("terminated",), losses=()):
-        progress = Progress()
+        stats = RewardStats()
         kinds = {"endings": endings, "losses": losses}
         games = [RewardWrapper(CountingEnv(i, length, **kinds)) for i, length in enumerate((3, 4, 50))]
         for game in games:
             game.reward = paid
-        known = {"known_sums": lambda: progress.reward_sums, "scale": RewardScale(limit=clip, normalized=True)}
+        known = {"stats": stats, "scale": RewardScale(limit=clip, normalized=True)}
         played = session(make_network(), games, rollouts=0, **known)
         actors.append(played.actor)
         pairs = []
         for _ in range(rollouts):
             one = played.actor.rollout()
-            progress.add_steps(one.stats.steps, 0, [], [], one.stats.reward_sums)
-            pairs.append((one.rollout, progress.reward_sums))
+            stats.add(one.stats.reward_sums)
+            pairs.append((one.rollout, stats.now))
         return pairs
 
     yield play

@@ -13,6 +13,7 @@ from fakes import actor, caught, changed, network, queue_runs, until
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import flat
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.server_client import RunCounts
 from doom_a3c.run.actors import ActorFactory
@@ -144,7 +145,7 @@ def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
     scenario = catalog.find("cartpole")
     config = Config(scenario="cartpole", workers=1, games=2, game_processes=1, rollout_length=4, **settings)
     builder = Builder(scenario, config)
-    player = ActorFactory(config, builder, RunCounts(), lambda recording: None, restarts=0)(
+    player = ActorFactory(config, builder, RunCounts(), RewardStats(), lambda recording: None, restarts=0)(
         0, Policy(builder.network("own", 0))
     )
     waiting = [player.rollout().rollout for _ in range(3)]

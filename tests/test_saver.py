@@ -7,7 +7,7 @@ import pytest
 from fakes import model
 from run_fakes import tiny_record
 
-from doom_a3c.engines.engine import captured
+from doom_a3c.engines.local import captured
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import Progress
 from doom_a3c.run import folder as folder_module

@@ -81,8 +81,8 @@ def assert_learned(server: KnownServer, a, *pushes):
         assert np.array_equal(shared.weights()[0], alone.weights()[0])
         assert shared.version == len(pushes)
     assert a.counts.frames == len(pushes) * FRAMES
-    assert a.counts.reward_sums == server.progress.reward_sums
-    assert a.counts.reward_sums.size == len(pushes) * STEPS
+    assert a.counts.reward_stats.now == server.model.reward_stats.now
+    assert a.counts.reward_stats.now.size == len(pushes) * STEPS
 
 
 def numbered(*numbers):

@@ -18,8 +18,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Decision
-from doom_a3c.agent.rewards import RewardScale
+from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.engines.update_log import episode_metrics
 from doom_a3c.envs.doom import DoomEnv
@@ -141,10 +142,9 @@ class Indifferent:
 @pytest.mark.parametrize("vector", [LocalVectorEnv, partial(ProcessVectorEnv, processes=2)])
 def test_rollouts_have_what_is_paid_and_episodes_both_sums(vector, closing):
     env = closing(vector([Paid] * 2))
-    seed = np.random.SeedSequence(0)
-    actor = Actor(
-        env, Indifferent(), rollout_length=4, frame_skip=1, discount=0.9, reward_scale=RewardScale(0.5), seed=seed
-    )
+    player = Player.from_seed(env, Indifferent(), np.random.SeedSequence(0))
+    rewards = RewardScaler(RewardScale(0.5), RewardStats(), 0.9, 2)
+    actor = Actor(player, rollout_length=4, frame_skip=1, discount=0.9, rewards=rewards)
     rollout, _, stats = actor.rollout()
     np.testing.assert_allclose(rollout.rewards, np.array([[1, 21, 31, 1]]).T.repeat(2, axis=1) / 2)
     assert [(episode.score, episode.shaped) for episode in stats.episodes] == [(3.0, 53.0)] * 2

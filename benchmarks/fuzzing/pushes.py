@@ -18,7 +18,7 @@ from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
-from doom_a3c.engines.engine import captured
+from doom_a3c.engines.local import captured
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.algorithm.optimizers import Optimizer
+from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.settings.errors import listed
+
+if TYPE_CHECKING:
+    from doom_a3c.algorithm.optimizers import Optimizer
 
 MAX_HALVINGS = 10  # of the step size
 Result = TypeVar("Result")
@@ -55,7 +58,7 @@ class SharedNetwork:
 
 
 class GlobalModel(SharedNetwork):
-    """The network `global` and its optimizer, shared by all workers.
+    """The network `global`, its optimizer and the statistics that normalize rewards, shared by all workers.
 
     Applies are serialised: one worker's update (weights and optimizer slots) is complete before the next begins, and a
     pull never sees half of one. Hogwild updates without a lock would save a wait of some milliseconds a rollout and cost
@@ -67,6 +70,7 @@ class GlobalModel(SharedNetwork):
         super().__init__(network)
         self.updates = 0  # of the run; roll-backs, which make versions too, are none
         self.halvings = 0  # of the learning rate, one for each roll-back while learning this game
+        self.reward_stats = RewardStats()
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
         key = (type(optimizer), optimizer.epsilon)  # what `apply` depends on beside its variables

@@ -11,7 +11,7 @@ What leads to what, for one game:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -91,16 +91,21 @@ class Player:
         self, env: VectorEnv[Any, Any, Any], policy: Decider, random: np.random.Generator, seeds: Any = None
     ) -> None:
         """Resets the games, with `seeds` if there are any; actions are drawn from `random`."""
-        self._env, self._policy, self._random = env, policy, random
-        batch = env.num_envs
+        self._env, self.policy, self._random = env, policy, random
+        self.games = batch = env.num_envs
         self.core_state = policy.initial_state(batch)
-        self.observations, self.infos = env.reset(seed=seeds)  # the infos are the reset's
+        self.observations, self.infos = env.reset(seed=seeds)
         self.faults, self.cut_short = met_faults(self.infos), _cut_short(self.infos, batch)  # of the reset
         self.resets = np.ones(batch, np.float32)
         self._scores, self._shaped, self._value_sums = np.zeros(batch), np.zeros(batch), np.zeros(batch)
         self._lengths = np.zeros(batch, np.int64)
 
-    def step(self, epsilons: Array, greedy: Any = False) -> Step:
+    @classmethod
+    def from_seed(cls, env: VectorEnv[Any, Any, Any], policy: Decider, seed: np.random.SeedSequence) -> Self:
+        """Returns a player whose games and actions follow from a seed."""
+        return cls(env, policy, *split_seed(seed, env.num_envs))
+
+    def step(self, epsilons: Array, greedy: bool | Bools = False) -> Step:
         """Plays one step of every game.
 
         Args:
@@ -108,9 +113,10 @@ class Player:
             greedy: which games take their likeliest action, a bool or bools [B].
         """
         observations, resets = self.observations, self.resets
-        decision = self._policy(observations, resets, self.core_state)
-        actions, log_probs = explore(self._policy.distribution, decision.logits, epsilons, self._random, greedy)
-        self.observations, rewards, terminated, truncated, infos = self._env.step(actions)
+        decision = self.policy(observations, resets, self.core_state)
+        actions, log_probs = explore(self.policy.distribution, decision.logits, epsilons, self._random, greedy)
+        self.observations, rewards, terminated, truncated, self.infos = self._env.step(actions)
+        infos = self.infos
         self.core_state, ends = decision.core_state, terminated | truncated
         self.resets = ends.astype(np.float32)
         cut_short, bonuses = _cut_short(infos, len(ends)), _bonuses(infos, len(ends))
@@ -133,7 +139,7 @@ class Player:
 
     def value(self) -> Array:
         """Returns the values of the newest observations, [B], without taking a step."""
-        return self._policy(self.observations, self.resets, self.core_state).values
+        return self.policy(self.observations, self.resets, self.core_state).values
 
     def _count(self, rewards: Rewards, bonuses: Rewards, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
         """Adds a step to the running episodes; returns the finished ones."""

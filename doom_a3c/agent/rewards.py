@@ -1,14 +1,15 @@
-"""What games pay, as it is learned from."""
+"""Rewards as they are learned from."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.player import Rewards
-from doom_a3c.algorithm.running_moments import RunningMoments
+from doom_a3c.agent.player import Bools, Rewards
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 
 if TYPE_CHECKING:
     from doom_a3c.settings.config import Config
@@ -23,13 +24,13 @@ class RewardScale(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> RewardScale:
-        """Returns the one that the settings want."""
+        """Returns the scale that the settings name."""
         return cls(config.reward_scale, config.reward_limit, config.normalize_rewards)
 
-    def learned(self, paid: Rewards, sums: RunningMoments) -> Array:
-        """Returns what games have paid, of any shape, as it is learned from.
+    def scale(self, paid: Rewards, sums: RunningMoments) -> Array:
+        """Returns the games' rewards, of any shape, as they are learned from.
 
-        Normalized is what is divided by the spread of `sums`, discounted sums of all that the run's games have paid so far
+        Normalized rewards are divided by the spread of `sums`, discounted sums of all that the run's games have paid so far
         (reward scaling; Engstrom et al. 2020, arXiv:2005.12729, section 3).
         """
         with np.errstate(over="ignore"):
@@ -37,4 +38,53 @@ class RewardScale(NamedTuple):
             return (scaled if self.limit is None else np.clip(scaled, -self.limit, self.limit)).astype(np.float32)
 
 
-AS_PAID = RewardScale()
+IDENTITY = RewardScale()
+
+
+class RewardStats:
+    """Statistics of the discounted reward sums of all games of a run. Any thread may call every method."""
+
+    def __init__(self) -> None:
+        self._lock, self.now = threading.Lock(), NO_MOMENTS
+
+    def add(self, sums: RunningMoments) -> None:
+        """Adds the sums of a rollout."""
+        with self._lock:
+            self.now = self.now.merged(sums)
+
+    def replace(self, sums: RunningMoments) -> None:
+        """Takes over the statistics of a checkpoint, or of a whole cluster."""
+        with self._lock:
+            self.now = sums
+
+
+class RewardScaler:
+    """Scales the rewards of an actor's games. Owns the discounted sum of each game's running episode."""
+
+    def __init__(self, scale: RewardScale, stats: RewardStats, discount: float, games: int) -> None:
+        """`stats` are the whole run's; rollouts are added to them where they are counted."""
+        self._scale, self._stats, self._discount = scale, stats, discount
+        self._running = np.zeros(games)
+
+    def scale(self, paid: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
+        """Returns the rewards [T, B] of a rollout as they are learned from, and the statistics of its own sums.
+
+        Only `usable` rewards count in the statistics; one that is not finite is NaN, of which no limit makes a number.
+        """
+        sums = NO_MOMENTS
+        if self._scale.normalized:
+            sums = moments_of(self._discounted_sums(np.where(usable, paid, 0.0), ends))
+        finite = np.where(np.isfinite(paid), paid, np.nan)
+        return self._scale.scale(finite, self._stats.now.merged(sums)), sums
+
+    def _discounted_sums(self, paid: Rewards, ends: Bools) -> Rewards:
+        """Returns the discounted sums [T, B] of each game's rewards in its episode up to each step.
+
+        Their spread is about that of the returns to come, and known at once: no step waits for its future, and no value of
+        the network has a part in it.
+        """
+        sums = np.empty(paid.shape)
+        for t, now in enumerate(paid):
+            sums[t] = self._running = self._discount * self._running + now
+            self._running = np.where(ends[t], 0.0, self._running)
+        return sums

@@ -10,15 +10,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.networks import Observations
-from doom_a3c.agent.player import Bools, Episode, Player, Rewards, Step, split_seed
-from doom_a3c.agent.policy import Decider
-from doom_a3c.agent.rewards import AS_PAID, RewardScale
-from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
+from doom_a3c.agent.player import Bools, Episode, Player, Step
+from doom_a3c.agent.rewards import IDENTITY, RewardScaler, RewardStats
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 
 MAX_OBSERVED = 1e15  # of a number that a game shows or pays: a loss of larger ones overflows
 # Kinds of faults for what a game has given that cannot be learned from, and how they are told.
@@ -94,102 +92,108 @@ def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
     return cast(Rollout, arrays)._replace(core_state=core_state)
 
 
+Truncation = tuple[int, int, Any, CoreState]  # time, game, final observation, and the state to value it with
+
+
+class _Recorded:
+    """The steps of a rollout, as they are played. Owns its arrays."""
+
+    def __init__(self, shape: tuple[int, int], distribution: Distribution, discount: float) -> None:
+        length, games = shape
+        self.resets = np.empty((length + 1, games), np.float32)
+        self.actions = np.empty((*shape, *distribution.action_shape), distribution.action_type)
+        self.paid, self.log_probs = np.empty(shape), np.empty(shape, np.float32)
+        self.discounts, self.ends = np.full(shape, discount, np.float32), np.zeros(shape, np.bool_)
+        self.values = np.zeros((length + 1, games), np.float32)
+        self.versions: set[int] = set()
+        self.episodes: list[Episode] = []
+        self.faults: list[str] = []
+        self.truncations: list[Truncation] = []
+
+    def add(self, t: int, step: Step) -> None:
+        """Adds the step of time t."""
+        self.resets[t], self.actions[t], self.log_probs[t] = step.resets, step.actions, step.log_probs
+        self.values[t], self.paid[t] = step.decision.values, step.rewards + step.bonuses
+        self.discounts[t, step.terminated | step.life_lost] = 0.0
+        self.ends[t] = step.terminated | step.truncated | step.life_lost
+        self.truncations += _truncations(t, step)
+        self.versions.add(step.decision.version)
+        self.episodes += step.episodes
+        self.faults += step.faults
+
+
 class Actor:
     """Plays B games and hands out rollouts with rewards as learned from. Owns its player, and with it the games."""
 
     def __init__(
         self,
-        env: VectorEnv[Any, Any, Any],
-        policy: Decider,
+        player: Player,
         *,
         rollout_length: int,
         frame_skip: int,
         discount: float,
-        seed: np.random.SeedSequence,
-        reward_scale: RewardScale = AS_PAID,
-        known_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS,
+        rewards: RewardScaler | None = None,
         epsilons: Callable[[], Array] | None = None,
-        history: Callable[[int], Any] | None = None,
+        history: Callable[[int], Observations] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """`known_sums` returns the moments of the run's `reward_sums` so far, by which rewards are normalized.
+        """Without `rewards` they are learned from as the games pay them.
 
         `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
 
-        `history` returns the observations before and after the last so many steps, [T+1, B, ...], where the games keep
-        them: then those of a rollout are the games' own, and the next rollout overwrites them. Without `bootstrap` the
-        last row of the next values is 0 where an episode continues: a learner that corrects rollouts computes its own.
+        `history` returns the observations before and after the last steps, [T+1, B, ...], where the games keep them: then
+        those of a rollout are the games' own, and the next rollout overwrites them. Without `bootstrap` the last row of the
+        next values is 0 where an episode continues: a learner that corrects rollouts computes its own.
         """
-        self._policy, self._batch, self._history = policy, env.num_envs, history
-        self._length, self._frame_skip = rollout_length, frame_skip
-        self._discount, self._reward_scale = discount, reward_scale
-        self._epsilons, self._bootstrap, self._known_sums = epsilons, bootstrap, known_sums
-        self._paid = np.zeros(self._batch)  # in each game's episode so far, earlier rewards discounted
-        self._player = Player(env, policy, *split_seed(seed, self._batch))
-        self._faults = self._player.faults  # of the reset: the first rollout tells them
+        self._player, self._policy, self._shape = player, player.policy, (rollout_length, player.games)
+        self._frame_skip, self._discount, self._history = frame_skip, discount, history
+        self._rewards = rewards or RewardScaler(IDENTITY, RewardStats(), discount, player.games)
+        self._epsilons, self._bootstrap = epsilons, bootstrap
+        self._faults = player.faults  # of the reset: they belong to the first rollout
 
     def rollout(self) -> VersionedRollout:
         """Plays T steps of every game."""
-        player, shape = self._player, (self._length, self._batch)
-        copies = None if self._history else _rows_of(player.observations, self._length + 1)
-        resets = np.empty((self._length + 1, self._batch), np.float32)
-        distribution = self._policy.distribution
-        actions = np.empty((*shape, *distribution.action_shape), distribution.action_type)
-        paid, log_probs = np.empty(shape), np.empty(shape, np.float32)
-        discounts = np.full(shape, self._discount, np.float32)
-        ends = np.zeros(shape, np.bool_)
-        values = np.zeros((self._length + 1, self._batch), np.float32)
-        epsilons = self._epsilons() if self._epsilons else np.zeros(self._batch, np.float32)
-        start, versions = player.core_state, set()
-        episodes: list[Episode] = []
-        faults, self._faults = self._faults, []
-        cut: list[tuple[int, int, Any, CoreState]] = []  # truncations: time, game, final observation, state to value it
-        for t in range(self._length):
+        player, (length, games) = self._player, self._shape
+        copies = None if self._history else _make_rows(player.observations, length + 1)
+        played, start = _Recorded(self._shape, self._policy.distribution, self._discount), player.core_state
+        played.faults, self._faults = [*self._faults], []
+        epsilons = self._epsilons() if self._epsilons else np.zeros(games, np.float32)
+        for t in range(length):
             step = player.step(epsilons)
             if copies is not None:
                 _write(copies, t, step.observations)
-            resets[t], actions[t], log_probs[t], values[t] = step.resets, step.actions, step.log_probs, step.decision.values
-            paid[t] = step.rewards + step.bonuses
-            discounts[t, step.terminated | step.life_lost] = 0.0
-            ends[t] = step.terminated | step.truncated | step.life_lost
-            cut += _truncations(t, step)
-            versions.add(step.decision.version)
-            episodes += step.episodes
-            faults += step.faults
+            played.add(t, step)
         if copies is not None:
-            _write(copies, self._length, player.observations)
-        resets[-1] = player.resets
-        observations = self._history(self._length) if self._history else copies
+            _write(copies, length, player.observations)
+        played.resets[-1] = player.resets
+        observations = self._history(length) if self._history else copies
         if self._bootstrap:
-            values[-1] = player.value()
-        next_values = values[1:].copy()
-        self._value_truncations(next_values, cut)
-        usable = np.abs(paid) <= MAX_OBSERVED
-        sums = NO_MOMENTS
-        if self._reward_scale.normalized:
-            sums = moments_of(self._reward_sums(np.where(usable, paid, 0.0), ends))
-        paid[~np.isfinite(paid)] = np.nan  # which no limit makes a number of
-        rewards = self._reward_scale.learned(paid, self._known_sums().merged(sums))
+            played.values[-1] = player.value()
+        return self._finish(played, start, observations)
+
+    def _finish(self, played: _Recorded, start: CoreState, observations: Observations) -> VersionedRollout:
+        """Returns the rollout of played steps: truncated episodes get the values of their own final observations."""
+        next_values = played.values[1:].copy()
+        self._value_truncations(next_values, played.truncations)
+        usable = np.abs(played.paid) <= MAX_OBSERVED
+        rewards, sums = self._rewards.scale(played.paid, played.ends, usable)
         rollout = Rollout(
-            observations, resets, start, actions, rewards, discounts, ends, values[:-1], next_values, log_probs
+            observations,
+            played.resets,
+            start,
+            played.actions,
+            rewards,
+            played.discounts,
+            played.ends,
+            played.values[:-1],
+            next_values,
+            played.log_probs,
         )
-        faults += _unusable(usable, observations)
-        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, episodes, faults, sums)
-        return VersionedRollout(rollout, min(versions), stats)
+        faults = played.faults + _unusable(usable, observations)
+        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, played.episodes, faults, sums)
+        return VersionedRollout(rollout, min(played.versions), stats)
 
-    def _reward_sums(self, paid: Rewards, ends: Bools) -> Rewards:
-        """Returns the discounted sums [T, B] of what each game has paid in its episode up to each step.
-
-        Their spread is about that of the returns that are to come, and known at once: no step waits for its future, and no
-        value of the network's has a part in it.
-        """
-        sums = np.empty(paid.shape)
-        for t, now in enumerate(paid):
-            sums[t] = self._paid = self._discount * self._paid + now
-            self._paid = np.where(ends[t], 0.0, self._paid)
-        return sums
-
-    def _value_truncations(self, next_values: Array, cut: list[tuple[int, int, Any, CoreState]]) -> None:
+    def _value_truncations(self, next_values: Array, cut: list[Truncation]) -> None:
         """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""
         if not cut:
             return
@@ -214,7 +218,7 @@ def _unusable(rewards: Bools, observations: Observations) -> list[str]:
     return [kind for kind, is_good in zip(UNUSABLE, good, strict=True) if not is_good]
 
 
-def _truncations(t: int, step: Step) -> list[tuple[int, int, Any, CoreState]]:
+def _truncations(t: int, step: Step) -> list[Truncation]:
     """Returns time, game, final observation and the state to value it with, of each episode that was cut off."""
     return [
         (t, int(game), step.finals[game], tuple(state[game] for state in step.decision.core_state))
@@ -222,7 +226,7 @@ def _truncations(t: int, step: Step) -> list[tuple[int, int, Any, CoreState]]:
     ]
 
 
-def _rows_of(arrays: Any, rows: int) -> Any:
+def _make_rows(arrays: Any, rows: int) -> Any:
     return tf.nest.map_structure(lambda array: np.empty((rows, *array.shape), array.dtype), arrays)
 
 

@@ -24,7 +24,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decision, Policy
 from doom_a3c.agent.rollouts import VersionedRollout, joined_states
 from doom_a3c.engines.channel import Channel
-from doom_a3c.engines.engine import LocalEngine
+from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer

@@ -14,7 +14,7 @@ from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.rollouts import Actor, blank_rollout
-from doom_a3c.engines.engine import LocalEngine
+from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize, Updater, Updates
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Gradients, Update
 from doom_a3c.agent.model import GlobalModel
+from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.agent.rollouts import UNUSABLE, RolloutStats
 from doom_a3c.algorithm.step_size import KLStepSize
 from doom_a3c.settings.errors import RunError
@@ -85,7 +86,7 @@ class Updater:
 
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
         """Counts a rollout that is about to be learned from, and the actions in it where they are known."""
-        count_rollout(stats, self._progress)
+        count_rollout(stats, self._progress, self._model.reward_stats)
         if self._log is not None:
             self._log.add(stats.episodes, actions)
 
@@ -139,10 +140,11 @@ class Updater:
             )
 
 
-def count_rollout(stats: RolloutStats, progress: Progress) -> None:
-    """Adds a rollout to the counters of the run."""
+def count_rollout(stats: RolloutStats, progress: Progress, reward_stats: RewardStats) -> None:
+    """Adds a rollout to the counters of the run, and to the statistics of its rewards."""
     scores = [episode.score for episode in stats.episodes]
-    progress.add_steps(stats.steps, stats.frames, scores, stats.faults, stats.reward_sums)
+    progress.add_steps(stats.steps, stats.frames, scores, stats.faults)
+    reward_stats.add(stats.reward_sums)
 
 
 def divergence_hint(progress: Progress, config: Config) -> str:

@@ -140,7 +140,6 @@ class Progress:
         self.episodes = 0  # finished
         self.entropy = float("nan")  # of the newest update, nats
         self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
-        self.reward_sums = NO_MOMENTS
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
@@ -152,13 +151,11 @@ class Progress:
         frames: int,
         scores: Iterable[float],
         faults: Iterable[str],
-        reward_sums: RunningMoments = NO_MOMENTS,
     ) -> None:
-        """Counts steps with their frames, the scores of finished episodes, faults by kind, and what is told of rewards."""
+        """Counts steps with their frames, the scores of finished episodes, and faults by kind."""
         with self._lock:
             self.steps += steps
             self.frames += frames
-            self.reward_sums = self.reward_sums.merged(reward_sums)
             for score in scores:
                 self.episodes += 1
                 if not abs(score) <= MAX_SCORE:  # one such would make every mean after it useless
@@ -229,7 +226,6 @@ class Progress:
                 list(self.scores),
                 list(self.curve) if curve else [],
                 self._stride,
-                self.reward_sums,
             )
 
     def restore(self, counters: Counters) -> None:
@@ -247,5 +243,4 @@ class Progress:
     def _take_over(self, counters: Counters) -> None:
         self.frames, self.steps = counters.frames, counters.steps
         self.updates, self.episodes = counters.updates, counters.episodes
-        self.reward_sums = counters.reward_sums
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)

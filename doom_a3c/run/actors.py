@@ -1,32 +1,59 @@
-"""Actors as the settings want them, with their games recorded."""
+"""Actors as the settings ask for them, and films of their games."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
+from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.player import Bools, Player, Step, split_seed
 from doom_a3c.agent.policy import Decider
-from doom_a3c.agent.rewards import RewardScale
+from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
-from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import RecordedVectorEnv, Recording
+from doom_a3c.record.recording import EpisodeRecorder, Recording
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.step_view import Narration
-from doom_a3c.settings.config import Config, ProgressCounts, uses_vtrace
+from doom_a3c.run.step_view import TrainingViewer
+from doom_a3c.settings.config import Config, ProgressCounts
 from doom_a3c.settings.derived import rows_kept, worker_count
 from doom_a3c.settings.streams import Stream, seed_of
 
 
-class LearnedCounts(ProgressCounts, Protocol):
-    """What a run has done so far, and been paid."""
+class FilmedPlayer(Player):
+    """A player whose first game is filmed now and then. Owns the recorder."""
 
-    @property
-    def reward_sums(self) -> RunningMoments:
-        """As `RolloutStats` has them."""
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        policy: Decider,
+        seed: np.random.SeedSequence,
+        recorder: EpisodeRecorder,
+        viewer: TrainingViewer | None = None,
+    ) -> None:
+        """With a `viewer` films show the network's view beside the game."""
+        super().__init__(env, policy, *split_seed(seed, env.num_envs))
+        self._recorder, self._viewer = recorder, viewer
+        self._begin()
+
+    def _begin(self) -> None:
+        self.observations = self._recorder.begin(self.observations, self.infos)
+        if self._viewer:
+            self._viewer.begin()
+
+    def step(self, epsilons: Array, greedy: bool | Bools = False) -> Step:
+        """Plays one step of every game."""
+        core_state = self.core_state
+        step = super().step(epsilons, greedy)
+        ended = bool(step.terminated[0] or step.truncated[0])
+        view = self._viewer.view_step(step, core_state) if self._viewer and self._recorder.wants_view(ended) else None
+        self._recorder.add(int(step.actions[0]), float(step.rewards[0]), ended, view)
+        if ended:  # the game shows its next episode already
+            self._begin()
+        return step
 
 
 class ActorFactory:
@@ -36,43 +63,43 @@ class ActorFactory:
         self,
         config: Config,
         builder: Builder,
-        counts: LearnedCounts,
+        counts: ProgressCounts,
+        reward_stats: RewardStats,
         recorded: Callable[[Recording], None],
         *,
         restarts: int,
         host: int = 0,
     ) -> None:
         """Recordings go to `recorded`. Sessions of a run and hosts of a cluster play games of their own."""
-        self._config, self._builder, self._counts = config, builder, counts
+        self._config, self._builder, self._counts, self._reward_stats = config, builder, counts, reward_stats
         self._recorded, self._restarts, self._host = recorded, restarts, host
         self._limiter = RateLimiter(SECONDS_BETWEEN_GIFS)
 
     def __call__(self, index: int, policy: Decider) -> Actor:
         """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
         config, games = self._config, self._config.games
-        vector = self._builder.training_env(games, rows_kept(config))
-        narration = Narration(policy, self._builder, config.gif_overlay == "saliency") if config.gif_overlay else None
-        env = RecordedVectorEnv(
-            vector,
-            index,
-            config.gif_every,
-            self._limiter,
-            self._recorded,
-            replayed=self._builder.replayed,
-            narrator=narration,
-        )
+        env = self._builder.training_env(games, rows_kept(config))
         places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
         powers = 1.0 + config.epsilon_spread * places
         return Actor(
-            env,
-            narration or policy,
+            self._make_player(env, policy, index),
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            reward_scale=RewardScale.of(config),
-            known_sums=lambda: self._counts.reward_sums,
+            rewards=RewardScaler(RewardScale.of(config), self._reward_stats, config.discount, games),
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
-            history=getattr(vector, "history", None) if rows_kept(config) > 1 else None,
-            bootstrap=not uses_vtrace(config),
-            seed=seed_of(config.seed, Stream.TRAINING, self._restarts, index, self._host),
+            history=getattr(env, "history", None) if rows_kept(config) > 1 else None,
+            bootstrap=not config.uses_vtrace,
         )
+
+    def _make_player(self, env: VectorEnv[Any, Any, Any], policy: Decider, index: int) -> Player:
+        config = self._config
+        seed = seed_of(config.seed, Stream.TRAINING, self._restarts, index, self._host)
+        if not config.gif_every:
+            return Player.from_seed(env, policy, seed)
+        recorder = EpisodeRecorder(
+            env, index, config.gif_every, self._limiter, self._recorded, replayed=self._builder.replayed
+        )
+        salience = config.gif_overlay == "saliency"
+        viewer = TrainingViewer(policy, self._builder, salience) if config.gif_overlay else None
+        return FilmedPlayer(env, policy, seed, recorder, viewer)

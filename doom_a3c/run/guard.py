@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from doom_a3c.agent.model import MAX_HALVINGS
-from doom_a3c.engines.engine import LocalEngine, State
+from doom_a3c.engines.local import LocalEngine, State
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import games_of_run, steps_under_way

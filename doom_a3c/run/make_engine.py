@@ -9,7 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.engines.engine import Engine, LocalEngine, captured
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.local import LocalEngine, captured
 from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import UpdateLog
@@ -46,6 +47,9 @@ def _make_local_engine(
     record: RunRecord, builder: Builder, model: GlobalModel, progress: Progress, outputs: Outputs
 ) -> LocalEngine:
     config = record.config
+    make_actor = ActorFactory(
+        config, builder, progress, model.reward_stats, outputs.add_recording, restarts=record.restarts
+    )
     if config.engine == "queue":
         learners, make = config.trainers, partial(queue_engine, queues=queues_of(config))
     else:
@@ -53,7 +57,9 @@ def _make_local_engine(
     return make(
         config=config,
         model=model,
-        make_actor=ActorFactory(config, builder, progress, outputs.add_recording, restarts=record.restarts),
+        make_actor=ActorFactory(
+            config, builder, progress, model.reward_stats, outputs.add_recording, restarts=record.restarts
+        ),
         make_network=partial(builder.network, seed=config.seed),
         progress=progress,
         logs=[UpdateLog(outputs.loggers(f"train_{index}")) for index in range(learners)],

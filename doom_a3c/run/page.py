@@ -63,6 +63,7 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     count = len(results.played)
     sure = f" ({describe_certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
+    mean = format_score(float(np.mean(results.scores)))
     lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {CAVEAT.capitalize()}." * (count > 1)
@@ -113,7 +114,7 @@ def _plots(results: Results, record: RunRecord) -> list[Any]:
 def returns_of(played: Played, record: RunRecord) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
     paid = np.add(played.rewards, played.bonuses)[:, None]
-    learned = RewardScale.of(record.config).learned(paid, record.counters.reward_sums)
+    learned = RewardScale.of(record.config).scale(paid, record.counters.reward_sums)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
 
 

@@ -63,7 +63,9 @@ def build_host(settings: Settings, name: str, number: int, server: Server) -> Ho
         config,
         network=builder.network("global", config.seed),
         make_network=partial(builder.network, seed=config.seed),
-        make_actor=ActorFactory(config, builder, counts, gif_maker.add, restarts=settings["restarts"], host=number),
+        make_actor=ActorFactory(
+            config, builder, counts, counts.reward_stats, gif_maker.add, restarts=settings["restarts"], host=number
+        ),
         make_client=partial(ServerClient, name, server, counts=counts, gifs=gifs),
         counts=counts,
         unblock=builder.unblock,

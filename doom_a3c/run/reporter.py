@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from doom_a3c.engines.engine import Engine, State
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.local import State
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.record.rate_limiter import log_limiter
@@ -207,7 +208,7 @@ class Reporter:
             progress.entropy,
             mean,
             best,
-            progress.reward_sums.spread if config.normalize_rewards else None,
+            self._engine.reward_sums.spread if config.normalize_rewards else None,
             dict(progress.faults),
         )
         self._logger.metrics(metrics, progress.frames)

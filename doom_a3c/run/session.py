@@ -14,7 +14,8 @@ from doom_a3c.agent.model import GlobalModel, Snapshot
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
-from doom_a3c.engines.engine import Engine, LocalEngine, State
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.local import LocalEngine, State
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
@@ -133,6 +134,7 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
             f"{config.models_dir}/last.ckpt holds another network or optimizer than scenario {name} with "
             f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
         ) from None
+    model.reward_stats.replace(record.counters.reward_sums)
     progress.restore(record.counters)
 
 

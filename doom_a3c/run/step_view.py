@@ -7,8 +7,8 @@ from scipy.special import softmax
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import Observations
-from doom_a3c.agent.policy import Decider, Decision, Policy
+from doom_a3c.agent.player import Step
+from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.record.overlay import Salience, StepView, newest_picture
 from doom_a3c.run.builder import Builder
@@ -60,31 +60,25 @@ class StepViewer:
         return Salience(*(maps / self._largest))
 
 
-class Narration:
-    """A policy that keeps its newest decision about the first of its games, for the view of that step."""
+class TrainingViewer:
+    """Makes the views of the newest steps of a player's first game."""
 
     def __init__(self, policy: Decider, builder: Builder, salience: bool) -> None:
         """With `salience`, views have saliency maps, where the network is here and sees pixels."""
-        self._policy, self._viewer = policy, StepViewer(builder)
-        self.distribution, self.initial_state = policy.distribution, policy.initial_state
+        self._viewer = StepViewer(builder)
         network = policy.network if salience and isinstance(policy, Policy) else None
         self._saliency = Saliency(network) if network and network.inputs.pixels else None
-        self._newest: tuple[Observations, Array, CoreState, Decision]
-
-    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
-        """Returns the decision about observations [B, ...] with resets [B]."""
-        decision = self._policy(observations, resets, core_state)
-        first = map_nested(lambda array: array[:1], (observations, resets, core_state))
-        self._newest = *first, decision
-        return decision
 
     def begin(self) -> None:
         """Begins an episode."""
         self._viewer.begin()
 
-    def view_step(self, action: int, reward: float) -> StepView:
-        """Returns the view of the newest step."""
-        observations, resets, core_state, decision = self._newest
+    def view_step(self, step: Step, core_state: CoreState) -> StepView:
+        """Returns the view of a step that was decided from a core state."""
+        first = (step.observations, step.resets, core_state)
+        observations, resets, core_state = map_nested(lambda array: array[:1], first)
+        decision = step.decision
         maps = self._saliency(observations, resets, core_state) if self._saliency else None
         observation = map_nested(lambda array: array[0].copy(), observations)
+        action, reward = int(step.actions[0]), float(step.rewards[0])
         return self._viewer.view(observation, decision.logits[0], decision.values[0], action, reward, maps)

@@ -26,7 +26,7 @@ from doom_a3c.engines.cluster.ray import (
     connect_server,
     list_machines,
 )
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.local import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress, from_plain, to_plain
@@ -58,6 +58,7 @@ class ClusterEngine:
         """`hosts` play on each machine; the functions of `blueprint` are ones that every machine can import."""
         self._slots, self._device, self._blueprint = hosts, device, blueprint
         self._state: ServerState = {"variables": state.variables, "counters": to_plain(state.counters), "members": {}}
+        self.reward_sums = state.counters.reward_sums
         self._progress, self._add_gif, self._log = progress, add_gif, log
         self._rates = Rates(logger_called)
         self._server = connect_server()
@@ -116,7 +117,9 @@ class ClusterEngine:
         self._send_faults()
         for refusal in status["refusals"]:
             self._log(refusal)
-        self._progress.follow(from_plain(status["counters"]), status["entropy"], status["lag"])
+        counters = from_plain(status["counters"])
+        self.reward_sums = counters.reward_sums
+        self._progress.follow(counters, status["entropy"], status["lag"])
         for gif in status["gifs"]:
             self._add_gif(gif)
         for name in self._rates.add(status["hosts"], status["lags"], self._progress.frames):

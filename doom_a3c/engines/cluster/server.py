@@ -35,7 +35,7 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, size
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
-from doom_a3c.engines.engine import captured
+from doom_a3c.engines.local import captured
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import episode_metrics
@@ -104,6 +104,7 @@ class ParameterServer:
                 return
             counters = from_plain(state["counters"])
             self._model.restore(state["variables"], counters.updates, counters.halvings)
+            self._model.reward_stats.replace(counters.reward_sums)
             self._progress.restore(counters)
             self._members.restore(state["members"])
             self._ready = True
@@ -220,7 +221,7 @@ class ParameterServer:
 
     def _make_answer(self, verdict: Verdict, known_version: int) -> Answer:
         weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
-        frames, sums = self._progress.frames, list(self._progress.reward_sums)
+        frames, sums = self._progress.frames, list(self._model.reward_stats.now)
         return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
@@ -234,13 +235,14 @@ class ParameterServer:
             for queue in (self._lags, self._gifs, self._refusals):
                 queue.clear()
             error = self._failure or self._threads.error
+            sums = self._model.reward_stats.now
             diverged = isinstance(error, DivergedError)
             return {
                 "ready": self._ready,
                 "over": self._check_open() == "done",
                 "error": None if error is None else str(error) if diverged else "".join(traceback.format_exception(error)),
                 "diverged": diverged,
-                "counters": to_plain(self._progress.counters(curve=False)),
+                "counters": to_plain(self._progress.counters(curve=False)._replace(reward_sums=sums)),
                 "entropy": self._progress.entropy,
                 "lag": self._progress.lag,
                 "hosts": {name: dataclasses.asdict(tally) for name, tally in self._tallies.items()},

@@ -6,10 +6,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from doom_a3c.agent.model import SharedNetwork
-from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
+from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, GifMessage, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
 from doom_a3c.record.progress import moments_from
@@ -27,7 +27,7 @@ class RunCounts:
 
     frames: int = 0
     episodes: int = 0  # a budget of episodes is the server's to watch
-    reward_sums: RunningMoments = NO_MOMENTS
+    reward_stats: RewardStats = field(default_factory=RewardStats)
 
 
 class ServerClient:
@@ -106,6 +106,7 @@ class ServerClient:
         if answer["verdict"] == "done":
             return
         self._reason = answer.get("reason", self._reason)
-        self._counts.frames, self._counts.reward_sums = answer["frames"], moments_from(answer["reward_sums"])
+        self._counts.frames = answer["frames"]
+        self._counts.reward_stats.replace(moments_from(answer["reward_sums"]))
         if answer["weights"] is not None:
             self._model.replace(answer["weights"], answer["version"])
