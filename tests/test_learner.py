@@ -379,6 +379,22 @@ def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
         assert part.actions.shape == (T, 1)
 
 
+@pytest.mark.parametrize(("passes", "ends"), [(1, False), (3, False), (3, True)])
+def test_all_updates_are_made_until_apply_ends_them(make_network, passes, ends):
+    network, steps = decided(make_network()), []
+    learner = Learner(network, changed(SETTINGS, passes=passes), 0)
+
+    def apply(gradients, last):
+        steps.append("last" if last else "apply")
+        return not (ends and len(steps) == 3)
+
+    update = learner.learn([learner.prepare(own_rollout(network))], lambda: 0, apply, lambda: steps.append("pull"))
+    whole = [*["apply", "pull"] * (passes - 1), "last"]
+    assert steps == (whole[:3] if ends else whole)
+    assert (update is None) == ends
+    assert update is None or (update.kl is None) == (passes == 1)
+
+
 def test_deals_are_the_seeds_and_the_learners_own(make_network):
     network = make_network()
 

@@ -127,7 +127,11 @@ def distribution_over(space: Space[Any]) -> Distribution:
 
 
 def explore(
-    distribution: Distribution, logits: Array, epsilons: Array, random: np.random.Generator, greedy: Any = False
+    distribution: Distribution,
+    logits: Array,
+    epsilons: Array,
+    random: np.random.Generator,
+    greedy: bool | NDArray[np.bool_] = False,
 ) -> tuple[Actions, Array]:
     """Chooses actions: as the policy says, or with probability epsilon uniformly (epsilon-greedy on top of the policy).
 

@@ -6,7 +6,7 @@ Row T of a rollout is row 0 of the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -92,7 +92,7 @@ def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
     return cast(Rollout, arrays)._replace(core_state=core_state)
 
 
-Truncation = tuple[int, int, Any, CoreState]  # time, game, final observation, and the state to value it with
+Truncation = tuple[int, int, Observations, CoreState]  # time, game, final observation, and the state to value it with
 
 
 class _Recorded:
@@ -226,9 +226,9 @@ def _truncations(t: int, step: Step) -> list[Truncation]:
     ]
 
 
-def _make_rows(arrays: Any, rows: int) -> Any:
+def _make_rows(arrays: Observations, rows: int) -> Observations:
     return tf.nest.map_structure(lambda array: np.empty((rows, *array.shape), array.dtype), arrays)
 
 
-def _write(buffers: Any, row: int, arrays: Any) -> None:
+def _write(buffers: Observations, row: int, arrays: Observations) -> None:
     tf.nest.map_structure(lambda buffer, array: np.copyto(buffer[row], array), buffers, arrays)

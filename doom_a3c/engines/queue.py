@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +20,7 @@ import tensorflow as tf
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.policy import Decision, Policy
 from doom_a3c.agent.rollouts import VersionedRollout, joined_states
 from doom_a3c.engines.channel import Channel
@@ -38,7 +38,7 @@ from doom_a3c.settings.derived import worker_count
 class Request(NamedTuple):
     """Observations of one game thread's games, and where the decision about them goes."""
 
-    observations: Any  # [B, ...]
+    observations: Observations  # [B, ...]
     resets: Array  # [B]
     core_state: CoreState  # arrays [B, size]
     answer: Channel[Decision]
@@ -75,7 +75,7 @@ class RemotePolicy:
         self.answers: Channel[Decision] = Channel(1)
         self._requests = requests
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""
         self._requests.put(Request(observations, resets, core_state, self.answers))
         return self.answers.take(1, 1)[0]
@@ -120,7 +120,7 @@ class Predictor:
             requests = self._requests.take(1, self._most)
             if self._network.version != self._model.version:
                 self._model.pull(self._network)
-            observations = _joined([request.observations for request in requests])
+            observations = _join([request.observations for request in requests])
             core_state = joined_states([request.core_state for request in requests])
             resets = np.concatenate([request.resets for request in requests])
             decision = policy(observations, resets, core_state)
@@ -132,7 +132,7 @@ class Predictor:
                 start = rows.stop
 
 
-def _joined(observations: Sequence[Any]) -> Any:
+def _join(observations: Sequence[Observations]) -> Observations:
     if len(observations) == 1:
         return observations[0]
     return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *observations)
