@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -153,6 +154,16 @@ def _game_threads(
     return [GameThread(index, make_actor, policy, queues.rollouts, stop) for index, policy in enumerate(policies)]
 
 
+def _measure(queues: Queues, predictors: Sequence[Predictor], trainers: Sequence[Trainer]) -> QueueMetrics:
+    """Returns the lengths of the queues, and the largest of the newest batches."""
+    return QueueMetrics(
+        len(queues.requests),
+        len(queues.rollouts),
+        max(predictor.batch for predictor in predictors),
+        max(trainer.batch for trainer in trainers),
+    )
+
+
 def queue_engine(
     *,
     config: Config,
@@ -193,12 +204,5 @@ def queue_engine(
         for game in games:
             game.policy.answers.close()
 
-    def metrics() -> QueueMetrics:
-        return QueueMetrics(
-            len(queues.requests),
-            len(queues.rollouts),
-            max(predictor.batch for predictor in predictors),
-            max(trainer.batch for trainer in trainers),
-        )
-
+    metrics = partial(_measure, queues, predictors, trainers)
     return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_size, metrics)
