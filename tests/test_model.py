@@ -9,8 +9,11 @@ import tensorflow as tf
 
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.parameters import variable_name
+from doom_a3c.agent.rollouts import RolloutStats
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
+from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.local import captured
+from doom_a3c.engines.updates import count_rollout
 from doom_a3c.record.progress import Progress
 
 
@@ -141,7 +144,7 @@ def test_weights_and_counters_are_of_one_moment(make_network):
 
     def learn():
         while not stop.is_set():
-            progress.add_steps(10, 40, [], [])
+            count_rollout(RolloutStats(10, 40, [], [], RunningMoments(10, 1.0, 2.0)), progress, model.reward_stats)
             model.apply(gradients, 1e-3)
             progress.add_update(0.0, 0)
 
@@ -153,6 +156,7 @@ def test_weights_and_counters_are_of_one_moment(make_network):
     for thread in threads:
         thread.join()
     for state in states:  # Adam counts its updates, too
+        assert state.counters.reward_sums.size <= state.counters.steps
         power = float(state.variables["adam_beta_2_power"])
         assert power == pytest.approx(0.999 ** (state.counters.updates + 1), rel=3e-4)
         assert state.counters.steps >= 10 * state.counters.updates
