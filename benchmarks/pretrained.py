@@ -35,7 +35,7 @@ from doom_a3c.agent.parameters import variable_name  # noqa: E402
 from doom_a3c.record.files import write_whole  # noqa: E402
 from doom_a3c.record.statistics import interval_of  # noqa: E402
 from doom_a3c.run import pretrained  # noqa: E402
-from doom_a3c.run.agent import Agent  # noqa: E402
+from doom_a3c.run.agent import TrainedAgent  # noqa: E402
 from doom_a3c.run.checkpoint import save  # noqa: E402
 from doom_a3c.run.pretrained import CARDS, Card  # noqa: E402
 from doom_a3c.run.random_play import random_scores  # noqa: E402
@@ -48,7 +48,7 @@ FIRST_SEED = 2_000_000  # of a card's games: those of `learning.FIRST_SEED` have
 
 def slim(source: Path, target: Path) -> None:
     """Writes what playing needs of a checkpoint: weights as float16, and no course of the training."""
-    agent = Agent.load(source)
+    agent = TrainedAgent.load(source)
     weights = {variable_name(each): each.numpy().astype(np.float16) for each in agent.network.parameters}
     counters = agent.record.counters._replace(scores=(), curve=())
     save(target, weights, agent.record._replace(counters=counters))
@@ -59,7 +59,7 @@ def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
         scores = scores_of(model, Path(folder), EPISODES, FIRST_SEED)
-    scores["random"] = random_scores(Agent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
+    scores["random"] = random_scores(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,

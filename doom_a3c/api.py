@@ -24,7 +24,7 @@ from doom_a3c.settings.trust import Named
 
 import_tensorflow(cpu_count(), verbose=False, device="auto")  # before the modules that would load it aloud
 
-from doom_a3c.run import agent  # noqa: E402
+from doom_a3c.run.agent import TrainedAgent  # noqa: E402
 from doom_a3c.run.page import Results  # noqa: E402
 from doom_a3c.run.playback import Playback  # noqa: E402
 from doom_a3c.run.reporter import Status  # noqa: E402
@@ -33,7 +33,7 @@ from doom_a3c.run.training import StoppingRule  # noqa: E402
 __all__ = ["Agent", "Results", "RunError", "Status", "UserError", "load", "resume", "train"]
 
 
-class Agent(agent.Agent):
+class Agent(TrainedAgent):
     """A trained agent. `load`, `train` and `resume` make it; see there."""
 
     @property
@@ -93,7 +93,7 @@ def train(
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
-        return _trained(record, checkpoints, callback, source=None if from_ is None else found(str(from_)))
+        return _run(record, checkpoints, callback, source=None if from_ is None else found(str(from_)))
 
 
 def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
@@ -108,7 +108,7 @@ def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None,
         checkpoints = CheckpointFolder(folder, lock.held)
         record = continued_run(checkpoints.record(named), {**settings, "models_dir": str(models_dir)})
         lock.note(record.name)
-        return _trained(record, checkpoints, callback, named=named)
+        return _run(record, checkpoints, callback, named=named)
 
 
 def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | None = None) -> Agent:
@@ -125,7 +125,7 @@ def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | N
     return Agent.load(found(str(path)), Named(scenario, wad))
 
 
-def _trained(
+def _run(
     record: RunRecord,
     checkpoints: CheckpointFolder,
     callback: Callback | None,

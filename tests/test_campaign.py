@@ -29,7 +29,7 @@ from doom_a3c.agent.parameters import variable_name
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.train import Options
 from doom_a3c.run import pretrained as models
-from doom_a3c.run.agent import Agent
+from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings.catalog import find
@@ -280,7 +280,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     assert pretrained.main() == 0
     model = models.found("cartpole")
     (variables, record), (whole, _) = load(model), load(source)
-    assert variables.keys() == {variable_name(each) for each in Agent.load(source).network.parameters}
+    assert variables.keys() == {variable_name(each) for each in TrainedAgent.load(source).network.parameters}
     assert variables.keys() < whole.keys()  # but for the optimizer's
     for name, value in variables.items():
         np.testing.assert_array_equal(value, whole[name].astype(np.float16))

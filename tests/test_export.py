@@ -16,7 +16,7 @@ from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.envs.games import games_of
-from doom_a3c.run.agent import Agent
+from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.export import export
 from doom_a3c.run.run_record import begun
@@ -34,7 +34,7 @@ def agent_of(name):
     random = np.random.default_rng(0)
     for parameter in network.parameters[:2]:  # the heads
         parameter.assign(random.normal(size=parameter.shape))
-    return Agent(builder, network, begun(scenario, config), "test")
+    return TrainedAgent(builder, network, begun(scenario, config), "test")
 
 
 def decide_by_tensorflow(agent):
@@ -162,7 +162,7 @@ def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path
         (Named("mine.toml"), str(tmp_path / "mine.toml")),
         (Named("cartpole"), "cartpole"),
     ):
-        agent = Agent.load(PRETRAINED / "cartpole.ckpt", named)
+        agent = TrainedAgent.load(PRETRAINED / "cartpole.ckpt", named)
         _, example = export(agent, "savedmodel", tmp_path)
         assert f"make({plays!r})" in example.read_text()
 

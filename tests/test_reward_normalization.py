@@ -15,7 +15,7 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 from doom_a3c.run.checkpoint import load
-from doom_a3c.run.page import returns_of
+from doom_a3c.run.page import discounted_returns
 from doom_a3c.run.run_record import begun, continued
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -160,4 +160,4 @@ def test_the_page_shows_values_beside_what_they_were_learned_from():
     record = begun(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
     played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
-    assert returns_of(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]
+    assert discounted_returns(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]

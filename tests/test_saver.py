@@ -31,12 +31,12 @@ def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkey
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     due = []
     for clock[0] in (100.0, 159.0, 160.0):
-        due.append(saver.due())
+        due.append(saver.is_due())
     saver.save(state, Best())
     for clock[0] in (160.0, 219.0, 220.0):
-        due.append(saver.due())
+        due.append(saver.is_due())
     saver.save_best(state, Best())  # is none of those
-    assert [*due, saver.due()] == [False, False, True, False, False, True, True]
+    assert [*due, saver.is_due()] == [False, False, True, False, False, True, True]
 
 
 def test_a_checkpoint_has_the_run_as_it_began_and_the_counters_of_the_moment(tmp_path, state):
@@ -83,7 +83,7 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     with pytest.raises(module.SaveError, match="No space left on device"):
         saver.check()
     for clock[0], due in ((109.0, False), (110.0, True)):
-        assert saver.due() == due
+        assert saver.is_due() == due
     disk[0] = False
     saver.save(state, Best(7.0, "greedy"))
     saver.check()

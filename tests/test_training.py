@@ -96,7 +96,7 @@ def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
     session = SimpleNamespace(
         progress=run.progress, checkpoints=CheckpointFolder(Path("models")), gifs="g", logs="l", record=tiny_record()
     )
-    ending.told(session, result, 1.0, run.audience)
+    ending.print_summary(session, result, 1.0, run.audience)
     assert "best evaluation 1414.2 (not confirmed" in run.audience.lines[0]
 
 

@@ -44,7 +44,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         _check_folder()
         return command(arguments)
     except UserError as error:
-        if "--verbose" in (sys.argv if arguments is None else arguments) and _others(error):
+        if "--verbose" in (sys.argv if arguments is None else arguments) and _is_foreign(error):
             traceback.print_exception(error)
         line = " ".join(str(error).split())
         print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
@@ -67,7 +67,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
             signal.signal(number, handler)
 
 
-def _others(error: BaseException) -> bool:
+def _is_foreign(error: BaseException) -> bool:
     """Tells whether a mistake is an error of somebody else's program, such as a game."""
     while isinstance(error, UserError) and error.__cause__ is not None:
         error = error.__cause__
@@ -100,14 +100,14 @@ def end_at_once(number: int, line: str) -> NoReturn:
     os._exit(128 + number)
 
 
-def program(which: str) -> str:
+def program_call(which: str) -> str:
     """Returns how to call train or play, as this one has been called: installed, or as a file somewhere."""
     if _installed():
-        return name(which)
-    return f"python {shlex.quote(str(Path(sys.argv[0]).with_name(name(which))))}"
+        return program_name(which)
+    return f"python {shlex.quote(str(Path(sys.argv[0]).with_name(program_name(which))))}"
 
 
-def name(which: str) -> str:
+def program_name(which: str) -> str:
     """Returns the name of train or play, as this one has been called."""
     return f"doom-a3c-{which}" if _installed() else f"{which}.py"
 

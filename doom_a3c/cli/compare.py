@@ -1,4 +1,4 @@
-"""play.py --compare: which agent scores better, with confidence intervals."""
+"""play.py --compare: which of several agents is better, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from doom_a3c.cli.lines import Lines
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.statistics import Difference, Interval, difference, mean_interval
-from doom_a3c.run.agent import Agent
+from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.playback import Playback
 from doom_a3c.run.score_text import CAVEAT, describe_certainty
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import PlaySettings
 
-MIN_EPISODES = 10  # fewer give intervals of little use
+MIN_EPISODES = 10  # below this an interval says little
 
 
 def compare(
-    agents: Sequence[Agent],
+    agents: Sequence[TrainedAgent],
     settings: PlaySettings,
     folder: Path,
     lines: Lines,
     interruptible: Callable[[Playback], AbstractContextManager[None]],
 ) -> None:
-    """Plays all agents on the same seeds and compares the first with each of the others, in print and in `folder`.
+    """Plays all agents on the same seeds, and prints and writes how the first differs from the others.
 
-    `interruptible` surrounds each playback.
+    `interruptible` wraps each playback from its start to its end.
 
     Raises:
         UserError: if the agents play different games.
@@ -39,51 +39,72 @@ def compare(
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
-    names = _unique_names([agent.source for agent in agents])
+    names = _name_models([agent.source for agent in agents])
     lines(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}
-
-    def stepped(index: int, steps: int) -> None:
-        lines.show_progress(f"episode {index + 1} of {settings.episodes}: {steps} steps")
-
     try:
         for name, agent in zip(names, agents, strict=True):
-            with Playback(agent, settings, None, stepped=stepped) as playback, interruptible(playback):
-                lines(f"playing {name}, {playback.settings.policy} policy")
-                for each in playback:
-                    scores[name].append(each.episode.score)
-                if playback.interrupted:
-                    raise KeyboardInterrupt
-    finally:  # also after Ctrl-C or a failed game
+            _play_agent(name, agent, settings, scores[name], lines, interruptible)
+    finally:  # also after Ctrl-C, or if a game fails
         lines.clear()
         if scores[names[0]]:
-            for kind in ("png", "json"):  # left by an earlier call
-                (folder / f"comparison.{kind}").unlink(missing_ok=True)
-            rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
-            write_table(folder / "comparison.csv", ["seed", *names], ([seed, *row] for seed, row in rows))
-    width = max(map(len, names))
+            _write_scores(folder, settings, scores)
+    differences = {other: difference(scores[names[0]], scores[other]) for other in names[1:]}
+    _print_results(settings, scores, differences, lines)
+    _write(folder, settings, scores, differences)
+    lines(f"comparison.png, comparison.csv and comparison.json are in {folder}")
+
+
+def _play_agent(
+    name: str,
+    agent: TrainedAgent,
+    settings: PlaySettings,
+    scores: list[float],
+    lines: Lines,
+    interruptible: Callable[[Playback], AbstractContextManager[None]],
+) -> None:
+    """Plays an agent's episodes, and adds their scores to `scores`."""
+
+    def on_step(index: int, steps: int) -> None:
+        lines.show_progress(f"episode {index + 1} of {settings.episodes}: {steps} steps")
+
+    with Playback(agent, settings, None, on_step=on_step) as playback, interruptible(playback):
+        lines(f"playing {name}, {playback.settings.policy} policy")
+        for each in playback:
+            scores.append(each.episode.score)
+        if playback.interrupted:
+            raise KeyboardInterrupt
+
+
+def _write_scores(folder: Path, settings: PlaySettings, scores: dict[str, list[float]]) -> None:
+    for kind in ("png", "json"):  # those of an earlier call would be mistaken for this one's
+        (folder / f"comparison.{kind}").unlink(missing_ok=True)
+    rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
+    write_table(folder / "comparison.csv", ["seed", *scores], ([seed, *row] for seed, row in rows))
+
+
+def _print_results(
+    settings: PlaySettings, scores: dict[str, list[float]], differences: dict[str, Difference], lines: Lines
+) -> None:
+    width, first = max(map(len, scores)), next(iter(scores))
     for name, played in scores.items():
-        certainty = describe_certainty(mean_interval(played), len(played))
-        lines(f"{name:{width}}  mean {format_score(sum(played) / len(played)):>7}  {certainty}")
-    first, *others = names
-    differences = {other: difference(scores[first], scores[other]) for other in others}
+        sure = describe_certainty(mean_interval(played), len(played))
+        lines(f"{name:{width}}  mean {format_score(sum(played) / len(played)):>7}  {sure}")
     for other, found in differences.items():
         lines(_format_verdict(first, other, found))
     lines(CAVEAT)
     if settings.episodes < MIN_EPISODES:
         lines(f"{settings.episodes} episodes are few: --episodes 100 says more")
-    _write(folder, settings, scores, differences)
-    lines(f"comparison.png, comparison.csv and comparison.json are in {folder}")
 
 
-def _unique_names(paths: Sequence[str]) -> list[str]:
-    """Returns each path, numbered where a path occurs twice."""
+def _name_models(paths: Sequence[str]) -> list[str]:
+    """Returns a name for each path: the path itself, numbered if it is given twice."""
     return [path if paths.count(path) == 1 else f"{path} ({index})" for index, path in enumerate(paths, 1)]
 
 
 def _format_verdict(first: str, other: str, found: Difference) -> str:
     interval = found.interval
-    if interval is not None and found.mean < 0:  # the text has the difference without its sign
+    if interval is not None and found.mean < 0:  # the difference is printed without its sign
         interval = Interval(-interval.high, -interval.low)
     words = f"by {format_score(abs(found.mean))} (the difference: {describe_certainty(interval, found.games)})"
     if not found.real:

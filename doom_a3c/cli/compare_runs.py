@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from doom_a3c.cli.layout import format_table
 from doom_a3c.record import figures
 from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
@@ -41,8 +40,8 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
         UserError: for a path that is no folder, or if no run has a curve.
     """
     found = [_read_curves(expanded(path)) for path in paths]
-    curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # the same run may appear twice
-    without_curve = [name for _, names in found for name in names]
+    curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
+    short = [name for _, names in found for name in names]
     if not curves:
         raise UserError(
             f"--compare-runs {' '.join(paths)}: there is no run with a curve in it, which takes 100 episodes and a log"
@@ -53,14 +52,16 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.save_png(figures.draw_runs("mean score", drawn), target)
-    rows = [(name, str(len(group)), _format_final_scores(group)) for name, group in groups.items()]
-    lines = [format_table(("name", "runs", "final mean of up to 100 episodes, by run"), rows, "lrl")]
-    if without_curve:
-        lines.append(f"left out, with no curve yet: {', '.join(without_curve)}")
+    width = max(5, *map(len, groups))
+    lines = [f"{'name':{width}}  runs  last mean of 100 episodes or fewer, by run"]
+    for name, group in groups.items():
+        lines.append(f"{name:{width}}  {len(group):4d}  {_format_ends(group)}")
+    if short:
+        lines.append(f"left out, with no curve yet: {', '.join(short)}")
     return "\n".join([*lines, f"curves: {target}"])
 
 
-def _format_final_scores(group: Sequence[Curve]) -> str:
+def _format_ends(group: Sequence[Curve]) -> str:
     ends = [curve.means[-1] for curve in group]
     if len(ends) == 1:
         return format_score(ends[0])
@@ -69,7 +70,7 @@ def _format_final_scores(group: Sequence[Curve]) -> str:
 
 
 def _read_curves(path: Path) -> tuple[list[Curve], list[str]]:
-    """Returns the curves of a run or of the runs in a folder, and the names of the runs without a curve."""
+    """Returns the curve of a run, or those of the runs in a folder, and the names of runs there that have none."""
     if not path.is_dir():
         raise UserError(f"--compare-runs {path}: there is no such folder; name those of runs, such as logs/RUN")
     for folders in ([path], sorted(each for each in path.iterdir() if each.is_dir())):
@@ -80,7 +81,7 @@ def _read_curves(path: Path) -> tuple[list[Curve], list[str]]:
 
 
 def _read_curve(folder: Path) -> Curve | None:
-    """Returns the curve of a run from its table or its log, or None."""
+    """Returns the curve of a run by its table or its log; None where there is none."""
     table, log = folder / "scores.csv", folder / "global"
     if table.is_file():
         points = _read_table(table, "table of a run's scores", "frames", "mean")
@@ -96,7 +97,7 @@ def _read_curve(folder: Path) -> Curve | None:
 
 
 def _read_table(table: Path, what: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
-    """Returns two columns of a table, from the rows of one metric if the table has several."""
+    """Returns two columns of a table, of the lines of one metric where it has several."""
     try:
         with table.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if metric is None or (row["metric"] == metric and row[mean])]
@@ -106,7 +107,7 @@ def _read_table(table: Path, what: str, frames: str, mean: str, metric: str | No
 
 
 def _read_log(log: Path) -> list[tuple[float, float]]:
-    # Late: they load TensorFlow if it is installed.
+    # Late: they load TensorFlow where it is installed.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 

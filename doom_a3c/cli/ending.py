@@ -21,7 +21,7 @@ from doom_a3c.settings.inputs import expanded
 CURVE_COLUMNS = 30  # characters
 
 
-def told(session: Session, result: Result, seconds: float, panel: Panel) -> None:
+def print_summary(session: Session, result: Result, seconds: float, panel: Panel) -> None:
     """Says how a session has ended, after so many seconds before it trained, and what to type next."""
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
@@ -38,20 +38,20 @@ def told(session: Session, result: Result, seconds: float, panel: Panel) -> None
     model = best if best.exists() else last
     newest = f" (newest: {last})" if model != last else ""
     panel.log(f"model  {model}{newest}\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}")
-    play, named = command.program("play"), named_again(session.record)
+    play, named = command.program_call("play"), flags_to_repeat(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     if session.record.config.logger == "tensorboard":
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
 
 
-def named_again(record: RunRecord) -> str:
+def flags_to_repeat(record: RunRecord) -> str:
     """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
     named = needed_again(record)
     flags = {"--wad": named.wad, "--scenario": named.scenario}
     return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
-def written(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:
+def write_results(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:
     """Writes the scores, and the final result to the file `summary`.
 
     Raises:
@@ -60,10 +60,10 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
     progress, folder = session.progress, session.gifs
     if summary:
         try:
-            write_json(expanded(summary), outcome(session, result, seconds))
+            write_json(expanded(summary), summary_dict(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
-            raise SystemExit(f"{command.name('train')}: {why}") from None
+            raise SystemExit(f"{command.program_name('train')}: {why}") from None
     try:
         write_table(folder / "scores.csv", Point._fields, progress.curve)
         write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
@@ -73,7 +73,7 @@ def written(session: Session, result: Result, seconds: float, summary: str | Non
         panel.log(f"warning: the scores are not written to {folder}: {first_line(error)}")
 
 
-def outcome(session: Session, result: Result, seconds: float) -> dict[str, Any]:
+def summary_dict(session: Session, result: Result, seconds: float) -> dict[str, Any]:
     """Returns the final result as plain data."""
     progress = session.progress
     return {

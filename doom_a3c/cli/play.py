@@ -27,8 +27,8 @@ from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
-    from doom_a3c.run.agent import Agent
-    from doom_a3c.run.episode_player import Played, Screen
+    from doom_a3c.run.agent import TrainedAgent
+    from doom_a3c.run.episode_player import PlayedEpisode, Screen
     from doom_a3c.run.playback import Playback
 
 PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
@@ -69,12 +69,12 @@ class Options:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs play.py; returns its exit status."""
-    return command.run(command.name("play"), _play, arguments)
+    return command.run(command.program_name("play"), _play, arguments)
 
 
 def _play(arguments: list[str] | None) -> int:
     description = "Plays a trained agent and records it."
-    flags = flag_parser(command.name("play"), description, Options, PlaySettings).parse(arguments)
+    flags = flag_parser(command.program_name("play"), description, Options, PlaySettings).parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:
@@ -82,7 +82,7 @@ def _play(arguments: list[str] | None) -> int:
 
         print_result(list_models())
         return 0
-    useless, why = _without_effect(options)
+    useless, why = _find_useless(options)
     known = {**settings_of(Options), **settings_of(PlaySettings)}
     if given := [known[name].flag for name in flags if name in useless]:
         raise UserError(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect {why}")
@@ -92,16 +92,16 @@ def _play(arguments: list[str] | None) -> int:
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
     import_tensorflow(cpu_count(), options.verbose, options.device)
-    from doom_a3c.run.agent import Agent  # late: TensorFlow is imported by now
+    from doom_a3c.run.agent import TrainedAgent  # late: TensorFlow is imported by now
 
-    agents = [Agent.load(model, Named(options.scenario, options.wad)) for model in models]
+    agents = [TrainedAgent.load(model, Named(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
 
     lines = Lines(options.quiet)
     if options.compare:
         from doom_a3c.cli.compare import compare
 
-        compare(agents, settings, folder, lines, _interruptible)
+        compare(agents, settings, folder, lines, _handle_interrupts)
         return 0
     if options.export:
         from doom_a3c.run.export import export  # late, as above
@@ -109,12 +109,12 @@ def _play(arguments: list[str] | None) -> int:
         for path in export(agents[0], options.export, folder):
             lines(str(path))
         return 0
-    called = f"{command.program('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
-    _show(agents[0], options, settings, folder, called, lines)
+    command_line = f"{command.program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
+    _play_agent(agents[0], options, settings, folder, command_line, lines)
     return 0
 
 
-def _without_effect(options: Options) -> tuple[set[str], str]:
+def _find_useless(options: Options) -> tuple[set[str], str]:
     """Returns the settings that do nothing beside the others, and why."""
     if options.compare:
         return {"model", "export", "window", "speed", "record", "overlay", "random_episodes"}, "with --compare"
@@ -123,7 +123,9 @@ def _without_effect(options: Options) -> tuple[set[str], str]:
     return ({"speed"}, "without --window") if not options.window else (set(), "")
 
 
-def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, called: str, lines: Lines) -> None:
+def _play_agent(
+    agent: TrainedAgent, options: Options, settings: PlaySettings, folder: Path, command_line: str, lines: Lines
+) -> None:
     """Plays an agent, shows it and writes what there is to show."""
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
@@ -134,19 +136,19 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
     def row(index: int, score: str, steps: int) -> str:
         return f"{index:7d} {score:>7} {steps:10d}"
 
-    def tell(index: int, played: Played) -> None:
+    def on_episode(index: int, played: PlayedEpisode) -> None:
         lines(row(index, format_score(played.episode.score), played.episode.length))
 
-    def stepped(index: int, steps: int) -> None:
+    def on_step(index: int, steps: int) -> None:
         lines.show_progress(row(index, "", steps))
 
-    screen = _window(record.scenario.name, options.speed) if options.window else None
-    with Playback(agent, settings, folder, screen, stepped) as playback, _interruptible(playback):
+    screen = _open_window(record.scenario.name, options.speed) if options.window else None
+    with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
         lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
         random: Sequence[float] = ()
         try:
-            with _warnings_in_one_line(lines):
-                random = playback.run(called, tell).random
+            with _shorten_warnings(lines):
+                random = playback.run(command_line, on_episode).random
         finally:
             lines.clear()
             if playback.statistics:
@@ -161,7 +163,7 @@ def _show(agent: Agent, options: Options, settings: PlaySettings, folder: Path, 
 
 
 @contextlib.contextmanager
-def _warnings_in_one_line(lines: Lines) -> Iterator[None]:
+def _shorten_warnings(lines: Lines) -> Iterator[None]:
     """Prints the warnings of a block as one line each, without their place in the code."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -173,14 +175,14 @@ def _warnings_in_one_line(lines: Lines) -> Iterator[None]:
         yield
 
 
-def _window(title: str, speed: float) -> Screen:
+def _open_window(title: str, speed: float) -> Screen:
     from doom_a3c.cli.window import Window  # late: it opens the door to a display
 
     return Window(title, speed)
 
 
 @contextlib.contextmanager
-def _interruptible(playback: Playback) -> Iterator[None]:
+def _handle_interrupts(playback: Playback) -> Iterator[None]:
     """Has Ctrl-C end the episode with its next step, its recording finished; a second ends at once.
 
     Nor is a step waited for that does not come, as the game hangs.
@@ -188,7 +190,7 @@ def _interruptible(playback: Playback) -> Iterator[None]:
 
     def interrupt(number: int, frame: object) -> None:
         if playback.interrupted:
-            command.end_at_once(number, f"{command.name('play')}: interrupted")
+            command.end_at_once(number, f"{command.program_name('play')}: interrupted")
         playback.interrupt()
         signal.signal(signal.SIGALRM, hurry)
         signal.alarm(PATIENCE_SECONDS)

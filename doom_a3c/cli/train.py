@@ -17,7 +17,7 @@ from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import check_exists, output_file
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import continued_run, held_by, new_run, open_session
+from doom_a3c.run.launch import continued_run, find_runs, new_run, open_session
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord
@@ -69,11 +69,11 @@ class Options:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs train.py; returns its exit status."""
-    return command.run(command.name("train"), _train, arguments)
+    return command.run(command.program_name("train"), _train, arguments)
 
 
 def _train(arguments: list[str] | None) -> int:
-    parser = flag_parser(command.name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
+    parser = flag_parser(command.program_name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
     flags = parser.parse(arguments)
     options = validated(Options, select(flags, Options), "flags")
     if options.list_scenarios:
@@ -134,7 +134,7 @@ def _check_resumable(folder: Path) -> None:
     try:
         check_exists(folder / "last.ckpt")
     except UserError as error:
-        runs = [f"--models-dir {shlex.quote(str(other))}" for other in held_by(folder)][:MAX_RUNS]
+        runs = [f"--models-dir {shlex.quote(str(other))}" for other in find_runs(folder)][:MAX_RUNS]
         raise UserError(f"{error}; there are runs here: {', '.join(runs)}" if runs else str(error)) from None
 
 
@@ -154,7 +154,7 @@ def _run(
         try:
             return _train_on(options, panel, open_session(record, checkpoints, named, panel, options.verbose, source))
         except RunError as error:
-            raise SystemExit(f"{command.name('train')}: {error}") from None
+            raise SystemExit(f"{command.program_name('train')}: {error}") from None
 
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
@@ -164,8 +164,8 @@ def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[
         seconds_to_training = command.seconds_since_start()
         result = session.training.run()
         panel.close()
-        ending.told(session, result, seconds_to_training, panel)
-        ending.written(session, result, seconds_to_training, options.summary, panel)
+        ending.print_summary(session, result, seconds_to_training, panel)
+        ending.write_results(session, result, seconds_to_training, options.summary, panel)
     return 128 + received[0] if received else 0
 
 
@@ -183,7 +183,7 @@ class _Signals:
     def __enter__(self) -> list[int]:
         def receive(number: int, frame: object) -> None:
             if self._received:
-                command.end_at_once(number, f"\n{command.name('train')}: ended without saving again")
+                command.end_at_once(number, f"\n{command.program_name('train')}: ended without saving again")
             self._received.append(number)
             self._stopping.interrupt(signal.Signals(number).name)
 

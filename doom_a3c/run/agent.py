@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.11 has its own
 
 
-class Agent:
+class TrainedAgent:
     """A network with trained weights, and the games that it plays. Owns the network, no game."""
 
     def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
@@ -103,7 +103,7 @@ class Agent:
         if inputs.pixels and pixels.dtype != np.uint8:
             raise ValueError(f"the observation's pixels are {pixels.dtype}, where the network sees uint8")
         initial = self._policy.initial_state(1)
-        if state is not None and not _alike(state, initial):
+        if state is not None and not _has_same_shapes(state, initial):
             raise ValueError("the state is none that `act` has returned: it takes that of the step before, or None")
         resets = np.full(1, state is None, np.float32)
         decision = self._policy(batch, resets, initial if state is None else state)
@@ -113,7 +113,7 @@ class Agent:
         return int(chosen[0]), decision.core_state
 
 
-def _alike(state: Any, initial: CoreState) -> bool:
+def _has_same_shapes(state: Any, initial: CoreState) -> bool:
     """Tells whether a recurrent state has the parts that this network's has."""
     parts = isinstance(state, tuple) and len(state) == len(initial)
     return parts and all(np.shape(part) == np.shape(its) for part, its in zip(state, initial, strict=True))

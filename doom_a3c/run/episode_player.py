@@ -1,4 +1,4 @@
-"""Playing single episodes of a trained agent, to be recorded and watched."""
+"""Plays single episodes of a trained agent, for recordings and a window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from doom_a3c.settings.tree import map_nested
 
 
 class Screen(Protocol):
-    """Where people watch."""
+    """A window that shows the game."""
 
     def show(self, picture: Picture, pictures_per_second: float) -> None:
         """Shows a picture, [height, width, 3], for as long as it lasts."""
@@ -36,23 +36,44 @@ class Screen(Protocol):
         """Closes it."""
 
 
-class Played(NamedTuple):
-    """An episode that has been played, step by step."""
+class PlayedEpisode(NamedTuple):
+    """A finished episode, step by step."""
 
     seed: int
     episode: Episode
     actions: Sequence[int]
     rewards: Sequence[float]  # the game's own
-    bonuses: Sequence[float]  # what shaping would pay in training besides
-    values: Sequence[float]  # of what the agent saw before each, scaled
-    terminated: bool  # and not cut off by a time-out
+    bonuses: Sequence[float]  # the shaping rewards that training would add
+    values: Sequence[float]  # V(s) before each step, scaled
+    terminated: bool  # False after a time-out
+
+
+class _StepLog:
+    """Collects the steps of an episode."""
+
+    def __init__(self) -> None:
+        self.actions: list[int] = []
+        self.rewards: list[float] = []
+        self.bonuses: list[float] = []
+        self.values: list[float] = []
+
+    def add(self, step: Step) -> None:
+        """Adds a step of one game."""
+        self.actions.append(int(step.actions[0]))
+        self.rewards.append(float(step.rewards[0]))
+        self.bonuses.append(float(step.bonuses[0]))
+        self.values.append(float(step.decision.values[0]))
+
+    def finish(self, seed: int, episode: Episode, terminated: bool) -> PlayedEpisode:
+        """Returns the finished episode."""
+        return PlayedEpisode(seed, episode, self.actions, self.rewards, self.bonuses, self.values, terminated)
 
 
 class Annotator:
-    """Draws what an agent sees and thinks beside its game. Owns what that takes."""
+    """Draws an agent's input, action probabilities and value beside the pictures of its game."""
 
     def __init__(self, builder: Builder, network: ACNetwork, salience: bool) -> None:
-        """With `salience` it also draws where the network looks, if it sees pixels."""
+        """With `salience` it also draws saliency maps, if the network sees pixels."""
         self._viewer, self._overlay = StepViewer(builder), Overlay(builder.actions)
         self._saliency = Saliency(network) if salience and network.inputs.pixels else None
 
@@ -60,8 +81,8 @@ class Annotator:
         """Begins an episode."""
         self._viewer.begin()
 
-    def annotated(self, pictures: Sequence[Picture], step: Step, core_state: Any) -> list[Picture]:
-        """Returns the pictures of a step of one game; `core_state` is the one before it."""
+    def annotate(self, pictures: Sequence[Picture], step: Step, core_state: Any) -> list[Picture]:
+        """Returns the pictures of one game's step with a panel beside them; `core_state` is the one before the step."""
         maps = self._saliency(step.observations, step.resets, core_state) if self._saliency else None
         observation = map_nested(lambda array: array[0], step.observations)
         logits, value = step.decision.logits[0], step.decision.values[0]
@@ -71,7 +92,7 @@ class Annotator:
 
 
 class EpisodePlayer:
-    """Plays single episodes, recording them on request. Owns a game and what records it; a context that closes both."""
+    """Plays single episodes, recording them on request. Owns a game and its recorder; a context that closes both."""
 
     def __init__(
         self,
@@ -84,13 +105,13 @@ class EpisodePlayer:
         overlay: str | None = None,
         screen: Screen | None = None,
     ) -> None:
-        """`record` tells whether any episode will be; with a `screen` all are watched there.
+        """`record` allows recordings; a `screen` shows every episode.
 
-        The `overlay` 'plain' shows what the agent sees and thinks beside the game, 'saliency' also where it looks.
+        The `overlay` 'plain' draws the network's input and outputs beside the game, 'saliency' saliency maps as well.
         """
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
-        self.interrupted = False  # set it, and the episode under way ends with its next step
-        self.waiting = False  # for the game
+        self.interrupted = False  # once set, the current episode ends with its next step
+        self.waiting = False  # for the game's answer
         self._env = builder.evaluation_env(1)
         self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
@@ -105,27 +126,29 @@ class EpisodePlayer:
             if view:
                 view.close()
 
-    def episode(self, seed: int, stem: Path | None = None, stepped: Callable[[int], None] = lambda steps: None) -> Played:
-        """Plays one episode from its first observation to its end; records it as `stem`.mp4 and .gif where there is one.
+    def episode(
+        self, seed: int, stem: Path | None = None, on_step: Callable[[int], None] = lambda steps: None
+    ) -> PlayedEpisode:
+        """Plays one episode; records it as `stem`.mp4 and .gif if `stem` is given.
 
-        `stepped` is called after each step with the number of those played.
+        `on_step` is called after each step with the number of steps so far.
 
         Raises:
-            KeyboardInterrupt: after an interrupt, whatever else that has broken.
+            KeyboardInterrupt: after an interrupt, even if it made the game fail.
             UserError: if the game fails.
         """
         try:
-            return self._recorded(seed, stem, stepped)
+            return self._play_recorded(seed, stem, on_step)
         except Exception:
             if self.interrupted:
                 raise KeyboardInterrupt from None
             raise
 
-    def _recorded(self, seed: int, stem: Path | None, stepped: Callable[[int], None]) -> Played:
+    def _play_recorded(self, seed: int, stem: Path | None, on_step: Callable[[int], None]) -> PlayedEpisode:
         recorder = self._recorder if stem or self._screen else None
         if recorder is None:
-            with self.game_awaited():
-                return self._played(seed, None, lambda picture: None, stepped)
+            with self.await_game():
+                return self._play(seed, None, lambda picture: None, on_step)
         video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
 
         def show(picture: Picture) -> None:
@@ -136,29 +159,29 @@ class EpisodePlayer:
 
         with video or contextlib.nullcontext():
             try:
-                with self.game_awaited():
-                    return self._played(seed, recorder, show, stepped)
+                with self.await_game():
+                    return self._play(seed, recorder, show, on_step)
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
 
     @contextlib.contextmanager
-    def game_awaited(self) -> Iterator[None]:
-        """A block in which a game is waited for."""
+    def await_game(self) -> Iterator[None]:
+        """Marks a block that waits for the game."""
         self.waiting = True
         try:
             yield
         finally:
             self.waiting = False
 
-    def _played(
+    def _play(
         self,
         seed: int,
         recorder: VideoRecorder | None,
         show: Callable[[Picture], None],
-        stepped: Callable[[int], None],
-    ) -> Played:
-        random = np.random.default_rng(seed_of(seed, Stream.PLAY))  # the same whatever has been played before
-        seeds: Any = np.array([seed])  # the form that all vector environments take
+        on_step: Callable[[int], None],
+    ) -> PlayedEpisode:
+        random = np.random.default_rng(seed_of(seed, Stream.PLAY))  # independent of earlier episodes
+        seeds: Any = np.array([seed])  # the form that all vectors take
         player = Player(self._env, self._policy, random, seeds)
         if player.cut_short[0]:
             raise UserError(f"the game failed as it began ({', '.join(player.faults)}); run play.py again")
@@ -167,11 +190,7 @@ class EpisodePlayer:
             pictures = recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed)
         if self._annotator:
             self._annotator.begin()
-        actions: list[int] = []
-        rewards: list[float] = []
-        bonuses: list[float] = []
-        values: list[float] = []
-        episode = None
+        log, episode = _StepLog(), None
         while episode is None:
             if self.interrupted:
                 raise KeyboardInterrupt
@@ -179,17 +198,14 @@ class EpisodePlayer:
             step = player.step(self._epsilon, self._greedy)
             if step.cut_short[0]:
                 raise UserError(f"the game failed while it was played ({', '.join(step.faults)}); run play.py again")
-            actions.append(int(step.actions[0]))
-            rewards.append(float(step.rewards[0]))
-            bonuses.append(float(step.bonuses[0]))
-            values.append(float(step.decision.values[0]))
-            stepped(len(actions))
+            log.add(step)
+            on_step(len(log.actions))
             (episode,) = step.episodes or (None,)
             if recorder:  # an episode's first picture goes with its first decision
                 pictures += recorder.step(step.actions[0], episode is not None)
-                for picture in self._annotator.annotated(pictures, step, core_state) if self._annotator else pictures:
+                for picture in self._annotator.annotate(pictures, step, core_state) if self._annotator else pictures:
                     show(picture)
                 pictures = []
         if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
             print(f"warning: the recording of seed {seed} shows another course ({recorder.score:.1f})", file=sys.stderr)
-        return Played(seed, episode, actions, rewards, bonuses, values, bool(step.terminated[0]))
+        return log.finish(seed, episode, bool(step.terminated[0]))

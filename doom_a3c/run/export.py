@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import not_ours, write_whole
-from doom_a3c.run.agent import Agent
+from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.inputs import check_file, exists
 
@@ -72,7 +72,7 @@ _NAMES = {"onnx": "model.onnx", "savedmodel": "savedmodel"}
 _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
-def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
+def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
     """Writes the network of an agent; returns what has been written.
 
     It computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset` (float32
@@ -88,18 +88,20 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     if target.exists() and not _is_ours(target):
         raise not_ours(target)
     example = folder / f"example_{kind}.py"
-    if exists(example) and not _is_as_exported(example):
+    if exists(example) and not _is_unchanged(example):
         raise UserError(
             f"{example} is not as this version exports it, and would be overwritten: move it, or name another folder"
         )
-    network = _in_full_precision(agent.network)
-    decide, signature = _decision(network)
+    network = _convert_to_float32(agent.network)
+    decide, signature = _make_decide(network)
     if kind == "savedmodel":
         module = tf.Module()
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # what is not an attribute is not saved
-        _replaced(target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide}))
-        write_whole(example, _example(agent, kind))
+        _replace_folder(
+            target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide})
+        )
+        write_whole(example, _make_example(agent, kind))
         return [target, example]
     try:
         import tf2onnx  # late: an extra that nothing else needs
@@ -108,11 +110,11 @@ def export(agent: Agent, kind: str, folder: Path) -> list[Path]:
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
     made.doc_string = _MARK.decode()
     write_whole(target, made.SerializeToString())
-    write_whole(example, _example(agent, kind))
+    write_whole(example, _make_example(agent, kind))
     return [target, example]
 
 
-def _example(agent: Agent, kind: str) -> bytes:
+def _make_example(agent: TrainedAgent, kind: str) -> bytes:
     """Returns a program that plays an episode with the exported network."""
     parts = {
         "NEEDED": _NEEDED[kind],
@@ -126,7 +128,7 @@ def _example(agent: Agent, kind: str) -> bytes:
     return f"{text}{_CHECK}{crc32(text.encode()):08x}\n".encode()
 
 
-def _is_as_exported(example: Path) -> bool:
+def _is_unchanged(example: Path) -> bool:
     """Tells whether an example is as this program has written it."""
     try:
         check_file(example)
@@ -141,7 +143,7 @@ def _is_ours(target: Path) -> bool:
     return (target / "saved_model.pb").exists() if target.is_dir() else _MARK in target.read_bytes()
 
 
-def _replaced(target: Path, write: Callable[[str], None]) -> None:
+def _replace_folder(target: Path, write: Callable[[str], None]) -> None:
     """Has a folder written, whole or not at all: an old one stays until the new one is complete."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as made:
         part = Path(made) / target.name
@@ -154,7 +156,7 @@ def _replaced(target: Path, write: Callable[[str], None]) -> None:
         part.rename(target)
 
 
-def _in_full_precision(trained: ACNetwork) -> ACNetwork:
+def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
     """Returns a network that computes in float32 with the weights of a trained one."""
     network = ACNetwork(trained.spec, trained.inputs, trained.distribution, 0, "exported", "float32")
     for mine, its in zip(network.parameters, trained.parameters, strict=True):
@@ -162,7 +164,7 @@ def _in_full_precision(trained: ACNetwork) -> ACNetwork:
     return network
 
 
-def _decision(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
+def _make_decide(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
     """Returns the function of a decision, and its signature."""
     inputs = network.inputs
     parts = []

@@ -32,7 +32,7 @@ class FilmMaker:
         Raises:
             LostFilmError: if its game fails, or takes another course than it has taken.
         """
-        pictures = iter(recording.pictures) if recording.seed is None else self._replayed(recording.seed, recording)
+        pictures = iter(recording.pictures) if recording.seed is None else self._replay(recording.seed, recording)
         panel = last = None
         for index, picture in enumerate(pictures):  # which the step after it was decided by; the last has none
             if index >= MAX_PICTURES - 1:
@@ -46,15 +46,15 @@ class FilmMaker:
                 panel = self._overlay.panel(recording.views[-1])
             yield last if panel is None else place_beside(last, panel)
 
-    def _replayed(self, seed: int, recording: Recording) -> Iterator[Picture]:
+    def _replay(self, seed: int, recording: Recording) -> Iterator[Picture]:
         try:
-            with self._playing():
+            with self._guard_step():
                 self._replayer = replayer = self._replayer or self._make_replayer()
                 assert replayer is not None
                 pictures = replayer.reset(seed)
             yield from pictures
             for step, action in enumerate(recording.actions, 1):
-                with self._playing():
+                with self._guard_step():
                     pictures = replayer.step(action, ended=step == len(recording.actions))
                 yield from pictures
             score = replayer.score
@@ -65,7 +65,7 @@ class FilmMaker:
             raise LostFilmError(f"its score is {score}, and was {recording.score}")
 
     @contextlib.contextmanager
-    def _playing(self) -> Iterator[None]:
+    def _guard_step(self) -> Iterator[None]:
         """Holds off the end of the game until a step is over; there is none after it."""
         with self._lock:
             if self._closed:

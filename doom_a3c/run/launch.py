@@ -1,4 +1,4 @@
-"""Starting runs: from settings by name to a session that trains, for the command line and for programs alike."""
+"""Starts runs: from settings by name to a session, for the command line and the Python API."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ if TYPE_CHECKING:
     from doom_a3c.run.reporter import View
     from doom_a3c.run.session import Session
 
-# A resumed run does not take these from its checkpoint, which may be a stranger's: it may continue elsewhere, for another
-# time, and only its user says to whom it tells of itself.
+# Not restored from a checkpoint, which may be untrusted: output folders, limits, device, cluster and logger.
 _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address", "logger")
 
 
 def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
-    """Returns the record of a run that begins: of defaults, then the scenario file, then the `settings`, flat, by name.
+    """Returns the record of a new run: defaults, then the scenario file's settings, then `settings`, flat and by name.
 
     Raises:
-        UserError: for a setting that there is not, or that does not fit.
+        UserError: for an unknown setting, or a value that does not fit.
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
     scenario, config = scenarios.resolved(scenario, {**scenario.training, **settings}, "settings")
-    return begun(scenario, _consistent(scenario, config, settings), name)
+    return begun(scenario, _check_combinations(scenario, config, settings), name)
 
 
 def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
-    """Returns the record of a run that continues: of what its checkpoint says, then the `settings`.
+    """Returns the record of a resumed run: its checkpoint's settings, overridden by `settings`.
 
     Raises:
-        UserError: for a setting that there is not, or that does not fit, or if the run has used its budget.
+        UserError: for an unknown setting, a value that does not fit, or if the run has used its budget.
     """
     scenario = old.scenario
     if settings.get("scenario", old.config.scenario) != old.config.scenario:
@@ -56,7 +55,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
-    record = continued(old, scenario, _consistent(scenario, config, settings))
+    record = continued(old, scenario, _check_combinations(scenario, config, settings))
     if budget := config.exhausted_budget(record.counters):
         played = getattr(record.counters, budget)
         raise UserError(
@@ -66,8 +65,8 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     return record
 
 
-def _consistent(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
-    """Returns the settings after checking that they fit each other, and what is among the `settings` the network."""
+def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
+    """Returns the settings after checking their combinations with each other and with the network."""
     if settings.get("sequence_length") and scenario.network.core == "none":
         raise UserError(
             f"--sequence-length has no effect here: {scenario.name} has no LSTM, which alone wants an order; leave it out"
@@ -76,9 +75,9 @@ def _consistent(scenario: scenarios.Scenario, config: Config, settings: Mapping[
 
 
 def _check_folders(kept: Mapping[str, Any], name: str) -> None:
-    """Raises UserError if a checkpoint, which may be a stranger's, would have its run write elsewhere than here.
+    """Raises UserError if a checkpoint, which may be untrusted, names output folders outside the current one.
 
-    A folder elsewhere is fine where the run has written to it before, on this machine.
+    Others are accepted if the run has written to them before, on this machine.
     """
     for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
         path = expanded(folder)
@@ -96,55 +95,69 @@ def open_session(
     verbose: bool = False,
     source: Path | None = None,
 ) -> Iterator[Session]:
-    """Starts games, loads TensorFlow, and puts a session together, all at once as far as may be; closes all afterwards.
+    """Starts the games while TensorFlow loads, builds a session, and closes everything afterwards.
 
-    It continues from the newest checkpoint where that has been `named`, or begins with weights of a `source`.
+    Continues from the newest checkpoint if `named` is given, or starts with the weights of `source`.
 
     Raises:
-        UserError: as `build_session` does, and for a checkpoint that cannot be continued from.
-        RunError: for a run that has diverged, or could not be saved.
+        UserError: as `build_session` does, for a checkpoint that cannot be continued from, and if the user's environment
+            returns unusable observations or rewards.
+        RunError: if the run has diverged or could not be saved.
     """
     config = record.config
-    # The driver of a cluster has an evaluator and no more: a GPU is for the server, wherever that is.
+    # The driver of a cluster only evaluates: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
-    with closing(_started(record.scenario, config)) as games:
+    with closing(_start_games(record.scenario, config)) as games:
         view.phase(lambda: ", ".join(filter(None, [games.starting(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), verbose, device)
-        variables = None
-        if named is not None:
-            with checkpoints.naming_another():
-                checkpoint = load(checkpoints.last, named)
-            checkpoint.check_finite(checkpoints.last)
-            variables = checkpoint.variables
+        variables = None if named is None else _load_newest(checkpoints, named)
         checkpoints.tidy()
         with importing():  # takes a second; the games start meanwhile
-            from doom_a3c.agent.rollouts import UNUSABLE
-            from doom_a3c.engines.updates import DivergedError  # late: TensorFlow is imported by now
             from doom_a3c.run.session import build_session
         view.phase(games.starting)
-        with build_session(record, games, checkpoints, variables, view, source=source) as session:
-            try:
-                yield session
-            except DivergedError as error:
-                faults, game = session.progress.faults, record.scenario.game
-                unusable = isinstance(game, GymnasiumSpec) and any(faults[kind] for kind in UNUSABLE)
-                mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
-                raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
-            except UserError as error:  # of whoever has written the game, say
-                raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
+        with (
+            build_session(record, games, checkpoints, variables, view, source=source) as session,
+            _naming_checkpoint(session, checkpoints),
+        ):
+            yield session
 
 
-def _started(scenario: scenarios.Scenario, config: Config) -> Games:
-    """Returns the games of a run; those of its workers are starting."""
+def _load_newest(checkpoints: CheckpointFolder, named: Named) -> dict[str, Any]:
+    """Returns the variables of the newest checkpoint."""
+    with checkpoints.naming_another():
+        checkpoint = load(checkpoints.last, named)
+    checkpoint.check_finite(checkpoints.last)
+    return checkpoint.variables
+
+
+@contextlib.contextmanager
+def _naming_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterator[None]:
+    """Adds the checkpoint that remains to the errors that end a session."""
+    from doom_a3c.agent.rollouts import UNUSABLE  # late: they import TensorFlow
+    from doom_a3c.engines.updates import DivergedError
+
+    try:
+        yield
+    except DivergedError as error:
+        faults, game = session.progress.faults, session.record.scenario.game
+        unusable = isinstance(game, GymnasiumSpec) and any(faults[kind] for kind in UNUSABLE)
+        mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
+        raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
+    except UserError as error:  # from the game's code, say
+        raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
+
+
+def _start_games(scenario: scenarios.Scenario, config: Config) -> Games:
+    """Starts the games of a run's workers; returns at once."""
     from doom_a3c.envs.games import games_of  # late: --help needs none
 
     games = games_of(scenario.game, scenario.observation, config.game_processes)
-    if config.engine != "cluster":  # there hosts play
+    if config.engine != "cluster":  # its hosts have the games
         games.start_ahead(worker_count(config), config.games, rows_kept(config))
     return games
 
 
-def held_by(folder: Path) -> list[Path]:
-    """Returns the folders near by that hold a run, other than `folder`."""
+def find_runs(folder: Path) -> list[Path]:
+    """Returns the folders up to two levels below the current one that hold a run, other than `folder`."""
     found = {path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")}
     return sorted(found - {folder})

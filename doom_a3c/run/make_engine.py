@@ -57,9 +57,7 @@ def _make_local_engine(
     return make(
         config=config,
         model=model,
-        make_actor=ActorFactory(
-            config, builder, progress, model.reward_stats, outputs.add_recording, restarts=record.restarts
-        ),
+        make_actor=make_actor,
         make_network=partial(builder.network, seed=config.seed),
         progress=progress,
         logs=[UpdateLog(outputs.loggers(f"train_{index}")) for index in range(learners)],

@@ -17,7 +17,7 @@ from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import discounted_sums
 from doom_a3c.record import figures
 from doom_a3c.record.statistics import mean_interval
-from doom_a3c.run.episode_player import Played
+from doom_a3c.run.episode_player import PlayedEpisode
 from doom_a3c.run.run_record import RunRecord, record_to_plain
 from doom_a3c.run.score_text import CAVEAT, describe_certainty
 from doom_a3c.settings.formatting import format_score
@@ -34,7 +34,7 @@ class Results(NamedTuple):
     policy: str
     epsilon: float
     actions: Sequence[str]
-    played: Sequence[Played]
+    played: Sequence[PlayedEpisode]
     random: Sequence[float]  # scores of random play; none where it has not played all of its episodes
     asked: int  # episodes of the agent's that were asked for
 
@@ -56,7 +56,7 @@ class Results(NamedTuple):
         return f"stopped in episode {len(self.played) + 1} of {self.asked}, which is not counted: this favours short ones"
 
 
-def page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
+def render_page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
     """Returns the page as HTML; `films` are those of the recorded episodes, by their number."""
     told = record_to_plain(record)  # which does not say where files of the user's lie
     settings = {name: told[name] for name in ("scenario", "config")}
@@ -71,15 +71,15 @@ def page(results: Results, films: Mapping[int, Path], command: str, record: RunR
     return template.substitute(
         title=html.escape(f"{results.scenario}: what the agent does"),
         lead=html.escape(lead),
-        films=_films(results.played, films),
-        plots="\n".join(f"<figure>{figures.to_svg(figure)}</figure>" for figure in _plots(results, record)),
-        rows="\n".join(_row(index, each) for index, each in enumerate(results.played[:MAX_ROWS])),
+        films=_render_films(results.played, films),
+        plots="\n".join(f"<figure>{figures.to_svg(figure)}</figure>" for figure in _make_plots(results, record)),
+        rows="\n".join(_render_row(index, each) for index, each in enumerate(results.played[:MAX_ROWS])),
         command=html.escape(command),
         settings=html.escape(json.dumps(settings, indent=2)),
     )
 
 
-def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
+def _render_films(played: Sequence[PlayedEpisode], films: Mapping[int, Path]) -> str:
     """Returns the best, the median and the worst of the recorded episodes, one each."""
     ranked = sorted(films, key=lambda index: played[index].episode.score)
     if not ranked:
@@ -95,8 +95,8 @@ def _films(played: Sequence[Played], films: Mapping[int, Path]) -> str:
     return f'<div class="films">{"".join(parts)}</div>'
 
 
-def _plots(results: Results, record: RunRecord) -> list[Any]:
-    """Draws the figures of the page."""
+def _make_plots(results: Results, record: RunRecord) -> list[Any]:
+    """Returns the figures."""
     taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
     made = [
         figures.draw_distributions("score of an episode, and the mean", results.groups),
@@ -106,19 +106,19 @@ def _plots(results: Results, record: RunRecord) -> list[Any]:
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
-        returns = np.concatenate([returns_of(each, record) for each in whole])
-        made.append(figures.draw_values_and_returns("value estimates and returns", values.tolist(), returns.tolist()))
+        returns = np.concatenate([discounted_returns(each, record) for each in whole])
+        made.append(figures.draw_values_and_returns("value against what came", values.tolist(), returns.tolist()))
     return made
 
 
-def returns_of(played: Played, record: RunRecord) -> Any:
+def discounted_returns(played: PlayedEpisode, record: RunRecord) -> Any:
     """Returns the discounted sums of the rewards as they are learned from, [T]."""
     paid = np.add(played.rewards, played.bonuses)[:, None]
     learned = RewardScale.of(record.config).scale(paid, record.counters.reward_sums)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
 
 
-def _row(index: int, each: Played) -> str:
+def _render_row(index: int, each: PlayedEpisode) -> str:
     end = "the game" if each.terminated else "time-out"
     cells = (index, each.seed, format_score(each.episode.score), each.episode.length, end)
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

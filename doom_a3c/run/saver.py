@@ -1,4 +1,4 @@
-"""Saving a run: when, as what, and what happens where that fails."""
+"""Saves a run at intervals, and tries again where that fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings.fields import RunError
 from doom_a3c.settings.tree import all_finite
 
-ROOM = 2  # times its size that a save needs: the newest checkpoint and the best
-NEWEST, BEST = "newest state is", "best weights are"  # what a save may fail at
+ROOM = 2  # checkpoints that a save needs room for: the newest and the best
+NEWEST, BEST = "newest state is", "best weights are"  # parts of a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -26,13 +26,13 @@ class SaveError(RunError):
 
 
 class Saver:
-    """Writes checkpoints of a run into its folder; any thread may call every method.
+    """Writes the checkpoints of a run; any thread may call any method.
 
-    Owns the time of the last one, and a best that is still to be written.
+    Owns the time of the last checkpoint, and best weights that could not be written yet.
     """
 
     def __init__(self, folder: CheckpointFolder, record: RunRecord, every: float, log: Callable[[str], None]) -> None:
-        """`record` is that of the session's start; a checkpoint is due `every` so many seconds."""
+        """`record` is the one at the session's start; a checkpoint is due `every` so many seconds."""
         self._folder, self._record, self._every, self._log = folder, record, every, log
         self._next = time.monotonic() + every
         self._failures = FailureReporter("checkpoints", log)
@@ -40,12 +40,12 @@ class Saver:
         self._made_room = False
         self._lock = threading.Lock()
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Tells whether it is time for a checkpoint."""
         return time.monotonic() >= self._next
 
     def begin(self, state: State, best: Best) -> None:
-        """Writes the first checkpoint of the session; says so if there is hardly room for more.
+        """Writes the first checkpoint of the session; warns if there is hardly room for more.
 
         Raises:
             SaveError: if there is no room for it.
@@ -75,16 +75,16 @@ class Saver:
             try:
                 self._write(state, best)
             except OSError as error:
-                self._failed(error, NEWEST)
+                self._handle_failure(error, NEWEST)
             self._try_best()
 
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
-        self._with_room(state, lambda: self._folder.save(state.variables, self._of(state, best)))
+        self._with_room(state, lambda: self._folder.save(state.variables, self._make_record(state, best)))
         self._failures.report_success(NEWEST)
 
     def save_best(self, state: State, best: Best) -> None:
-        """Writes what has been evaluated best, or keeps it until there is room again; raises as `save` does."""
+        """Writes the best weights, or keeps them until there is room again; raises as `save` does."""
         _check_finite(state)
         with self._lock:
             self._best = state, best
@@ -94,15 +94,15 @@ class Saver:
         if self._best is not None:
             state, best = self._best
             try:
-                self._with_room(state, lambda: self._folder.save_best(state.variables, self._of(state, best)))
+                self._with_room(state, lambda: self._folder.save_best(state.variables, self._make_record(state, best)))
             except OSError as error:
-                self._failed(error, BEST)
+                self._handle_failure(error, BEST)
             else:
                 self._best = None
                 self._failures.report_success(BEST)
 
     def _with_room(self, state: State, write: Callable[[], None]) -> None:
-        """Writes; where the disk is full, older kept checkpoints give way. Raises OSError if none of them is left."""
+        """Writes; deletes older checkpoints where the disk is full. Raises OSError if none of them is left."""
         while True:
             try:
                 return write()
@@ -114,18 +114,18 @@ class Saver:
             self._made_room = True
 
     def check(self) -> None:
-        """Raises SaveError if the newest state or the best weights could not be written, and were not since."""
+        """Raises SaveError if the newest state or the best weights are still unwritten after a failure."""
         for name, path in ((NEWEST, self._folder.last), (BEST, self._folder.best)):
             if self._failures.is_failing(name):
                 what = f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
                 before = f"; {path.name} is the one before" if self._folder.is_ours and path.exists() else ""
                 raise SaveError(what + before)
 
-    def _failed(self, error: OSError, name: str) -> None:
+    def _handle_failure(self, error: OSError, name: str) -> None:
         self._failures.report_failure(error, name)
         self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 
-    def _of(self, state: State, best: Best) -> RunRecord:
+    def _make_record(self, state: State, best: Best) -> RunRecord:
         return self._record._replace(counters=state.counters, best=best)
 
 

@@ -119,14 +119,14 @@ class Training:
             self._reporter.phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self.stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
-            self._settle_best()
+            self._confirm_best()
             self._reporter.report(seconds, self._evaluations.best)
         self._saver.check()
         rate = (self._progress.frames - frames) / max(seconds, 1e-9)
         best = self._evaluations.best
         return Result(stopped_by, seconds, rate, best.score, best.confirmed, best.evaluations)
 
-    def _settle_best(self) -> None:
+    def _confirm_best(self) -> None:
         """Settles the best weights and confirms their score, on new games; after an interrupt it stays unconfirmed."""
         for phase, settle in (
             ("re-evaluating the best weights", self._evaluations.reevaluate_best),
@@ -150,7 +150,7 @@ class Training:
             self._evaluations.check()
             if self._guard is not None:
                 self._guard.check()
-            if self._saver.due():
+            if self._saver.is_due():
                 self._save()
             self._reporter.report(time.monotonic() - start, self._evaluations.best)
         return stopped_by
