@@ -1,6 +1,7 @@
 """What befalls the servers of games: they die, hang and fail, and others take their places."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,6 +87,15 @@ def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(m
     with pytest.raises(GamesError, match=r"^the games do not start: server_died: no reactor, no game$"):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     assert servers(os.getpid()) == []
+
+
+def test_retries_of_games_that_do_not_start_are_announced_once(monkeypatch, capsys):
+    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1, 0.1))
+    monkeypatch.setattr(supervisor, "_are_alike", lambda failures: False)  # as where engines hang
+    with pytest.raises(GamesError):
+        ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"no reactor, no game.* until \d\d:\d\d:\d\d$", line)
 
 
 def test_mistakes_of_several_servers_leave_none_behind():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,10 +45,13 @@ def persistently(
     Raises:
         GamesError: if two processes in a row end by themselves in the same way, or no attempt succeeds in two minutes.
     """
-    begin = time.monotonic()
+    begin, announced = time.monotonic(), False
     for pause in PAUSES if pauses is None else pauses:
         if time.monotonic() - begin > GIVE_UP_SECONDS:
             break
+        if failures and not announced:
+            announced = True
+            _announce_retries(failures[-1])
         wait(pause)
         try:
             return attempt()
@@ -58,6 +62,12 @@ def persistently(
     telling = [str(error) for error in failures if error.end.words]
     words = telling[-1] if telling else f"{failures[-1].kind}, {len(failures)} times in a row"
     raise GamesError(f"the games do not start: {words}")
+
+
+def _announce_retries(failure: ProcessError) -> None:
+    """Says what has failed and until when it is tried again: a hung engine would be a silence of minutes."""
+    until = time.strftime("%H:%M:%S", time.localtime(time.time() + GIVE_UP_SECONDS))
+    print(f"warning: a game does not start ({failure}); trying again until {until}", file=sys.stderr, flush=True)
 
 
 def _are_alike(failures: Sequence[ProcessError]) -> bool:
