@@ -1,4 +1,4 @@
-"""What programs call: train an agent, load one, look at how it does. `import doom_a3c` has all of it, loaded when used."""
+"""The Python API: train, resume and load agents. `import doom_a3c` offers it, and loads it on first use."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def train(
         scenario: what to play: a name, a file or a Gymnasium id, as `--scenario` takes it.
         name: what to call the run, in place of the scenario's name.
         from_: a checkpoint, or the name of a pretrained model, whose weights it begins with.
-        callback: is called ten times a second with how far the run has come; True ends the run.
+        callback: is called ten times a second with the status; returning True ends the run.
         settings: every setting that train.py has a flag for, such as `minutes=1`, `frames=200_000`, `learning_rate=3e-4`.
 
     Raises:
-        UserError: for a setting that there is not, or that does not fit; in one line what is wrong and what would be right.
+        UserError: for a user mistake, in one line with its cure.
         RunError: for a run that has diverged, or could not be saved.
     """
     record = new_run({**settings, "scenario": str(scenario)}, name)
@@ -112,7 +112,7 @@ def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None,
 
 
 def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | None = None) -> Agent:
-    """Returns the agent of a checkpoint; one of a stranger's is safe to load.
+    """Returns the agent of a checkpoint; untrusted ones are safe to load.
 
     Args:
         path: of the checkpoint, such as `models/best.ckpt`, or the name of a pretrained model, such as `basic`.
@@ -144,7 +144,7 @@ def _run(
 
 
 class _View:
-    """Shows nothing, but to the callback, and warnings as Python's."""
+    """Passes the status to the callback, and warnings to Python's."""
 
     def __init__(self, callback: Callback | None) -> None:
         self._callback = callback

@@ -10,7 +10,7 @@ from run_fakes import Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.record.progress import EvaluationPoint
 from doom_a3c.run import evaluations as module
-from doom_a3c.run import session
+from doom_a3c.run import make_evaluations
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.folder import CheckpointFolder
@@ -149,7 +149,9 @@ def test_a_session_writes_what_its_rematch_has_settled(engine, tmp_path):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
     reporter = SimpleNamespace(report_evaluation=ignored, report_reevaluation=lambda *parts: told.append(parts))
     evaluator = ScriptedEvaluator([10.0, 70.0, 4.0, 5.0, 3.0])  # the second is best by its greedy policy
-    evaluations = session._make_evaluations(tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter)
+    evaluations = make_evaluations.make_evaluations(
+        tiny_record(), evaluator, engine, CheckpointFolder(tmp_path), saver, reporter
+    )
     for _ in range(4):
         engine.update(0.1)
         evaluations.evaluate()
@@ -246,7 +248,7 @@ def confirming(engine, tmp_path):
             report_confirmation=lambda found, state, policy: told.append((found.mean, policy)),
         )
         evaluator = ScriptedEvaluator(means, alone)
-        evaluations = session._make_evaluations(record, evaluator, engine, folder, saver, reporter)
+        evaluations = make_evaluations.make_evaluations(record, evaluator, engine, folder, saver, reporter)
         return SimpleNamespace(evaluations=evaluations, evaluator=evaluator, told=told, folder=folder)
 
     return make

@@ -1,4 +1,4 @@
-"""What the command lines share: one-line errors, an end at once, the time since the process began."""
+"""Shared parts of the commands: one-line errors, immediate exit, the age of the process."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Tells whether a mistake is an error of somebody else's program, such as a game."""
+    """Tells whether an error came from another program, such as a game."""
     while isinstance(error, UserError) and error.__cause__ is not None:
         error = error.__cause__
     return not isinstance(error, UserError)
 
 
 def not_installed(program: str, error: ModuleNotFoundError) -> int:
-    """Says what to do where a package is missing; returns the exit status. Raises the error again if it is not that."""
+    """Says how to install a missing package; returns the exit status. Raises errors of this package again."""
     if (error.name or "doom_a3c").startswith("doom_a3c"):
         raise error
     remedy = "activate the environment (. .venv/bin/activate), or pip install -r requirements.txt -c constraints.txt"

@@ -1,4 +1,4 @@
-"""What train.py says and writes when a session has ended."""
+"""The summary that train.py prints and writes when a session has ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CURVE_COLUMNS = 30  # characters
 
 
 def print_summary(session: Session, result: Result, seconds: float, panel: Panel) -> None:
-    """Says how a session has ended, after so many seconds before it trained, and what to type next."""
+    """Prints how a session ended, and the next commands; `seconds` passed before its training."""
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
     sure = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
@@ -45,14 +45,14 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
 
 
 def flags_to_repeat(record: RunRecord) -> str:
-    """Returns the flag by which a user has to name what a checkpoint does not, '' where there is no such thing."""
+    """Returns the flags that a user has to repeat because a checkpoint does not hold them, '' if none."""
     named = needed_again(record)
     flags = {"--wad": named.wad, "--scenario": named.scenario}
     return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
 def write_results(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:
-    """Writes the scores, and the final result to the file `summary`.
+    """Writes the scores, and the final result to the file `summary`, if any.
 
     Raises:
         SystemExit: if that cannot be written.

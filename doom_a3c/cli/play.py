@@ -115,7 +115,7 @@ def _play(arguments: list[str] | None) -> int:
 
 
 def _find_useless(options: Options) -> tuple[set[str], str]:
-    """Returns the settings that do nothing beside the others, and why."""
+    """Returns the settings that have no effect with the others, and the reason."""
     if options.compare:
         return {"model", "export", "window", "speed", "record", "overlay", "random_episodes"}, "with --compare"
     if options.export:
@@ -126,7 +126,7 @@ def _find_useless(options: Options) -> tuple[set[str], str]:
 def _play_agent(
     agent: TrainedAgent, options: Options, settings: PlaySettings, folder: Path, command_line: str, lines: Lines
 ) -> None:
-    """Plays an agent, shows it and writes what there is to show."""
+    """Plays an agent, and prints and writes its results."""
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
     record = agent.record
@@ -164,7 +164,7 @@ def _play_agent(
 
 @contextlib.contextmanager
 def _shorten_warnings(lines: Lines) -> Iterator[None]:
-    """Prints the warnings of a block as one line each, without their place in the code."""
+    """Prints the warnings of a block as one line each, without their location."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         lines.clear()
@@ -183,9 +183,9 @@ def _open_window(title: str, speed: float) -> Screen:
 
 @contextlib.contextmanager
 def _handle_interrupts(playback: Playback) -> Iterator[None]:
-    """Has Ctrl-C end the episode with its next step, its recording finished; a second ends at once.
+    """Makes Ctrl-C end the episode with its next step and finish the recording; a second one ends at once.
 
-    Nor is a step waited for that does not come, as the game hangs.
+    If the game hangs, the step is abandoned after some seconds.
     """
 
     def interrupt(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""A trained agent, as a checkpoint holds it."""
+"""A trained agent, loaded from a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TrainedAgent:
     """A network with trained weights, and the games that it plays. Owns the network, no game."""
 
     def __init__(self, builder: Builder, network: ACNetwork, record: RunRecord, source: str) -> None:
-        """`source` is the path of its checkpoint; `load` is how agents are made."""
+        """`source` is the path of its checkpoint. Use `load` to make agents."""
         self.plays = record.config.scenario  # as `--scenario` takes it
         self.builder, self.network, self.record, self.source = builder, network, record, source
         self._policy, self._random = Policy(network), np.random.default_rng()
 
     @classmethod
     def load(cls, path: str | PathLike[str], named: Named = NOTHING) -> Self:
-        """Returns the agent of a checkpoint, which plays what that says but for what the user has `named`.
+        """Returns the agent of a checkpoint; `named` overrides the game that it plays.
 
         Raises:
             UserError: if it is no checkpoint, or its scenario's files are not here.
@@ -83,11 +83,11 @@ class TrainedAgent:
     def act(
         self, observation: Any, state: CoreState | None = None, policy: PolicyName | None = None
     ) -> tuple[int, CoreState]:
-        """Returns the index of the action to take, and the recurrent state to call this with next time.
+        """Returns the action's index, and the recurrent state for the next call.
 
         Args:
-            observation: of one game as `doom_a3c.envs` shows it: uint8 [H, W, C], numbers [V], or a dict of the two.
-            state: what the call before returned; None at the start of an episode.
+            observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], numbers [V], or a dict of the two.
+            state: the one that the previous call returned; None at the start of an episode.
             policy: 'greedy' for the likeliest action, 'sample' for a draw; None is the better one.
 
         Raises:

@@ -1,4 +1,4 @@
-"""From a scenario to its games and networks: what training and playing both need."""
+"""Makes the games and networks of a scenario, for training and playing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Builder:
     """
 
     def __init__(self, scenario: Scenario, config: Config, games: Games | None = None) -> None:
-        """`games` are those of the scenario, where some have been started already."""
+        """`games` are the scenario's, if some were started already."""
         self.scenario, self._precision = scenario, config.precision
         self._games = games or games_of(scenario.game, scenario.observation, config.game_processes)
         self.steps_per_second, self.replayed = self._games.steps_per_second, self._games.replayed
@@ -47,7 +47,7 @@ class Builder:
             core_called(scenario.network.core)  # networks are made later, and know no scenario's name
 
     def has_learned(self, learned: DoomSpec | None) -> bool:
-        """Tells whether the actions here are those of the game that has been learned, where that is known."""
+        """Tells whether the actions are those of the `learned` game; True if that is None."""
         if learned is None:
             return True
         from doom_a3c.envs.doom_setup import listed_actions  # late: it imports ViZDoom
@@ -57,7 +57,7 @@ class Builder:
                 [set(action.split("+")) for action in actions] for actions in (self.actions, listed_actions(learned))
             ]
             return pressed[0] == pressed[1]  # whatever the order in which an action names its buttons
-        except UserError:  # a stranger's checkpoint may name anything
+        except UserError:  # an untrusted checkpoint may name anything
             return False
 
     @property
@@ -67,7 +67,7 @@ class Builder:
         return "" if self.draws else f"{self.scenario.game.title} {reason}"
 
     def example(self, games: int) -> Any:
-        """Returns observations of that many games, zeros."""
+        """Returns zero observations of `games` games."""
         return create_empty_array(self._observations, games)
 
     def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
@@ -91,11 +91,11 @@ class Builder:
             env.release()
 
     def recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
-        """Returns what records the episodes of an `env` of one game, with `large` pictures where there are such."""
+        """Returns a recorder of the episodes of an `env` of one game, with `large` pictures if it has them."""
         return self._games.recorder(env, large=large)
 
     def variables(self, numbers: Any) -> list[tuple[str, float]]:
-        """Returns the numbers that the network sees of a game, [V], with their names and as the game has them."""
+        """Returns the names and unscaled values of one game's variables, [V]."""
         game = self.scenario.game
         if isinstance(game, DoomSpec):
             scales = game.variable_scales or [1.0] * len(numbers)

@@ -1,4 +1,4 @@
-"""A trained network for programs without this one: as TensorFlow's SavedModel, or as ONNX, with an example that plays."""
+"""Exports a trained network as a SavedModel or ONNX, with an example program that plays."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
 def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
-    """Writes the network of an agent; returns what has been written.
+    """Writes the network of an agent; returns the paths written.
 
     It computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset` (float32
     [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32 [N, size]);
@@ -129,7 +129,7 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
 
 
 def _is_unchanged(example: Path) -> bool:
-    """Tells whether an example is as this program has written it."""
+    """Tells whether an example is unchanged since its export."""
     try:
         check_file(example)
         text, _, check = example.read_bytes().replace(b"\r", b"").rpartition(_CHECK.encode())
@@ -144,7 +144,7 @@ def _is_ours(target: Path) -> bool:
 
 
 def _replace_folder(target: Path, write: Callable[[str], None]) -> None:
-    """Has a folder written, whole or not at all: an old one stays until the new one is complete."""
+    """Replaces a folder atomically: the old one stays until the new one is complete."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as made:
         part = Path(made) / target.name
         try:

@@ -1,4 +1,4 @@
-"""From what has been recorded of a game in training to the pictures of a film."""
+"""Makes the pictures of a film from a recording of a training game."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP_SECONDS = 3.0  # that a step of a game may take as the run ends
 
 
 class FilmMaker:
-    """Makes the pictures of recordings, playing them again in colour where they have none. Owns the game for that."""
+    """Makes the pictures of recordings; replays in colour those without pictures. Owns the game for replays."""
 
     def __init__(self, builder: Builder) -> None:
         # Not the builder itself: a thread that films at the end would keep all games alive.
@@ -30,7 +30,7 @@ class FilmMaker:
         """Yields the first 2999 pictures of a recording and the last, beside each what belongs to its step, if known.
 
         Raises:
-            LostFilmError: if its game fails, or takes another course than it has taken.
+            LostFilmError: if the replay fails or ends with another score.
         """
         pictures = iter(recording.pictures) if recording.seed is None else self._replay(recording.seed, recording)
         panel = last = None
@@ -66,14 +66,14 @@ class FilmMaker:
 
     @contextlib.contextmanager
     def _guard_step(self) -> Iterator[None]:
-        """Holds off the end of the game until a step is over; there is none after it."""
+        """Delays `close` until a step is over; raises after it."""
         with self._lock:
             if self._closed:
                 raise LostFilmError("the run has ended")
             yield
 
     def close(self) -> None:
-        """Ends the game, though a thread may be filming: not amidst a step, unless that takes too long."""
+        """Ends the game, after the current step of a filming thread unless that takes too long."""
         held = self._lock.acquire(timeout=STEP_SECONDS)
         self._closed = True
         self._end_game()
@@ -81,7 +81,7 @@ class FilmMaker:
             self._lock.release()
 
     def _end_game(self) -> None:
-        """Ends the game; another one is started when there is need of one."""
+        """Ends the game; the next replay starts another."""
         with contextlib.suppress(OSError):
             if self._replayer is not None:
                 self._replayer.close()

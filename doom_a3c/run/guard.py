@@ -1,4 +1,4 @@
-"""Holding on to what has been learned: where the score collapses, the run goes back to its best weights."""
+"""Rolls a run back to its best weights if its score collapses."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAIRS = 2  # of windows in a row, worse than the best, before a run that has gai
 
 
 class _Mark(NamedTuple):
-    """A moment, and how far a run must come for all of its newest scores to be of episodes begun after it."""
+    """A state, and the counts from which on all of the newest scores are of episodes that began after it."""
 
     state: State
     steps: int
     scores: int
 
     def passed(self, progress: Progress) -> bool:
-        """Tells whether that is so: what was under way is over, and as many episodes have ended since."""
+        """Tells whether the run has come that far."""
         return progress.steps >= self.steps and progress.scored >= self.scores
 
 
@@ -73,7 +73,7 @@ class CollapseGuard:
         log: Callable[[str], None],
         save: Callable[[], None],
     ) -> None:
-        """`save` writes a checkpoint of the moment."""
+        """`save` writes a checkpoint of the current state."""
         self._engine, self._progress, self._config, self._log, self._save = engine, progress, config, log, save
         self._next = 0.0
         self._first = math.nan  # the mean of the run's first 100 episodes
@@ -83,7 +83,7 @@ class CollapseGuard:
         self._worse_pairs = 0  # of windows, in a row
 
     def check(self) -> None:
-        """Goes back to the best weights if the score has collapsed; may be called at any time."""
+        """Rolls back to the best weights if the score has collapsed; may be called at any time."""
         if not self._config.collapse:
             return
         if self._mark is None:
@@ -100,12 +100,12 @@ class CollapseGuard:
         self._before, self._mark = judged, self._mark_now(steps_under_way(self._config), games_of_run(self._config))
 
     def _mark_now(self, steps: int, episodes: int) -> _Mark:
-        """Marks this moment, with so many steps and episodes that must end before those that count begin."""
+        """Marks the current state; `steps` and `episodes` must end before the episodes that count begin."""
         state = self._engine.capture()
         return _Mark(state, state.counters.steps + steps, self._progress.scored + episodes + WINDOW)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
-        """Takes two windows and the state between for the best, or for a collapse; returns what the next one follows."""
+        """Judges two windows and the state between: a new best, or a collapse. Returns the next one's predecessor."""
         worse, better = sorted((before, after))
         if worse.mean >= best.window.mean:
             self._best = _Best(worse, between)

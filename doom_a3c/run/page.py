@@ -1,4 +1,4 @@
-"""The page that shows what an agent does: films, scores, actions, and what its values were worth, all in one file."""
+"""The page about an agent's episodes: films, scores, actions and value estimates, all in one file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_ROWS = 1000  # of the table
 
 
 class Results(NamedTuple):
-    """What play.py has seen of an agent."""
+    """The results of playing an agent's episodes."""
 
     model: str  # where its checkpoint is
     run: str  # its name
@@ -35,12 +35,12 @@ class Results(NamedTuple):
     epsilon: float
     actions: Sequence[str]
     played: Sequence[PlayedEpisode]
-    random: Sequence[float]  # scores of random play; none where it has not played all of its episodes
-    asked: int  # episodes of the agent's that were asked for
+    random: Sequence[float]  # scores of the random baseline; empty unless all its episodes ended
+    asked: int  # episodes requested
 
     @property
     def groups(self) -> dict[str, Sequence[float]]:
-        """The scores by who has played: the policy, and random play where there is any."""
+        """The scores by policy: the agent's, and the random one's if it played."""
         return {f"{self.policy} policy": self.scores} | ({"random play": self.random} if self.random else {})
 
     @property
@@ -102,7 +102,7 @@ def _make_plots(results: Results, record: RunRecord) -> list[Any]:
         figures.draw_distributions("score of an episode, and the mean", results.groups),
         figures.draw_action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
     ]
-    # Where a time-out has cut an episode off, what would have come is not known.
+    # The returns of episodes that a time-out cut off are not known.
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
@@ -112,7 +112,7 @@ def _make_plots(results: Results, record: RunRecord) -> list[Any]:
 
 
 def discounted_returns(played: PlayedEpisode, record: RunRecord) -> Any:
-    """Returns the discounted sums of the rewards as they are learned from, [T]."""
+    """Returns the discounted sums of the scaled rewards, [T]."""
     paid = np.add(played.rewards, played.bonuses)[:, None]
     learned = RewardScale.of(record.config).scale(paid, record.counters.reward_sums)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]

@@ -1,4 +1,4 @@
-"""Playing at random: what a score is worth shows beside it."""
+"""The random baseline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SECONDS = 30.0
 
 
 class RandomPolicy:
-    """Decides for every action alike."""
+    """A policy with equal logits for all actions."""
 
     def __init__(self, distribution: Distribution) -> None:
         self.distribution = distribution

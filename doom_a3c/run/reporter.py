@@ -1,4 +1,4 @@
-"""Telling how a run goes: what people are shown, the log of the whole run, and what is said of evaluations."""
+"""Reports a run: the status shown to people, the run's metrics, and messages about evaluations."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ _MEANS = 24  # of the curve, that people are shown
 
 
 class Status(NamedTuple):
-    """What people are shown; None stands for what is not known yet."""
+    """The status shown to people; None for values that are not known yet."""
 
-    share: float  # of the budget that will be used up first, 0 to 1
+    share: float  # of the budget that ends first, 0 to 1
     seconds_left: float | None
     frames: int
     frame_budget: int
     frames_per_second: float | None
     episodes: int
     mean_score: float | None  # of the last 100 episodes
-    means: Sequence[float]  # that it was before, some of them
+    means: Sequence[float]  # a sample of earlier values of mean_score
     evaluation: EvaluationPoint | None  # the newest
     best_evaluation: float | None
-    confirmed: bool  # that is of games that have chosen neither weights nor policy; else it is too high by chance
+    confirmed: bool  # measured in games that selected neither weights nor policy; otherwise biased upwards
     entropy: float | None
-    engine: str  # what it says of itself
+    engine: str  # its own description, may be ''
     faults: Mapping[str, int]  # survived so far, by kind
     gif: Path | None  # the newest
 
 
 class View(Protocol):
-    """Where people look."""
+    """The display of a run."""
 
     def show(self, status: Status) -> None:
         """Shows the newest status; called several times a second."""
 
     def phase(self, what: Callable[[], str]) -> None:
-        """Shows what the run does besides training while it does, asking for it again and again; '' is nothing."""
+        """Sets the description of the current phase, which is asked for repeatedly; '' is none."""
 
     def log(self, message: str) -> None:
-        """Shows a message, for good."""
+        """Shows a message that stays."""
 
 
 class RunMetrics(NamedTuple):
-    """How the whole run goes."""
+    """Metrics of the whole run."""
 
     frames_per_second: float | None
     episodes: int
@@ -79,22 +79,22 @@ class RunMetrics(NamedTuple):
 
 
 class EpisodeCurve(NamedTuple):
-    """What `RunMetrics` has of the same names, counted by episodes."""
+    """The metrics of the same names in `RunMetrics`, over episodes."""
 
     reward_by_episode: float
     maximum_reward_by_episode: float
 
 
 class EvaluationMetrics(NamedTuple):
-    """An evaluation as it is logged."""
+    """Metrics of an evaluation."""
 
-    score: float  # what the best is chosen by: the mean of the better policy
+    score: float  # selects the best weights: the mean of the better policy
     greedy: Mapping[str, float]  # mean, std, min and max
     sampled: Mapping[str, float]
 
 
 class ConfirmedMetrics(NamedTuple):
-    """The score of the best weights in games that chose neither them nor their policy."""
+    """The score of the best weights in games that selected neither them nor their policy."""
 
     confirmed_score: float
 
@@ -125,11 +125,11 @@ class Reporter:
         self._evaluation: EvaluationPoint | None = None
 
     def phase(self, what: Callable[[], str]) -> None:
-        """Tells the view what the run does besides training, see there."""
+        """Sets the description of the current phase, see `View`."""
         self._view.phase(what)
 
     def report(self, seconds: float, best: Best) -> None:
-        """Reports how far the run has come, after so many seconds of this session."""
+        """Reports the progress after `seconds` of this session."""
         self._measure_rate()
         if self._progress.updates > 0 and self._limiter.allow():
             self._write_point()
@@ -153,7 +153,7 @@ class Reporter:
             self._rate = self._rate_over(_RATE_SECONDS)
 
     def _rate_over(self, seconds: float) -> float:
-        """Returns the mean up to the newest of two marks or more, since the first that is no older than so many seconds."""
+        """Returns the mean rate over the marks of the last `seconds`, two at least."""
         *older, (now, frames) = self._marks
         since, before = next((mark for mark in older if now - mark[0] <= seconds), older[-1])
         return (frames - before) / (now - since)
@@ -186,7 +186,7 @@ class Reporter:
         )
 
     def _seconds_until(self, frames: int) -> float | None:
-        """Returns when the run will have so many frames; None before it has trained for some seconds."""
+        """Returns the seconds until the run has played `frames`; None in its first seconds."""
         if len(self._marks) < 3:
             return None
         return max(0.0, (frames - self._progress.frames) / self._rate_over(_LEFT_SECONDS))
@@ -215,7 +215,7 @@ class Reporter:
         self._logger.metrics(self._engine.metrics(), progress.frames)
 
     def _scheduled(self, schedule: Schedule) -> float | None:
-        """Returns the value of a schedule that changes."""
+        """Returns the current value of a schedule, None if it is constant."""
         return None if schedule.final is None else schedule.at(self._progress.frames, self._config.frames)
 
     def report_evaluation(self, evaluation: Evaluation, state: State, is_best: bool) -> None:

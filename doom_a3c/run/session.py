@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine
-from doom_a3c.engines.local import LocalEngine, State
+from doom_a3c.engines.local import LocalEngine
 from doom_a3c.envs.games import Games
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
@@ -24,22 +23,21 @@ from doom_a3c.record.loggers import Loggers, MakeLogger
 from doom_a3c.record.progress import Progress
 from doom_a3c.record.rate_limiter import log_gif_limiter
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import load
-from doom_a3c.run.evaluations import Evaluations, Leader
-from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
+from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import CollapseGuard
 from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
+from doom_a3c.run.make_evaluations import make_evaluations, make_evaluator
 from doom_a3c.run.names import called, run_name
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import Best, RunRecord, record_to_plain
+from doom_a3c.run.run_record import RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.derived import worker_count
 from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.streams import Stream, seed_of
 
 
 class Session(NamedTuple):
@@ -66,18 +64,14 @@ def build_session(
 ) -> Iterator[Session]:
     """Builds a session, and closes all its parts afterwards.
 
-    A resumed run continues from its checkpoint's `variables`. A new run, without, starts with the weights of the
-    checkpoint `source`, if any. `make_logger` replaces the logger that the settings name. User mistakes are raised
-    before anything is written, except by the caller to the folder of the checkpoints.
+    A resumed run continues from its checkpoint's `variables`; a new one starts with the weights of `source`, if any.
+    `make_logger` replaces the logger of the settings. User mistakes are raised before logs or gifs are written.
 
     Raises:
-        UserError: if the scenario cannot be played, a folder cannot be written to, a cluster cannot be reached, or the
-            checkpoint is of another game or network.
+        UserError: if a scenario, folder, cluster or checkpoint cannot be used.
     """
     config = record.config
-    if config.engine == "cluster":
-        access.check(config.address)
-    check_can_learn(config.precision)
+    _check_machine(config)
     make_logger = make_logger or find_logger(config.logger)
     builder = Builder(record.scenario, config, games)
     model, progress, transferred = _initial_model(record, builder, variables, source)
@@ -85,8 +79,7 @@ def build_session(
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
     record = _reserve_log_dir(record, logs_dir) if variables is None else checkpoints.with_best(record)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
-    view.log(f"{'training' if variables is None else 'resuming'} {_describe(record, builder)}; logs in {logs}")
-    _log_notes(view, builder, transferred)
+    _announce(view, record, builder, "training" if variables is None else "resuming", logs, transferred)
     with contextlib.ExitStack() as stack:
         if config.engine == "cluster":
             stack.enter_context(connect_to_cluster(record))
@@ -96,10 +89,16 @@ def build_session(
         outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
         engine = make_engine(record, builder, model, progress, outputs)
-        evaluator = stack.enter_context(closing(_make_evaluator(record, builder, engine)))
+        evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine)))
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
         training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
+
+
+def _check_machine(config: Config) -> None:
+    if config.engine == "cluster":
+        access.check(config.address)
+    check_can_learn(config.precision)
 
 
 def _initial_model(
@@ -160,7 +159,8 @@ def _describe(record: RunRecord, builder: Builder) -> str:
     return f"{record.scenario.name}: {builder.title}; {players}, {config.frames:,} frames"
 
 
-def _log_notes(view: View, builder: Builder, transferred: str | None) -> None:
+def _announce(view: View, record: RunRecord, builder: Builder, verb: str, logs: Path, transferred: str | None) -> None:
+    view.log(f"{verb} {_describe(record, builder)}; logs in {logs}")
     if transferred:
         view.log(transferred)
     if builder.missing_pictures:
@@ -193,17 +193,6 @@ def _open_outputs(
         yield Outputs(loggers, gif_maker.add, add_gif, view.log)
 
 
-def _make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
-    config = record.config
-    return Evaluator(
-        builder.evaluation_env(count_games(config.evaluation_episodes)),
-        builder.network("evaluator", config.seed),
-        seed_of(config.seed, Stream.EVALUATION, record.restarts),
-        config.evaluation_epsilon,
-        engine.add_fault,
-    )
-
-
 def _make_training(
     record: RunRecord,
     engine: Engine,
@@ -215,7 +204,7 @@ def _make_training(
 ) -> Training:
     config, guard = record.config, None
     saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
-    evaluations = _make_evaluations(record, evaluator, engine, checkpoints, saver, reporter)
+    evaluations = make_evaluations(record, evaluator, engine, checkpoints, saver, reporter)
     if isinstance(engine, LocalEngine):  # a cluster cannot roll back
 
         def save() -> None:
@@ -231,54 +220,3 @@ def _make_training(
         stopping=StoppingRule(config, progress),
         guard=guard,
     )
-
-
-class _SaveAndReport(NamedTuple):
-    """Saves the best weights after each evaluation, and reports its result."""
-
-    saver: Saver
-    reporter: Reporter
-
-    def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
-        """Saves and reports a new evaluation."""
-        if is_best:
-            self.saver.save_best(state, best)
-        self.reporter.report_evaluation(evaluation, state, is_best)
-
-    def on_reevaluation(self, evaluation: Evaluation, state: State, best: Best, stays_best: bool) -> None:
-        """Saves and reports the outcome of a re-evaluation."""
-        self.saver.save_best(state, best)
-        self.reporter.report_reevaluation(evaluation, stays_best)
-
-    def on_best_confirmed(self, scores: Scores, state: State, best: Best) -> None:
-        """Saves and reports the confirmed score."""
-        self.saver.save_best(state, best)
-        self.reporter.report_confirmation(scores, state, best.policy)
-
-
-def _make_evaluations(
-    record: RunRecord,
-    evaluator: Evaluator,
-    engine: Engine,
-    checkpoints: CheckpointFolder,
-    saver: Saver,
-    reporter: Reporter,
-) -> Evaluations:
-    return Evaluations(
-        evaluator,
-        episodes=record.config.evaluation_episodes,
-        every=record.config.evaluate_every,
-        capture=engine.capture,
-        listener=_SaveAndReport(saver, reporter),
-        best=record.best,
-        load_earlier_best=partial(_load_best, checkpoints),
-    )
-
-
-def _load_best(checkpoints: CheckpointFolder) -> Leader | None:
-    """Returns the weights of `best.ckpt`, None if it cannot be loaded."""
-    try:
-        variables, record = load(checkpoints.best)
-    except UserError:
-        return None
-    return Leader(State(variables, record.counters), record.best.policy)

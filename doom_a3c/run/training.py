@@ -1,7 +1,7 @@
-"""A training run: an engine that learns, and beside it everything that must continue whatever a worker does.
+"""The main loop of a session: checks the engine, saves, reports, and decides when to stop.
 
-The one loop of `Training`, on the main thread, looks at the shared progress a few times a second, and has others save,
-report and decide when to stop; so no duty hangs on a particular worker, and a worker's error surfaces within moments.
+It runs on the main thread and reads the shared counters several times a second, so that no duty depends on a particular
+worker, and an error in a worker ends the run within moments.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Result(NamedTuple):
     seconds: float  # of training, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
-    confirmed: bool  # it is of games that have chosen neither weights nor policy; else it is too high by chance
+    confirmed: bool  # measured in games that selected neither weights nor policy; otherwise biased upwards
     evaluations: Sequence[EvaluationPoint]
 
 
 class StoppingRule:
-    """Knows when a session ends. Owns the fact of an interrupt."""
+    """Decides when a session ends. Owns the state of an interrupt."""
 
     def __init__(self, config: Config, progress: Progress) -> None:
         self.config, self._progress = config, progress
@@ -46,16 +46,16 @@ class StoppingRule:
         self._ended_by: str | None = None
 
     def interrupt(self, name: str) -> None:
-        """Asks the session to save and end; a signal handler may call it."""
+        """Requests the session to save and end; a signal handler may call it."""
         self.interrupted_by = name
         self.interrupted.set()
 
     def end(self, name: str) -> None:
-        """Has the session end as at a limit of that name."""
+        """Ends the session as at a limit of that name."""
         self._ended_by = name
 
     def reason(self, seconds: float) -> str | None:
-        """Returns why a session that has lasted so long ends now, None while it does not."""
+        """Returns the reason to end a session after `seconds`, None to continue."""
         config, mean = self.config, self._progress.mean_score
         if ended_by := self.interrupted_by or self._ended_by:
             return ended_by
@@ -85,7 +85,7 @@ class Training:
         self._saver, self._reporter, self.stopping, self._guard = saver, reporter, stopping, guard
 
     def run(self) -> Result:
-        """Trains until a limit is reached; saves at the start, on the way, at the end, and when an error ends it.
+        """Trains until a limit is reached; saves at the start, at intervals, at the end, and after an error.
 
         Raises:
             DivergedError: if the network has diverged, or no update was finite.
@@ -127,7 +127,7 @@ class Training:
         return Result(stopped_by, seconds, rate, best.score, best.confirmed, best.evaluations)
 
     def _confirm_best(self) -> None:
-        """Settles the best weights and confirms their score, on new games; after an interrupt it stays unconfirmed."""
+        """Re-evaluates the best weights and confirms their score in new games, unless interrupted."""
         for phase, settle in (
             ("re-evaluating the best weights", self._evaluations.reevaluate_best),
             ("confirming the best score in new games", self._evaluations.confirm),

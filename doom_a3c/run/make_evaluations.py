@@ -1,0 +1,83 @@
+"""Makes a run's evaluator, and its evaluations, which save and report the best weights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.local import State
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoint import load
+from doom_a3c.run.evaluations import Evaluations, Leader
+from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
+from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.reporter import Reporter
+from doom_a3c.run.run_record import Best, RunRecord
+from doom_a3c.run.saver import Saver
+from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.streams import Stream, seed_of
+
+
+def make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
+    """Returns the evaluator of a run, with its own games and network."""
+    config = record.config
+    return Evaluator(
+        builder.evaluation_env(count_games(config.evaluation_episodes)),
+        builder.network("evaluator", config.seed),
+        seed_of(config.seed, Stream.EVALUATION, record.restarts),
+        config.evaluation_epsilon,
+        engine.add_fault,
+    )
+
+
+class _SaveAndReport(NamedTuple):
+    """Saves the best weights after each evaluation, and reports its result."""
+
+    saver: Saver
+    reporter: Reporter
+
+    def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
+        """Saves and reports a new evaluation."""
+        if is_best:
+            self.saver.save_best(state, best)
+        self.reporter.report_evaluation(evaluation, state, is_best)
+
+    def on_reevaluation(self, evaluation: Evaluation, state: State, best: Best, stays_best: bool) -> None:
+        """Saves and reports the outcome of a re-evaluation."""
+        self.saver.save_best(state, best)
+        self.reporter.report_reevaluation(evaluation, stays_best)
+
+    def on_best_confirmed(self, scores: Scores, state: State, best: Best) -> None:
+        """Saves and reports the confirmed score."""
+        self.saver.save_best(state, best)
+        self.reporter.report_confirmation(scores, state, best.policy)
+
+
+def make_evaluations(
+    record: RunRecord,
+    evaluator: Evaluator,
+    engine: Engine,
+    checkpoints: CheckpointFolder,
+    saver: Saver,
+    reporter: Reporter,
+) -> Evaluations:
+    """Returns the evaluations of a run; they continue from the best of its earlier sessions."""
+    return Evaluations(
+        evaluator,
+        episodes=record.config.evaluation_episodes,
+        every=record.config.evaluate_every,
+        capture=engine.capture,
+        listener=_SaveAndReport(saver, reporter),
+        best=record.best,
+        load_earlier_best=partial(_load_best, checkpoints),
+    )
+
+
+def _load_best(checkpoints: CheckpointFolder) -> Leader | None:
+    """Returns the weights of `best.ckpt`, None if it cannot be loaded."""
+    try:
+        variables, record = load(checkpoints.best)
+    except UserError:
+        return None
+    return Leader(State(variables, record.counters), record.best.policy)
