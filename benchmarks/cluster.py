@@ -16,14 +16,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +39,7 @@ from machines import (  # noqa: E402  # beside this file
     mend_machine,
     start_ray,
 )
+from records import read_record  # noqa: E402
 from trial import Trial, patiently, settings_of, start_state, until  # noqa: E402
 
 from doom_a3c.run import remote  # noqa: E402  # the project need not be installed
@@ -251,8 +250,8 @@ def driver_fault(options: argparse.Namespace) -> None:
         train = [sys.executable, str(ROOT / "train.py"), *flags]
 
         def updates() -> int:
-            with contextlib.suppress(OSError), zipfile.ZipFile(f"{folder}/models/last.ckpt") as archive:
-                return int(json.loads(archive.read("checkpoint.json"))["progress"]["updates"])
+            with contextlib.suppress(OSError):
+                return int(read_record(Path(folder, "models", "last.ckpt"))["progress"]["updates"])
             return 0
 
         run = subprocess.Popen([*train, f"--scenario={options.scenario}"])

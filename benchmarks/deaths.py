@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import random
 import signal
 import statistics
@@ -20,12 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from processes import engines, family, kill, parent, servers
+from records import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
 NEWBORN_SECONDS = 0.2
@@ -57,9 +56,8 @@ class Run:
     def progress(self) -> dict[str, Any]:
         """Returns the counters in the newest checkpoint."""
         try:
-            with zipfile.ZipFile(self.folder / "models" / "last.ckpt") as archive:
-                progress: dict[str, Any] = json.loads(archive.read("checkpoint.json"))["progress"]
-                return progress
+            progress: dict[str, Any] = read_record(self.folder / "models" / "last.ckpt")["progress"]
+            return progress
         except FileNotFoundError:
             return {"frames": 0, "faults": {}}
 

@@ -29,7 +29,7 @@ from supervised import terminate
 
 HERE = Path(__file__).resolve().parent
 # How many of a thousand inputs each door gets: the slow ones get fewer.
-SHARES = {"records": 700, "tomls": 190, "commands": 50, "pushes": 30, "cfgs": 25, "archives": 5}
+SHARES = {"records": 650, "tomls": 190, "checkpoints": 55, "commands": 50, "pushes": 30, "cfgs": 25}
 BATCH = 200_000  # inputs of a process: memory that libraries lose goes with it
 BATCH_SECONDS = 3600.0
 MAX_DEATHS = 50  # of a door's processes, after which it is left alone

@@ -16,9 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
+
+from records import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,8 +50,7 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
 
 def lowest_after(checkpoint: Path, target: float) -> float | None:
     """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
-    with zipfile.ZipFile(checkpoint) as archive:
-        curve = json.loads(archive.read("checkpoint.json"))["progress"]["curve"]
+    curve = read_record(checkpoint)["progress"]["curve"]
     means = [mean for episode, _, _, mean in curve if episode >= 100]
     first = next((index for index, mean in enumerate(means) if mean >= target), None)
     return None if first is None else min(means[first:])

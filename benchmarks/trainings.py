@@ -6,12 +6,12 @@ import json
 import statistics
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from records import read_record
 from supervised import last_line, running
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,19 +37,13 @@ def commit() -> str:
 
 def counters(folder: Path) -> dict[str, Any]:
     """Returns the counters in the newest checkpoint of a training."""
-    progress: dict[str, Any] = _record(folder / "models" / "last.ckpt")["progress"]
+    progress: dict[str, Any] = read_record(folder / "models" / "last.ckpt")["progress"]
     return progress
 
 
 def policy_of(model: Path) -> str:
     """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
-    return str(_record(model)["policy"])
-
-
-def _record(checkpoint: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(checkpoint) as archive:
-        record: dict[str, Any] = json.loads(archive.read("checkpoint.json"))
-    return record
+    return str(read_record(model)["policy"])
 
 
 def scores_of(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:

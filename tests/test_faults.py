@@ -1,19 +1,23 @@
 """The campaigns of benchmarks/faults.py: what they take for a broken promise, what they compare, and one kill for real."""
 
-import json
 import sys
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from run_fakes import tiny_record
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import faults
 from campaigns import disk, kills, soak
 from campaigns.kills import Promised
-from campaigns.runs import Announced, Count, Event, Results, Run, check_whole, frames_in
+from campaigns.runs import Announced, Count, Event, Results, Run, frames_in
+from records import check_whole
+
+from doom_a3c.run.checkpoint import save
+from doom_a3c.run.run_record import Best
 
 pytestmark = pytest.mark.tools
 
@@ -27,10 +31,10 @@ evaluation at 30,000 frames: greedy 500.0 +- 0.00, sampled 50"""
 
 def checkpoint(path, frames, score=None):
     path.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        data = {"progress": {"frames": frames, "steps": 250, "updates": 10, "episodes": 3}, "best_evaluation": score}
-        archive.writestr("checkpoint.json", json.dumps(data))
-        archive.writestr("variables.index", "weights")
+    counts = {"frames": frames, "steps": 250, "updates": 10, "episodes": 3}
+    record = tiny_record()
+    record = record._replace(counters=record.counters._replace(**counts), best=Best(score))
+    save(path, {"weights": np.arange(1000, dtype=np.float32)}, record)
 
 
 @pytest.fixture
@@ -72,8 +76,8 @@ def test_checkpoints_that_keep_their_promises_pass(run):
 def test_a_damaged_checkpoint_is_a_failure(run):
     checkpoint(run.last, 1000)
     data = run.last.read_bytes()
-    run.last.write_bytes(data.replace(b"weights", b"wrights"))
-    with pytest.raises(ValueError, match=r"variables\.index is broken"):
+    run.last.write_bytes(data[:-1] + b"x")
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged"):
         check_whole(run.last)
     run.last.write_bytes(data[:100])
     with pytest.raises(ValueError, match=r"last\.ckpt"):

@@ -4,18 +4,17 @@ import dataclasses
 import json
 import os
 import shutil
-import struct
-import zipfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from checkpoint_files import join, record_in, replace_record, split
 from commands import call
 from fakes import changed, complaint
 from run_fakes import run_record, tiny_record
 
-from doom_a3c.run.bundle import entries
-from doom_a3c.run.checkpoint import label_of, load, record_of, save
+from doom_a3c.run.checkpoint import MAX_ARRAYS, MAX_HEADER, is_whole, label_of, load, record_of, save
 from doom_a3c.run.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
@@ -173,7 +172,7 @@ def test_scores_of_which_a_mean_overflows_are_refused(scores):
     assert "not a complete checkpoint" in complaint(record_from_plain, data, "x.ckpt")
 
 
-# The archive
+# The file
 
 
 @pytest.fixture
@@ -183,51 +182,106 @@ def saved(tmp_path):
     return path
 
 
-def rewrite(path, compression=zipfile.ZIP_STORED, **members):
-    """Writes an archive anew with some of its members changed."""
-    with zipfile.ZipFile(path) as archive:
-        old = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in old.items():
-            archive.writestr(name, members.get(name.partition(".")[2].partition("-")[0], content))
+def test_a_header_larger_than_any_is_refused_unread(saved):
+    content = saved.read_bytes()
+    for length in (MAX_HEADER + 1, 2**40, 2**64 - 1):
+        saved.write_bytes(length.to_bytes(8, "little") + content[8:])
+        for read in (load, record_of, label_of):
+            assert "not a complete checkpoint" in complaint(read, saved)
 
 
-@pytest.mark.parametrize("member", ["json", "index", "data"])
-def test_a_compressed_member_is_refused_unread(saved, member):
-    rewrite(saved, zipfile.ZIP_DEFLATED, **{member: bytes(10**7)})
-    assert saved.stat().st_size < 10**5
-    assert "compressed" in complaint(load, saved)
+A, B = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, {"dtype": "F32", "shape": [], "data_offsets": [24, 28]}
 
 
-@pytest.mark.parametrize("member", ["json", "index"])
-def test_a_member_larger_than_any_is_refused(saved, member):
-    rewrite(saved, **{member: bytes(5 * 2**20)})
-    assert "too large" in complaint(load, saved)
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"a": A},  # bytes that belong to no array
+        {"a": A, "b": B | {"data_offsets": [20, 24]}},  # an overlap
+        {"a": A, "b": A},
+        {"a": A, "b": B, "c": B},
+        {"a": A, "b": B | {"data_offsets": [28, 32]}},  # a hole
+        {"a": A, "b": B | {"data_offsets": [28, 24]}},
+        {"a": A | {"data_offsets": [-4, 24]}, "b": B},
+        {"a": A | {"data_offsets": [0, 2**62]}, "b": B},
+        {"a": A | {"data_offsets": [0, 10**400]}, "b": B},
+        {"a": A | {"data_offsets": [0.0, 24.0]}, "b": B},
+        {"a": A | {"data_offsets": ["0", "24"]}, "b": B},
+        {"a": A | {"data_offsets": [False, 24]}, "b": B},
+        {"a": A | {"data_offsets": 24}, "b": B},
+        {"a": A | {"data_offsets": [0, 12, 24]}, "b": B},
+        {"a": A | {"shape": [3, 3]}, "b": B},
+        {"a": A | {"shape": [3, 2]}, "b": B},  # of the same bytes: the checksum
+        {"a": A | {"shape": [-2, -3]}, "b": B},
+        {"a": A | {"shape": [2**62, 3]}, "b": B},
+        {"a": A, "b": B, "c": B | {"shape": [2**62, 0, 2**62], "data_offsets": [28, 28]}},
+        {"a": A, "b": B, "c": B | {"shape": [1] * 100, "data_offsets": [28, 28]}},
+        {"a": A | {"shape": [6.0]}, "b": B},
+        {"a": A | {"shape": None}, "b": B},
+        {"a": A | {"dtype": "F16"}, "b": B},
+        {"a": A | {"dtype": "F64"}, "b": B},
+        {"a": A | {"dtype": "BF16", "shape": [12]}, "b": B},
+        {"a": A | {"dtype": "I32"}, "b": B},
+        {"a": A | {"dtype": "object"}, "b": B},
+        {"a": A | {"dtype": ["F32"]}, "b": B},
+        {"b": A, "a": B},
+        {"a": [A], "b": B},
+        {"A" * 100_000: A | {"dtype": "I8"}},
+    ],
+)
+def test_arrays_are_floats_that_lie_one_after_the_other_and_nothing_else(saved, arrays):
+    header, content = split(saved)
+    join(saved, {"__metadata__": header["__metadata__"], "a": A, "b": B}, content)
+    assert is_whole(saved)
+    join(saved, {"__metadata__": header["__metadata__"], **arrays}, content)
+    message = complaint(load, saved)
+    assert "not a complete checkpoint" in message
+    assert len(message) < 500
+    assert not is_whole(saved)
 
 
 def test_data_that_is_short_or_long_is_refused(saved):
+    header, content = split(saved)
     for size in (0, 27, 29, 1000):
-        rewrite(saved, data=bytes(size))
-        assert "not a complete checkpoint" in complaint(load, saved)
+        join(saved, header, content.ljust(size, b"\0")[:size])
+        for read in (load, record_of, label_of):
+            message = complaint(read, saved)
+            assert "not a complete checkpoint" in message
+            assert ("longer" if size > 28 else "cut off") in message
+
+
+def test_more_arrays_than_any_network_has_are_refused_at_once(saved):
+    header, content = split(saved)
+    empty = {f"{number}": {"dtype": "F32", "shape": [0], "data_offsets": [28, 28]} for number in range(MAX_ARRAYS)}
+    join(saved, header | empty, content)
+    assert f"{MAX_ARRAYS + 2:,} arrays" in complaint(load, saved)
+
+
+def test_a_file_that_announces_gigabytes_takes_no_memory(saved):
+    header, content = split(saved)
+    header["a"]["data_offsets"] = [0, 2**31]
+    join(saved, header, content)
+    with saved.open("ab") as file:
+        file.truncate(2**32)  # sparse: it is as long as it says
+    tracemalloc.start()
+    try:
+        assert "numbers" in complaint(load, saved)
+        assert not is_whole(saved)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MAX_HEADER
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_network_larger_than_the_weights_there_are_is_refused(saved):
     data = record_to_plain(tiny_record())
     data["scenario"]["network"]["hidden"] = [1000]
-    rewrite(saved, json=json.dumps(data).encode())
+    replace_record(saved, data)
     assert "it has 7 numbers, and its network 7,056,000 to" in complaint(load, saved)
 
 
 def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
     save(tmp_path / "fat.ckpt", {"a": np.zeros(30_000_000, np.float32)}, tiny_record())
     assert "it has 30,000,000 numbers" in complaint(load, tmp_path / "fat.ckpt")
-
-
-def test_an_archive_of_many_members_is_refused_unread(saved):
-    with zipfile.ZipFile(saved, "a") as archive:
-        for number in range(200):
-            archive.writestr(f"{number}", b"")
-    assert "too large" in complaint(load, saved)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
@@ -238,55 +292,12 @@ def test_what_is_no_file_is_not_read(tmp_path, kind):
         assert complaint(read, path)
 
 
-def test_json_nested_without_end_is_refused(saved):
-    rewrite(saved, json=b"[" * 10**6)
-    assert "not a complete checkpoint" in complaint(load, saved)
-
-
-def test_an_index_with_any_byte_changed_never_ends_in_a_traceback(saved):
-    with zipfile.ZipFile(saved) as archive:
-        index = archive.read("variables.index")
-    known = entries(index)
-    for place in range(len(index)):
-        for value in (0, 1, 127, 128, 255):
-            try:
-                found = entries(index[:place] + bytes([value]) + index[place + 1 :])
-            except ValueError:
-                continue
-            for entry in found.values():
-                assert np.dtype(entry.type).itemsize * np.prod(entry.shape, dtype=object) == entry.size
-    assert {name: entry.shape for name, entry in known.items()} == {"a": (2, 3), "b": ()}
-
-
-def table(blocks, index):
-    """Returns an index file of such blocks, and of an index block with such handles."""
-    body = b"".join(block + bytes(5) for block in blocks)
-    place = len(body)
-    body += index + bytes(5)
-    footer = bytes([0, 0]) + varint(place) + varint(len(index))
-    return body + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
-
-
-def varint(number):
-    parts = []
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*parts, number])
-
-
-def rows(*pairs):
-    """Returns a block of keys and values."""
-    return b"".join(bytes([0, len(key), len(value)]) + key + value for key, value in pairs) + struct.pack("<II", 0, 1)
-
-
-def test_an_index_that_repeats_itself_is_refused_at_once():
-    block = rows(*[(b"", b"")] * 9_000)
-    handle = varint(0) + varint(len(block))
-    with pytest.raises(ValueError, match="repeats itself"):
-        entries(table([block], rows(*[(b"k", handle)] * 1_000)))
-    with pytest.raises(ValueError, match="too many"):
-        entries(table([rows(*[(b"", b"")] * 200_000)], rows((b"k", varint(0) + varint(600_008)))))
+@pytest.mark.parametrize("nested", ["[", '{"a":', '{"format": [', '{"__metadata__": {"record": ['])
+def test_json_nested_without_end_is_refused(saved, nested):
+    for write in (replace_record, lambda path, text: join(path, text.encode(), bytes(100))):
+        write(saved, nested * 100_000)
+        for read in (load, record_of, label_of):
+            assert "not a complete checkpoint" in complaint(read, saved)
 
 
 # The commands
@@ -301,7 +312,7 @@ def test_a_checkpoint_that_starts_a_program_is_one_line_and_starts_nothing(tmp_p
     launcher.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     launcher.chmod(0o700)
     data["scenario"]["game"]["settings"]["vizdoom_path"] = str(launcher)
-    rewrite(tmp_path / "models" / "last.ckpt", json=json.dumps(data).encode())
+    replace_record(tmp_path / "models" / "last.ckpt", data)
     result = call(*program, cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "vizdoom_path" in result.stderr
@@ -334,8 +345,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
     made = call("train", "--scenario", wad.resolve(), *small, "--frames", "100", cwd=tmp_path)
     assert made.returncode == 0
     assert f"play.py --model models/best.ckpt --wad {wad.resolve()} --out" in made.stdout
-    with zipfile.ZipFile(tmp_path / "models" / "last.ckpt") as archive:
-        record = json.loads(archive.read("checkpoint.json"))
+    record = record_in(tmp_path / "models" / "last.ckpt")
     assert (record["scenario"]["game"]["wad"], record["config"]["scenario"]) == (f"./{wad.name}",) * 2
     assert str(tmp_path) not in json.dumps(record)  # a model that is given away does not say where it was made
     named = ("--wad", str(wad.rename(tmp_path / "renamed.wad")))

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from campaigns.runs import Event, Results, Run, check_whole, frames_in, own_folder, started
+from records import check_whole
+
+from campaigns.runs import Event, Results, Run, frames_in, own_folder, started
 
 CAMPAIGN = "disk full and free again"
 UNIT = "s without a checkpoint once there was room"

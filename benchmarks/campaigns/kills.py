@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processes import engines, family, kill, left_over, until
+from records import check_whole
 
-from campaigns.runs import Announced, Count, Event, Results, Run, check_whole, counted, own_folder, record, started
+from campaigns.runs import Announced, Count, Event, Results, Run, counted, own_folder, record, started
 
 CAMPAIGN = "kill -9 of train.py"
 UNIT = "s since the last checkpoint, or the start"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, NamedTuple, TypeVar
 
 import results
+from records import read_record
 from supervised import running
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -135,21 +134,9 @@ def record(path: Path) -> dict[str, Any] | None:
         ValueError: if it cannot be read.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            data: dict[str, Any] = json.loads(archive.read("checkpoint.json"))
-            return data
+        return read_record(path)
     except FileNotFoundError:
         return None
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(f"{path.name}: {error}") from None
-
-
-def check_whole(path: Path) -> None:
-    """Raises ValueError where a checkpoint is there, and not whole."""
-    if record(path) is not None:
-        with zipfile.ZipFile(path) as archive:
-            if broken := archive.testzip():
-                raise ValueError(f"{path.name}: {broken} is broken")
 
 
 class Count(NamedTuple):

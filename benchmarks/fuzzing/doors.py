@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors.numpy
+
 from doom_a3c.envs import doom_setup
 from doom_a3c.record.progress import Counters, Point
 from doom_a3c.run import checkpoint
@@ -23,7 +25,7 @@ from doom_a3c.settings.games import DoomSpec, GymnasiumSpec, shipped_folder
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.scenarios import Scenario
 from fuzzing.guards import FindingError
-from fuzzing.mutations import Mutator, bomb, mutated_json, toml_of, zipped
+from fuzzing.mutations import Mutator, join_checkpoint, mutated_json, split_checkpoint, toml_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -125,23 +127,44 @@ def records(folder: Path) -> Door:
     return Door([json.dumps(each).encode() for each in plain], refusing(take), _json_mutation, names())
 
 
-def archives(folder: Path) -> Door:
+def checkpoints(folder: Path) -> Door:
     """Returns the door for checkpoints as files."""
     path = folder / "input.ckpt"
     small_checkpoint(path)
     seed = path.read_bytes()
+    header, arrays = split_checkpoint(seed)
+    metadata = {"__metadata__": header["__metadata__"]}
 
     def take(data: bytes) -> None:
         path.write_bytes(data)
         checkpoint.load(path)
 
     def once() -> Iterator[bytes]:
-        yield bomb("checkpoint.json")
-        yield bomb("variables.data-00000-of-00001", ("checkpoint.json", b"{}"))
-        yield zipped([("checkpoint.json", b"[" * 200_000 + b"]" * 200_000)])
-        yield zipped([(f"variables.{number}", b"") for number in range(50_000)])
+        for length in (2**24, 2**31, 2**63, 2**64 - 1):
+            yield length.to_bytes(8, "little") + seed[8:]
+        for nested in (b"[", b'{"a":', b'{"__metadata__":{"record":['):
+            yield join_checkpoint(nested * 400_000)
+        deep = json.dumps({"record": "[" * 200_000})
+        yield join_checkpoint(f'{{"__metadata__": {deep}}}'.encode())
+        empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+        yield join_checkpoint(metadata | {f"{number}": empty for number in range(50_000)})
+        yield join_checkpoint(metadata | {"a": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}, arrays)
+        yield join_checkpoint(metadata | {"a": {"dtype": "F16", "shape": [2**62, 2**62], "data_offsets": [0, 2]}}, b"ab")
 
-    return Door([seed], refusing(take), lambda mutator, data: mutator.archive(data), names(), once)
+    return Door([seed], refusing(take), lambda mutator, data: with_checksum(mutator.checkpoint(data)), names(), once)
+
+
+def with_checksum(data: bytes) -> bytes:
+    """Returns a checkpoint with the checksum it should have, as far as it has one: what is behind that is tried too."""
+    try:
+        header, arrays = split_checkpoint(data)
+        metadata = header["__metadata__"]
+        record = json.loads(metadata["record"])
+        record.pop("crc32", None)
+        metadata["record"] = json.dumps(record | {"crc32": checkpoint._checksum(record, safetensors.numpy.load(data))})
+        return join_checkpoint(header, arrays)
+    except Exception:  # of whatever the mutation has made
+        return data
 
 
 def _playable(scenario: Scenario) -> None:
@@ -219,4 +242,11 @@ def doors() -> Mapping[str, Callable[[Path], Door]]:
     from fuzzing.commands import commands  # late, as the next: they replace parts of the program
     from fuzzing.pushes import pushes
 
-    return {"records": records, "tomls": tomls, "commands": commands, "pushes": pushes, "cfgs": cfgs, "archives": archives}
+    return {
+        "records": records,
+        "tomls": tomls,
+        "commands": commands,
+        "pushes": pushes,
+        "cfgs": cfgs,
+        "checkpoints": checkpoints,
+    }

@@ -1,12 +1,11 @@
-"""Mutations that know the structure of what they change: trees of plain data, text, archives."""
+"""Mutations that know the structure of what they change: trees of plain data, text, checkpoints."""
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
 import math
 import random
-import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,32 +138,21 @@ class Mutator:
                 changed[where:where] = self._random.randbytes(self._random.choice((1, 4, 8)))
         return bytes(changed)
 
-    def archive(self, data: bytes) -> bytes:
-        """Returns a zip with some entries changed or added, checksums right; a broken one gets some bytes changed."""
-        try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
-        except Exception:
-            return self.damaged(data)
-        if self.chance(0.2) or not entries:
-            return self.damaged(data)
-        index = self._random.randrange(len(entries))
-        name, content = entries[index]
+    def checkpoint(self, data: bytes) -> bytes:
+        """Returns a checkpoint with a change to its header, to the record in it, to its arrays, or anywhere."""
         action = self._random.random()
-        if action < 0.75:
-            entries[index] = (name, self._content(content))
-        elif action < 0.85:
-            entries[index] = (self._random.choice((self.word(), f"variables.{self.word()}")), content)
-        elif action < 0.93:
-            entries.append((f"variables.{self.word()}", content))
-        else:
-            del entries[index]
-        method = zipfile.ZIP_STORED if self.chance(0.8) else self._random.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
-        return zipped(entries, method)
-
-    def _content(self, content: bytes) -> bytes:
-        changed = mutated_json(content, self.tree) if self.chance(0.85) else None
-        return self.damaged(content) if changed is None else changed
+        try:
+            header, arrays = split_checkpoint(data)
+        except (ValueError, RecursionError):
+            return self.damaged(data)
+        if action < 0.5:
+            with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
+                record = json.dumps(self.tree(json.loads(header["__metadata__"]["record"])))
+                return join_checkpoint({**header, "__metadata__": {**header["__metadata__"], "record": record}}, arrays)
+        if action < 0.8:
+            with contextlib.suppress(ValueError, RecursionError):
+                return join_checkpoint(self.tree(header), arrays)
+        return join_checkpoint(header, self.damaged(arrays)) if action < 0.9 else self.damaged(data)
 
 
 def mutated_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
@@ -175,25 +163,16 @@ def mutated_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
         return None
 
 
-def zipped(entries: Sequence[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
-    """Returns an archive of such entries, those that zip cannot name left out."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        for name, content in entries:
-            try:
-                archive.writestr(zipfile.ZipInfo(name), content, method)
-            except (ValueError, UnicodeError):
-                continue
-    return buffer.getvalue()
+def split_checkpoint(data: bytes) -> tuple[Any, bytes]:
+    """Returns the header of a checkpoint, as plain data, and the bytes after it; raises ValueError where there is none."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:end]), data[end:]
 
 
-def bomb(name: str, *others: tuple[str, bytes]) -> bytes:
-    """Returns an archive of two kilobytes with an entry of more than a gigabyte, and other entries before it."""
-    buffer, chunk = io.BytesIO(zipped(others)), bytes(2**24)
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_BZIP2) as archive, archive.open(name, "w", force_zip64=True) as entry:
-        for _ in range(72):
-            entry.write(chunk)
-    return buffer.getvalue()
+def join_checkpoint(header: Any, arrays: bytes = b"") -> bytes:
+    """Returns a checkpoint of a header, as plain data or JSON, and the bytes after it; may raise ValueError."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + arrays
 
 
 def toml_of(table: Any) -> str:

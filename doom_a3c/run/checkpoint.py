@@ -1,8 +1,8 @@
-"""Checkpoints: one file that holds weights, optimizer slots, counters and the full configuration, and runs no code.
+"""Checkpoints: one file with weights, optimizer slots, counters and the full configuration; reading it runs no code.
 
-A `.ckpt` is an uncompressed zip of a TensorFlow checkpoint (`variables.index`, `variables.data-00000-of-00001`) and
-`checkpoint.json`; `unzip` and `tf.train.load_checkpoint` read it without this project. It is written beside its name,
-synced and renamed, so its name never stands for half a file.
+A `.ckpt` is a safetensors file: the length of a JSON header (8 bytes, little-endian), the header, and the bytes of the
+arrays. The header's metadata holds the run's record, itself JSON, with a checksum; it is read without the arrays.
+A checkpoint is written beside its name, synced and renamed, so its name never stands for half a file.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import struct
-import uuid
-import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.bundle import entries, tensors
 from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.inputs import check_file
@@ -29,20 +30,21 @@ from doom_a3c.settings.scenarios import least_parameters, most_parameters
 from doom_a3c.settings.tree import all_finite
 from doom_a3c.settings.trust import NOTHING, Named
 
-MAX_JSON, MAX_INDEX = 4 * 2**20, 2**20  # bytes
-SLOTS = 3  # numbers in a checkpoint for each parameter, at most: its own, and two of the optimizer's
-_JSON, _INDEX, _DATA = "checkpoint.json", "variables.index", "variables.data-00000-of-00001"
-MAX_MEMBERS, MAX_DIRECTORY = 100, 10_000  # of an archive, the latter in bytes
-_END = struct.Struct("<4s4H2LH")  # the last record of a zip file
-SAVING = ".saving-"  # begins the name of a file that is being written
-# Everything that zipfile and json raise for damaged bytes: an unknown compression is a RuntimeError, say.
-_UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, OSError, struct.error, OverflowError)
+MAX_HEADER, MAX_ARRAYS = 4 * 2**20, 10_000  # bytes, and a hundred times the arrays of any network
+SLOTS = 3  # numbers in a checkpoint per parameter, at most: its value, and two of the optimizer's
+SAVING = ".saving-"  # prefix of a file that is being written
+_LENGTH = 8  # bytes of the header's length
+_RECORD = "record"  # the only key of the metadata: safetensors writes several in any order
+_CHECKSUM = "crc32"  # the last key of the record
+_BYTES = {"F32": 4, "F16": 2}  # per number, of the types that are read
+_ZIP = b"PK\3\4"  # begins a checkpoint of the development versions before safetensors
+_UNREADABLE = (SafetensorError, KeyError, ValueError, RecursionError, OSError)  # raised for damaged bytes
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint file holds."""
+    """The content of a checkpoint file."""
 
-    variables: dict[str, NDArray[Any]]  # by name; the names with a slot suffix are the optimizer's
+    variables: dict[str, NDArray[Any]]  # by name; names with a slot suffix are the optimizer's
     record: RunRecord
 
     def check_finite(self, path: Path) -> None:
@@ -51,19 +53,27 @@ class Checkpoint(NamedTuple):
             raise UserError(f"{path} holds weights that are not finite: its run had failed; take an older checkpoint")
 
 
+class _Header(NamedTuple):
+    record: Any  # plain data, of anybody
+    checksum: Any
+    numbers: int  # in all arrays
+    end: int  # of the file, bytes
+
+
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
     """Writes a checkpoint so that `path` names the old or the new one, whole, at every instant.
 
     Raises:
         OSError: if there is no room, or another reason not to write; the old one stays.
     """
-    members = {_JSON: json.dumps(record_to_plain(record), indent=1, allow_nan=False).encode(), **_bundle(variables)}
+    plain = record_to_plain(record)
+    arrays = {name: np.asarray(value, order="C") for name, value in variables.items()}  # safetensors takes raw memory
+    text = _json({**plain, _CHECKSUM: _checksum(plain, arrays)})
+    content = safetensors.numpy.save(arrays, {_RECORD: text})
     part = path.with_name(f"{SAVING}{path.stem}")
     try:
         with part.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, content in members.items():
-                    archive.writestr(name, content)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -75,8 +85,8 @@ def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -
 
 
 def _sync(folder: Path) -> None:
-    """Has the names in a folder written, so that a power cut does not bring an old file back."""
-    with contextlib.suppress(OSError):  # some file systems have no such thing
+    """Writes the names in a folder to disk, so that a power cut does not bring an old file back."""
+    with contextlib.suppress(OSError):  # some file systems cannot
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -84,105 +94,120 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _bundle(variables: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
-    """Returns the files of a TensorFlow checkpoint by name; they are written to memory."""
-    import tensorflow as tf  # late: records are read without
-
-    names, folder = sorted(variables), f"ram://{uuid.uuid4()}"
-    tf.raw_ops.SaveV2(
-        prefix=f"{folder}/variables",
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[variables[n] for n in names],
-    )
-    files = {}
-    for name in (_INDEX, _DATA):
-        with tf.io.gfile.GFile(f"{folder}/{name}", "rb") as file:
-            files[name] = file.read()
-        tf.io.gfile.remove(f"{folder}/{name}")
-    return files
-
-
 def load(path: Path, named: Named = NOTHING) -> Checkpoint:
-    """Reads a checkpoint, which may be anybody's: every size is checked before anything of that size is made.
+    """Reads a checkpoint, which may be a stranger's: every size is checked before memory of that size is allocated.
 
     Raises:
-        UserError: if there is none, or the file is cut off, damaged, or something else, or plays what only a user may name.
+        UserError: if there is none, the file is cut off, damaged, or another kind of file, or its game needs the user's
+            consent.
     """
     check_exists(path)
-    with _opened(path) as archive:
-        record = _record(archive, path, named)
-        found = entries(_member(archive, _INDEX, MAX_INDEX))
+    with _open(path) as file:
+        header = _read_header(file)
+        record = record_from_plain(header.record, str(path), named)
         needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
-        if named.scenario:  # whose network may be another
+        if named.scenario:  # whose network may differ
             needed, most = 0, SLOTS * MAX_PARAMETERS
-        numbers = sum(entry.numbers for entry in found.values())
-        if not needed <= numbers <= most:
-            raise ValueError(f"it has {numbers:,} numbers, and its network {needed:,} to {most:,}")
-        variables = tensors(found, _member(archive, _DATA, 4 * numbers))
-    return Checkpoint(variables, record)
+        if not needed <= header.numbers <= most:
+            raise ValueError(f"it has {header.numbers:,} numbers, and its network {needed:,} to {most:,}")
+        return Checkpoint(_read_arrays(file, header), record)
 
 
 def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
-    """Reads what a checkpoint says of its run, without TensorFlow; raises UserError as `load` does."""
+    """Reads the record of a checkpoint's run, without the arrays; raises UserError as `load` does."""
     check_exists(path)
-    with _opened(path) as archive:
-        return _record(archive, path, named)
+    with _open(path) as file:
+        return record_from_plain(_read_header(file).record, str(path), named)
 
 
 def label_of(path: Path) -> Label:
-    """Reads which run a checkpoint is of; raises UserError if it does not tell."""
-    with _opened(path) as archive:
-        return _label(archive)
+    """Reads which run a checkpoint is of; raises UserError if it does not say."""
+    with _open(path) as file:
+        return label_from_plain(_read_header(file).record)
 
 
 def is_whole(path: Path) -> bool:
-    """Tells whether a checkpoint says which run it is of, and is undamaged to its end."""
+    """Returns whether a checkpoint says which run it is of, and is undamaged to its end."""
     try:
-        with _opened(path) as archive:
-            _label(archive)
-            return archive.testzip() is None
+        with _open(path) as file:
+            header = _read_header(file)
+            label_from_plain(header.record)
+            _read_arrays(file, header)
     except UserError:
         return False
+    return True
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens an archive; raises UserError for whatever is damaged in it."""
+def _open(path: Path) -> Iterator[BufferedReader]:
+    """Opens a checkpoint; whatever is found damaged in the block raises UserError."""
     check_file(path)
     try:
         with path.open("rb") as file:  # once: a run may put a newer one in its place at any moment
-            _check_directory(file)
-            with zipfile.ZipFile(file) as archive:
-                yield archive
+            if file.peek(len(_ZIP)).startswith(_ZIP):
+                raise UserError(
+                    f"{path} is a zip archive, as checkpoints of earlier development versions were: they cannot be read, "
+                    "train the model again"
+                )
+            yield file
     except _UNREADABLE as error:
         raise UserError(f"{path} is not a complete checkpoint of doom_a3c ({first_line(error)})") from None
 
 
-def _check_directory(file: BinaryIO) -> None:
-    """Raises ValueError unless an archive has a few members: zipfile reads its directory whole, however large that is."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _END.size))
-    end = file.read()
-    if len(end) < _END.size:
-        raise ValueError("it is cut off")
-    mark, *_, members, size, _, comment = _END.unpack(end)
-    if mark != b"PK\5\6":
+def _read_header(file: BufferedReader) -> _Header:
+    """Reads the header; raises ValueError if it is damaged, or announces more than any checkpoint has."""
+    start = file.read(_LENGTH)
+    length = int.from_bytes(start, "little")
+    if len(start) < _LENGTH or length > MAX_HEADER:
         raise ValueError("it is cut off, or another kind of file")
-    if members > MAX_MEMBERS or size > MAX_DIRECTORY or comment:
-        raise ValueError("its directory is too large")
+    header = file.read(length)
+    if len(header) < length:
+        raise ValueError("it is cut off")
+    try:
+        arrays = json.loads(header)
+        metadata = arrays.pop("__metadata__", {})
+        sizes = [_size(name, array["dtype"], *array["data_offsets"]) for name, array in arrays.items()]
+        text = metadata.get(_RECORD)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("its header is damaged") from None
+    if not isinstance(text, str):
+        raise ValueError("it is another safetensors file: it has no record of a run")
+    numbers, size = sum(number for number, _ in sizes), sum(size for _, size in sizes)
+    if len(sizes) > MAX_ARRAYS or numbers > SLOTS * MAX_PARAMETERS:
+        raise ValueError(f"it has {len(sizes):,} arrays of {numbers:,} numbers, which is more than any network has")
+    end, there = _LENGTH + length + size, os.fstat(file.fileno()).st_size
+    if there != end:
+        raise ValueError("it is cut off" if there < end else "it is longer than its header says")
+    record = json.loads(text)
+    checksum = record.pop(_CHECKSUM, None) if isinstance(record, dict) else None
+    return _Header(record, checksum, numbers, end)
 
 
-def _label(archive: zipfile.ZipFile) -> Label:
-    return label_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)))
+def _size(name: str, dtype: Any, start: Any, end: Any) -> tuple[int, int]:
+    """Returns the numbers and bytes of an array; safetensors checks later that its shape and its place agree with them."""
+    if dtype not in _BYTES:
+        raise ValueError(f"array {name[:100]!r} is of type {dtype!r}, not {' or '.join(_BYTES)}")
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        raise ValueError(f"array {name[:100]!r} has no place in the file")
+    return (end - start) // _BYTES[dtype], end - start
 
 
-def _record(archive: zipfile.ZipFile, path: Path, named: Named) -> RunRecord:
-    return record_from_plain(json.loads(_member(archive, _JSON, MAX_JSON)), str(path), named)
+def _read_arrays(file: BufferedReader, header: _Header) -> dict[str, NDArray[Any]]:
+    """Reads the arrays as float32; raises one of `_UNREADABLE` if they are not as the header says, or damaged."""
+    file.seek(0)
+    arrays = safetensors.numpy.load(file.read(header.end))
+    if _checksum(header.record, arrays) != header.checksum:
+        raise ValueError("its checksum is wrong: it is damaged")
+    return {name: array.astype("<f4", copy=False) for name, array in arrays.items()}
 
 
-def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """Returns a file of the archive: it is stored as it is, so what it takes in memory it takes on disk."""
-    info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > limit:
-        raise ValueError(f"{name} is compressed, or too large")
-    return archive.read(info)
+def _checksum(record: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Returns a checksum over record, names, shapes and numbers: safetensors has none, and disks decay."""
+    value = zlib.crc32(_json(record).encode())
+    for name, array in sorted(arrays.items()):
+        value = zlib.crc32(array.data, zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), value))
+    return f"{value:08x}"
+
+
+def _json(record: Any) -> str:
+    return json.dumps(record, separators=(",", ":"), allow_nan=False)

@@ -17,7 +17,7 @@ from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
-FORMAT = 5
+FORMAT = 6
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
 _KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
 MAX_EVALUATIONS = 1000  # that are kept

@@ -1,0 +1,30 @@
+"""Records of checkpoints, as plain data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from doom_a3c.run.checkpoint import is_whole  # the project need not be installed
+
+
+def read_record(checkpoint: Path) -> dict[str, Any]:
+    """Returns the record in a checkpoint; raises FileNotFoundError, or ValueError if it cannot be read."""
+    try:
+        with safe_open(checkpoint, "numpy") as file:
+            record: dict[str, Any] = json.loads(file.metadata()["record"])
+            return record
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"{checkpoint.name}: {error}") from None
+
+
+def check_whole(checkpoint: Path) -> None:
+    """Raises ValueError where a checkpoint is there, and not whole."""
+    if checkpoint.exists() and not is_whole(checkpoint):
+        raise ValueError(f"{checkpoint.name} is damaged")
