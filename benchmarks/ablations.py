@@ -66,11 +66,11 @@ PARTS = ["cartpole", "basic", "defend_the_center"]  # each of another kind; meas
 AS_IT_IS = "as it is"  # the variant that others are compared with, unless they were measured with another file of the game
 VARIANTS = {
     AS_IT_IS: Variant(),
-    "one pass, one minibatch (A3C)": Variant(("--passes", 1, "--minibatches", 1)),
+    "one pass, one minibatch (A3C)": Variant(("--epochs", 1, "--minibatches", 1)),
     "one minibatch": Variant(("--minibatches", 1)),
     "sequences of four steps": Variant(("--sequence-length", 4)),
     "sequences of eight steps": Variant(("--sequence-length", 8)),
-    "two passes": Variant(("--passes", 2)),
+    "two passes": Variant(("--epochs", 2)),
     "no KL target": Variant(("--target-kl", 0)),
     "no KL cost towards uniform": Variant(("--uniform-cost", 0)),
     "normalized rewards": Variant(("--normalize-rewards",)),
@@ -84,7 +84,7 @@ VARIANTS = {
     "from the model of basic": Variant(("--from", "basic")),
     "ten times the step size": Variant(times=10),
     "the same, no KL target": Variant(("--target-kl", 0), 10),
-    "the same, no guard either": Variant(("--target-kl", 0, "--collapse", 0), 10),
+    "the same, no guard either": Variant(("--target-kl", 0, "--rollback-drop", 0), 10),
 }
 
 MIRRORS = {game: spec.mirror for game in GAMES if isinstance(spec := find(game).game, DoomSpec)}  # in their files

@@ -90,7 +90,7 @@ def push_of(config: Config, builder: Builder) -> Push:
     from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, blank_rollout
     from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
-    network, length, games = builder.network("any", 0), config.rollout_length, config.games
+    network, length, games = builder.network("any", 0), config.rollout_length, config.envs_per_worker
     stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
     if config.transport == "gradients":
         sums = GradientAccumulator(1, 1)

@@ -111,7 +111,9 @@ def main() -> None:
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     deaths = 0
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), flags or ["--workers", "1", "--games", "8", "--game-processes", "2", "--gif-every", "0"])
+        run = Run(
+            Path(folder), flags or ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2", "--gif-every", "0"]
+        )
         try:
             run.wait_for(lambda: run.progress()["frames"])
             for number, kind in zip(range(options.kills), itertools.cycle(kinds), strict=False):

@@ -25,8 +25,8 @@ from throughput import Parts, settings
 
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.scenarios import resolved
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.scenarios import apply_overrides
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH, ROW = 1200, 18  # pixels
@@ -110,7 +110,7 @@ def main() -> None:
     options = parser.parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)
-    scenario, config = resolved(found, found.training, found.name)
+    scenario, config = apply_overrides(found, found.training, found.name)
     parts = Parts(scenario, config, *options.setting)
     start = time.monotonic()
     seen = sampled(parts, options.seconds)

@@ -93,7 +93,7 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
     make(7).to_file(str(folder / f"{wad}.wad"))
     (folder / f"{wad}.cfg").write_text(config)
     run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
-    flags = ("--episodes", EPISODES, "--random-episodes", EPISODES, "--record", 0, "--wad", folder / f"{wad}.wad")
+    flags = ("--episodes", EPISODES, "--random-episodes", EPISODES, "--record-episodes", 0, "--wad", folder / f"{wad}.wad")
     best = folder / "models" / "best.ckpt"
     played = play(best, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
     scores = {policy: summary["scores"] for policy, summary in played.items()}

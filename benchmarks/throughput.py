@@ -35,11 +35,10 @@ from processes import cpu_seconds, engines, family, memory
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import cpu_count
+from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
-from doom_a3c.settings.scenarios import Scenario, resolved
+from doom_a3c.settings.scenarios import Scenario, apply_overrides
 from doom_a3c.settings.streams import Stream, seed_of
 from doom_a3c.settings.tree import map_nested
 
@@ -214,7 +213,7 @@ class Parts:
         self._config = dataclasses.replace(
             config,
             workers=workers,
-            games=games,
+            envs_per_worker=games,
             game_processes=processes,
             learning_rate=Schedule(0.0),  # so that play stays the same
             frames=10**12,
@@ -249,7 +248,7 @@ class Parts:
         from doom_a3c.agent.policy import Policy
 
         def acts(network: Any, rollout: Rollout) -> Callable[[], Any]:
-            policy, resets = Policy(network), np.zeros(self._config.games, np.float32)
+            policy, resets = Policy(network), np.zeros(self._config.envs_per_worker, np.float32)
             seen = map_nested(lambda array: array[0], rollout.observations)
             return lambda: policy(seen, resets, rollout.core_state)
 
@@ -313,7 +312,7 @@ def main() -> None:
     options = parser.parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)
-    scenario, config = resolved(found, found.training, found.name)
+    scenario, config = apply_overrides(found, found.training, found.name)
     samples: dict[str, list[float]] = {}
     costs: dict[str, list[Cost]] = {}
 

@@ -42,7 +42,16 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
         result["lowest"] = lowest_after(folder / "models" / "last.ckpt", options.target_score)
         result["stopped_by"] = "target_score" if result["lowest"] is not None else result["stopped_by"]
     if options.evaluate:
-        arguments = ("--episodes", options.evaluate, "--policy", "greedy", "--record", 0, "--out", folder / "played")
+        arguments = (
+            "--episodes",
+            options.evaluate,
+            "--policy",
+            "greedy",
+            "--record-episodes",
+            0,
+            "--out",
+            folder / "played",
+        )
         call("play.py", "--model", folder / "models" / "best.ckpt", *arguments)
         result["greedy"] = json.loads((folder / "played" / "summary.json").read_text())["mean"]
     return result

@@ -48,7 +48,7 @@ def policy_of(model: Path) -> str:
 
 def scores_of(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
     """Returns what so many episodes of each policy of a model score, from a seed on; raises as `play` does."""
-    flags = ("--episodes", episodes, "--seed", seed, "--record", 0, "--random-episodes", 0)
+    flags = ("--episodes", episodes, "--seed", seed, "--record-episodes", 0, "--random-episodes", 0)
     played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
     return {policy: summary["scores"] for policy, summary in played.items()}
 

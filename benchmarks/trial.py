@@ -29,7 +29,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
 
     found = catalog.find(scenario)
     values = {**found.training, "scenario": scenario, "engine": "cluster", **changes}
-    resolved, config = scenarios.resolved(found, values, "settings")
+    resolved, config = scenarios.apply_overrides(found, values, "settings")
     return config, remote.pack_settings(config, resolved, 0), Builder(resolved, config)
 
 

@@ -16,8 +16,8 @@ from doom_a3c.run.launch import continued_run, new_run, open_session
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord, needed_again
-from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.fields import RunError, UserError, validated
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.fields import RunError, UserError, parse_values
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.playing import PlaySettings
 from doom_a3c.settings.trust import Named
@@ -46,12 +46,12 @@ class Agent(TrainedAgent):
 
         Args:
             out: a folder for films, scores and the page that shows them; None writes nothing.
-            settings: those of play.py: `episodes=3`, `seed`, `policy`, `epsilon`, `record`, `overlay`, `random_episodes`.
+            settings: those of play.py, such as `episodes=3`, `seed`, `policy`, `epsilon`, `record_episodes` and `overlay`.
 
         Raises:
             UserError: for a setting that does not fit, or a folder that cannot be written to.
         """
-        chosen = validated(PlaySettings, settings, "settings")
+        chosen = parse_values(PlaySettings, settings, "settings")
         folder = None if out is None else output_folder(str(out), "out")
         called = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with Playback(self, chosen, folder) as playback:

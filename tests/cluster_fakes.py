@@ -22,7 +22,7 @@ from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.run.remote import pack_gif
 from doom_a3c.settings.config import Config
 
-SMALL = Config(engine="cluster", workers=2, games=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
+SMALL = Config(engine="cluster", workers=2, envs_per_worker=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
 FRAMES = 24  # of a push: 8 steps
 SIZE = len(flat(network().parameters))
 METRICS = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "uniform_kl": 0.5, "grad_norm": 3.0, "var_norm": 4.0}

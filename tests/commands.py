@@ -15,7 +15,7 @@ from benchmarks.processes import family, kill
 
 ROOT = Path(__file__).parent.parent
 SMALL = (
-    *("--workers", "2", "--games", "2", "--rollout-length", "8", "--minibatches", "1"),
+    *("--workers", "2", "--envs-per-worker", "2", "--rollout-length", "8", "--minibatches", "1"),
     *("--evaluation-episodes", "2", "--evaluate-every", "0"),
 )
 IMPORTED = ("tensorflow", "vizdoom", "gymnasium", "ale_py", "imageio.v3", "matplotlib.figure", "tensorboard.summary")

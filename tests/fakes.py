@@ -21,7 +21,7 @@ from doom_a3c.algorithm.optimizers import RMSProp
 from doom_a3c.engines.queue import queue_engine, queues_of
 from doom_a3c.envs.vectors import LocalVectorEnv
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.fields import UserError, plain, validated
+from doom_a3c.settings.fields import UserError, parse_values, plain
 from doom_a3c.settings.infos import FAULTS
 from doom_a3c.settings.network import Network
 
@@ -34,7 +34,7 @@ GRAPHS = Graphs()  # of all networks here, as in a run: each is compiled once
 
 def changed(config, **flat):
     """Returns a config with other values of those settings, by their flat names."""
-    return validated(type(config), {**plain(config), **flat}, "test")
+    return parse_values(type(config), {**plain(config), **flat}, "test")
 
 
 def until(condition, what="it", *, seconds=30, pause=0.005):

@@ -11,14 +11,14 @@ from doom_a3c.run.evaluator import Evaluation, summarize
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings import catalog
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.scenarios import resolved
+from doom_a3c.settings.scenarios import apply_overrides
 
 
 @functools.cache
 def settings(scenario):
     """Returns a scenario by its name, and the settings of a run of it."""
     found = catalog.find(scenario)
-    return resolved(found, found.training, "test")
+    return apply_overrides(found, found.training, "test")
 
 
 def run_record(scenario="cartpole", *, updates=0, frames=0, **parts):

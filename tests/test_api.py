@@ -15,7 +15,14 @@ from doom_a3c.envs.games import games_of
 from doom_a3c.run import playback
 from doom_a3c.run.random_play import random_scores
 
-QUICK = {"workers": 2, "games": 2, "rollout_length": 8, "evaluation_episodes": 2, "evaluate_every": 0.0, "seed": 3}
+QUICK = {
+    "workers": 2,
+    "envs_per_worker": 2,
+    "rollout_length": 8,
+    "evaluation_episodes": 2,
+    "evaluate_every": 0.0,
+    "seed": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +77,7 @@ def test_an_observation_of_another_shape_is_told(agent):
 
 
 def test_playing_writes_what_play_py_writes(agent, tmp_path):
-    results = agent.play(tmp_path / "out", episodes=2, record=1, random_episodes=2)
+    results = agent.play(tmp_path / "out", episodes=2, record_episodes=1, random_episodes=2)
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["scores"] == results.scores
     assert {"index.html", "episode_000.mp4", "scores.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert [len(each.values) for each in results.played] == [each.episode.length for each in results.played]
@@ -79,14 +86,14 @@ def test_playing_writes_what_play_py_writes(agent, tmp_path):
 def test_random_play_that_does_not_end_in_time_is_left_out_and_said(agent, tmp_path, monkeypatch):
     monkeypatch.setattr(playback, "random_scores", partial(random_scores, seconds=0.0))
     with pytest.warns(RuntimeWarning, match="0 of 4 random episodes"):
-        results = agent.play(tmp_path / "out", episodes=1, record=0, random_episodes=4)
+        results = agent.play(tmp_path / "out", episodes=1, record_episodes=0, random_episodes=4)
     assert list(results.random) == []
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["random_scores"] == []
     assert "random play" not in (tmp_path / "out" / "index.html").read_text().partition("</svg>")[0]
 
 
 def test_episodes_that_are_cut_off_say_so_beside_their_mean(agent, tmp_path):
-    out, settings = tmp_path / "out", dc.api.PlaySettings(episodes=5, record=0, random_episodes=0)
+    out, settings = tmp_path / "out", dc.api.PlaySettings(episodes=5, record_episodes=0, random_episodes=0)
     with dc.api.Playback(agent, settings, out) as played:
         out.mkdir()
         with pytest.raises(KeyboardInterrupt):
@@ -125,9 +132,9 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
     [
         (lambda: dc.train("basik"), "unknown scenario 'basik' (did you mean basic?)"),
         (lambda: dc.train("basic", rollout_lenght=3), "unknown setting 'rollout_lenght' (did you mean rollout_length?)"),
-        (lambda: dc.train("basic", games=0), "games: 0 is out of range"),
-        (lambda: dc.train("basic", games={(1, 2): 3}), "games: {(1, 2): 3} is not a whole number"),
-        (lambda: dc.train("basic", games="\x9b31m"), r"games: '\x9b31m' is not a whole number"),
+        (lambda: dc.train("basic", envs_per_worker=0), "envs_per_worker: 0 is out of range"),
+        (lambda: dc.train("basic", envs_per_worker={(1, 2): 3}), "envs_per_worker: {(1, 2): 3} is not a whole number"),
+        (lambda: dc.train("basic", envs_per_worker="\x9b31m"), r"envs_per_worker: '\x9b31m' is not a whole number"),
         (lambda: dc.train("basic", models_dir=Path("x")), "models_dir: PosixPath('x') is not a text"),
         (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
         (lambda: dc.resume("nothing"), "there is no checkpoint"),

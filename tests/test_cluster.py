@@ -224,7 +224,7 @@ def survives(folder, pid, fault, times=1):
 
 
 def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it_as_it_was(folder, secret):
-    doom = ("--scenario", "basic", "--games", 2, "--gif-every", 0)
+    doom = ("--scenario", "basic", "--envs-per-worker", 2, "--gif-every", 0)
     address = cluster_with(folder, "token")
     before = set(pids(folder, "gcs_server") + pids(folder, "raylet"))
     run = started(folder, *doom, "--address", address, "--frames", 100_000_000, "--checkpoint-every", 1)

@@ -98,7 +98,7 @@ def test_the_logs_hold_the_documented_tags(trained):
 
 
 def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, tmp_path):
-    arguments = ("--out", tmp_path / "out", "--episodes", 3, "--record", 1, "--random-episodes", 4)
+    arguments = ("--out", tmp_path / "out", "--episodes", 3, "--record-episodes", 1, "--random-episodes", 4)
     result = play(tmp_path, "--model", brief, *arguments)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
@@ -179,7 +179,7 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
     record = checkpoint.record
     assert record.best.policy in ("greedy", "sample")
     save(tmp_path / "model.ckpt", checkpoint.variables, record._replace(best=record.best._replace(policy=policy)))
-    arguments = ("--model", "model.ckpt", "--out", "out", "--episodes", 1, "--record", 0)
+    arguments = ("--model", "model.ckpt", "--out", "out", "--episodes", 1, "--record-episodes", 0)
     result = play(tmp_path, *arguments)
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["policy"] == policy
@@ -189,7 +189,7 @@ def test_playing_takes_the_policy_that_was_better_in_the_evaluation(trained, tmp
 @pytest.mark.process
 @pytest.mark.parametrize(("start", "hung"), [(Running, False), (RunningAnew, True)])
 def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung):
-    with start("play", "--model", brief, "--episodes", 500, "--record", 500, cwd=tmp_path) as process:
+    with start("play", "--model", brief, "--episodes", 500, "--record-episodes", 500, cwd=tmp_path) as process:
         until(lambda: list(tmp_path.rglob("episode_001.*")), "the second recording", seconds=90)
         processes, games = family(process.pid), engines(process.pid)
         assert len(games) == 2
@@ -220,11 +220,22 @@ def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(brief, 
 def test_a_module_of_a_users_is_found_where_the_user_is(tmp_path):
     module = "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
     (tmp_path / "my_games.py").write_text(f"{module}gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=50)\n")
-    small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", "300")
+    small = (
+        "--workers",
+        "1",
+        "--envs-per-worker",
+        "2",
+        "--evaluate-every",
+        "0",
+        "--evaluation-episodes",
+        "1",
+        "--frames",
+        "300",
+    )
     result = call("train", "--scenario", "my_games:Mine-v0", *small, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "play.py --model models/best.ckpt --scenario my_games:Mine-v0 --out" in result.stdout
-    played = play(tmp_path, "--scenario", "my_games:Mine-v0", "--episodes", "1", "--record", "0")
+    played = play(tmp_path, "--scenario", "my_games:Mine-v0", "--episodes", "1", "--record-episodes", "0")
     assert played.returncode == 0, played.stderr
 
 
@@ -233,7 +244,7 @@ def test_an_episode_is_that_of_its_seed_in_every_call_whatever_was_played_before
     folder, _ = trained
     rows = []
     for out, seed, episodes in (("a", 7, 4), ("b", 9, 2)):
-        arguments = ("--episodes", episodes, "--record", 0, "--policy", "sample", "--out", out, "--seed", seed)
+        arguments = ("--episodes", episodes, "--record-episodes", 0, "--policy", "sample", "--out", out, "--seed", seed)
         assert play(tmp_path, "--model", folder / "models" / "last.ckpt", *arguments).returncode == 0
         rows.append([row.split(",")[1:] for row in (tmp_path / out / "scores.csv").read_text().splitlines()[-2:]])
     assert rows[0] == rows[1]
@@ -251,7 +262,16 @@ def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
     first = json.loads((folder / "summary.json").read_text())
     # Another worker and game count: a checkpoint depends on neither.
     resumed = train(
-        folder, "--resume", "--workers", 1, "--games", 3, "--frames", first["frames"] + 1000, "--summary", "2.json"
+        folder,
+        "--resume",
+        "--workers",
+        1,
+        "--envs-per-worker",
+        3,
+        "--frames",
+        first["frames"] + 1000,
+        "--summary",
+        "2.json",
     )
     assert resumed.returncode == 0, resumed.stderr
     second = json.loads((folder / "2.json").read_text())
@@ -263,7 +283,7 @@ def test_a_new_run_refuses_to_overwrite_and_resume_goes_on(trained):
 
 @pytest.mark.process
 def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
-    small = ("--workers", 1, "--games", 2, "--minibatches", 2, "--frames", 1000, "--evaluation-episodes", 1)
+    small = ("--workers", 1, "--envs-per-worker", 2, "--minibatches", 2, "--frames", 1000, "--evaluation-episodes", 1)
 
     def weights(name, seed):
         folder = tmp_path / name
@@ -324,14 +344,14 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, sc
     # Episodes are short, and so are the films of them: of CartPole's those of random play are.
     (tmp_path / "breakout.toml").write_text('base = "breakout"\n[game]\nmax_frames = 160\n')
     (tmp_path / "basic.toml").write_text('base = "basic"\n[game.settings]\nepisode_timeout = 94\n')
-    small = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--frames", "400")
+    small = ("--workers", "2", "--envs-per-worker", "2", "--rollout-length", "8", "--frames", "400")
     quick = ("--evaluate-every", "0", "--evaluation-episodes", "1")
     trained = call("train", "--scenario", scenario, *small, *flags, *quick, cwd=tmp_path, start=start)
     assert trained.returncode == 0, trained.stderr
     assert trained.stderr == ""
     (curve,) = tmp_path.glob("frames/*/scores.png")
     assert imageio.imread(curve).shape[2] >= 3
-    shown = ("--episodes", "1", "--record", "1", "--overlay", overlay, "--random-episodes", "2")
+    shown = ("--episodes", "1", "--record-episodes", "1", "--overlay", overlay, "--random-episodes", "2")
     played = call("play", *shown, "--policy", "sample", "--epsilon", "1", cwd=tmp_path, start=start)
     assert (played.returncode, played.stderr) == (0, "")
     assert imageio.imread(tmp_path / "result" / "episode_000.mp4", plugin="FFMPEG").shape[1] == 480

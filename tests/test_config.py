@@ -2,14 +2,22 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from fakes import complaint
 
+from doom_a3c.cli import play, train
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.settings.config import Config, minibatch_count, sequence_length, updates_per_rollout
-from doom_a3c.settings.consistency import consistent
-from doom_a3c.settings.fields import Schedule, nearest, plain, schedule, select, setting, settings_of, validated
+from doom_a3c.settings import config as config_module
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import check_combinations
+from doom_a3c.settings.engine import EngineSettings
+from doom_a3c.settings.fields import Schedule, nearest, parse_values, plain, schedule, select, setting, settings_of
+from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GymnasiumSpec, Observation
+from doom_a3c.settings.network import Network
+from doom_a3c.settings.playing import PlaySettings
+from doom_a3c.settings.renames import FORMER, NOTES, OTHERS, new_name
 
 SETTINGS = settings_of(Config)
 
@@ -23,7 +31,7 @@ def parse(*arguments):
 
 
 def settle(**values):
-    return validated(Config, values, "basic.toml")
+    return parse_values(Config, values, "basic.toml")
 
 
 def example(name):
@@ -58,19 +66,27 @@ def test_every_setting_has_a_flag_of_its_type(name):
 def test_every_setting_has_help(name):
     action = next(action for action in parser()._actions if action.dest == name)
     text = SETTINGS[name].text
-    assert len(text) > 10
     assert action.help.replace("%%", "%").startswith(text)
+
+
+@pytest.mark.parametrize("record", [Config, GameSettings, PlaySettings, EngineSettings, train.Options, play.Options])
+def test_the_help_of_a_setting_is_one_short_sentence(record):
+    for one in settings_of(record).values():
+        assert 1 <= len(one.text.split()) <= 20, one.flag
+        assert one.text[0].isupper()
+        assert not one.text.endswith(".")
+        assert not re.search(r"[.!?] [A-Z]", one.text), one.flag
 
 
 def test_help_can_be_printed_and_names_defaults_ranges_and_units():
     words = " ".join(parser().format_help().split())
-    assert "--discount FLOAT gamma, the discount of rewards per step [default 0.99; 0 to 1]" in words
+    assert "[default 0.99; 0 to 1]" in words
     assert "[default 0.0001; above 0, to 1]" in words
     assert "[default 30; steps; 1 to 1,024]" in words
     assert "[default adam; adam or rmsprop]" in words
-    assert "0 leaves only the final one [default 30.0; seconds; 0 or more]" in words
+    assert "[default 30.0; seconds; 0 or more]" in words
     assert "[default 0.0; 0 to 1]" in words  # a number, and not "off"
-    assert "above 0.1 [default off]" in words
+    assert "[default off]" in words
     assert "[default 1; threads; 1 to 64; goes with --engine queue]" in words
     assert "[default 1; steps; 1 to 1,048,576; goes with --engine queue, or --engine cluster" in words
 
@@ -93,6 +109,40 @@ def test_an_unknown_flag_names_the_nearest(typed, meant):
     assert f"did you mean {meant}?" in message
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--games", "--envs-per-worker"),
+        ("--passes=3", "--epochs"),
+        ("--gamma", "--discount"),
+        ("--ent_coef", "--entropy-cost"),
+        ("--num-envs=8", "--envs-per-worker (per worker)"),
+        ("--batch_size", "--minibatches (how many, not how large)"),
+        ("--env", "--scenario"),
+        ("-lr", "--learning-rate"),
+        ("--no-norm-adv", "--no-normalize-advantages"),
+    ],
+)
+def test_a_flag_by_another_programs_name_or_a_former_one_says_its_name_here(typed, meant):
+    message = complaint(parse, typed, "3")
+    assert f"unknown argument {typed}" in message
+    assert f"its name here is {meant};" in message
+
+
+def test_names_of_elsewhere_lead_to_settings_and_none_is_a_setting():
+    records = (Config, GameSettings, PlaySettings, train.Options)
+    known = {name for record in records for name in settings_of(record)}
+    tables = (DoomSpec, AtariSpec, GymnasiumSpec, Observation, Network)
+    keys = {field.name for table in tables for field in dataclasses.fields(table)} | set(settings_of(EngineSettings))
+    elsewhere = {**FORMER, **OTHERS}
+    assert not elsewhere.keys() & (known | keys)
+    assert NOTES.keys() <= elsewhere.keys()
+    for name, meant in elsewhere.items():
+        assert set(meant.split()) <= known | keys
+        assert new_name(name, known | keys) in meant.split()
+        assert new_name(name, ["colour"]) is None
+
+
 def test_flags_may_not_be_shortened():
     # An abbreviation that works today becomes ambiguous, or another flag, tomorrow.
     complaint(parse, "--work", "3")
@@ -103,6 +153,10 @@ def test_flags_may_not_be_shortened():
 )
 def test_a_bad_flag_is_one_line_that_names_it(arguments):
     assert arguments[0] in complaint(parse, *arguments)
+
+
+def test_a_key_by_another_programs_name_says_its_name_here():
+    assert complaint(lambda: settle(vf_coef=1)) == "basic.toml: unknown setting 'vf_coef': its name here is value_cost"
 
 
 def test_an_unknown_key_names_the_nearest_and_the_source():
@@ -123,7 +177,7 @@ def test_an_empty_word_is_refused(value):
     ("key", "value", "range_"),
     [
         ("workers", -1, "0 to 1,024"),
-        ("games", 0, "1 to 4,096"),
+        ("envs_per_worker", 0, "1 to 4,096"),
         ("rollout_length", 0, "1 to 1,024"),
         ("discount", 1.01, "0 to 1"),
         ("discount", -0.01, "0 to 1"),
@@ -151,7 +205,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("games", 4096)],
+    [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("envs_per_worker", 4096)],
 )
 def test_the_ends_of_a_range_are_in_it(key, value):
     assert plain(settle(**{key: value}))[key] == value
@@ -228,9 +282,9 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
     class Speeds:
         speed: Schedule = schedule(2.0, "a speed", above=1, high=3)
 
-    assert validated(Speeds, {"final_speed": 1}, "here").speed == Schedule(2.0, 1.0)
-    assert "above 1, to 3" in complaint(lambda: validated(Speeds, {"speed": 1}, "here"))
-    assert "1 to 3" in complaint(lambda: validated(Speeds, {"final_speed": 0}, "here"))
+    assert parse_values(Speeds, {"final_speed": 1}, "here").speed == Schedule(2.0, 1.0)
+    assert "above 1, to 3" in complaint(lambda: parse_values(Speeds, {"speed": 1}, "here"))
+    assert "1 to 3" in complaint(lambda: parse_values(Speeds, {"final_speed": 0}, "here"))
 
 
 @pytest.mark.parametrize(
@@ -247,12 +301,12 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
     ],
 )
 def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
-    assert remedy in complaint(consistent, settle(**settings))
+    assert remedy in complaint(check_combinations, settle(**settings))
 
 
 def test_settings_that_fit_each_other_pass():
     for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
-        assert consistent(settle(**settings)) == settle(**settings)
+        assert check_combinations(settle(**settings)) == settle(**settings)
 
 
 @pytest.mark.parametrize(
@@ -274,34 +328,36 @@ def test_settings_that_fit_each_other_pass():
 )
 def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
     flag = "--" + name.replace("_", "-")
-    assert f"{flag} has no effect here" in complaint(lambda config: consistent(config, {name}), settle(**settings))
-    assert consistent(settle(**settings))  # a scenario file may hold what another setting turns off
+    assert f"{flag} has no effect here" in complaint(lambda config: check_combinations(config, {name}), settle(**settings))
+    assert check_combinations(settle(**settings))  # a scenario file may hold what another setting turns off
     mended = settle(**{**settings, **remedy})
-    assert consistent(mended, {name}) == mended
+    assert check_combinations(mended, {name}) == mended
 
 
 def test_there_are_no_more_minibatches_than_games():
-    few = settle(games=3, minibatches=4, passes=2)
-    assert "--minibatches 4: no more than there are --games, 3, can be dealt out" in complaint(
-        lambda config: consistent(config, {"minibatches"}), few
-    )
-    assert consistent(few) == few  # a scenario file's, of which `--games 3` must not be refused
-    assert minibatch_count(few) == 3
-    assert updates_per_rollout(few) == 6
+    few = settle(envs_per_worker=3, minibatches=4, epochs=2)
+    assert "--envs-per-worker is 3" in complaint(lambda config: check_combinations(config, {"minibatches"}), few)
+    assert check_combinations(few) == few  # a scenario file's, of which `--envs-per-worker 3` must not be refused
+    assert few.minibatch_count == 3
+    assert few.updates_per_rollout == 6
 
 
-@pytest.mark.parametrize("changes", [{"games": 1}, {"games": 3, "minibatches": 3, "passes": 2}])
+@pytest.mark.parametrize("changes", [{"envs_per_worker": 1}, {"envs_per_worker": 3, "minibatches": 3, "epochs": 2}])
 def test_advantages_of_a_single_step_are_not_normalized(changes):
     config = settle(rollout_length=1, normalize_advantages=True, **changes)
-    assert "--normalize-advantages leaves nothing of the one step" in complaint(consistent, config)
-    assert consistent(settle(**{**changes, "games": 6, "rollout_length": 1, "normalize_advantages": True}))
+    assert "--normalize-advantages leaves nothing of the one step" in complaint(check_combinations, config)
+    assert check_combinations(
+        settle(**{**changes, "envs_per_worker": 6, "rollout_length": 1, "normalize_advantages": True})
+    )
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}])
 def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
     config = settle(minibatches=4, **changes)
-    assert minibatch_count(config) == updates_per_rollout(config) == 1
-    assert "--minibatches has no effect here" in complaint(lambda config: consistent(config, {"minibatches"}), config)
+    assert config.minibatch_count == config.updates_per_rollout == 1
+    assert "--minibatches has no effect here" in complaint(
+        lambda config: check_combinations(config, {"minibatches"}), config
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,14 +373,21 @@ def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
 )
 def test_minibatches_are_of_sequences_where_targets_are_known_before(changes, length):
     config = settle(**{"rollout_length": 32, "minibatches": 4, "sequence_length": 8, **changes})
-    assert sequence_length(config) == length
-    assert consistent(config) == config
+    assert config.sequence_steps == length
+    assert check_combinations(config) == config
+
+
+def test_no_workers_are_one_for_each_cpu_and_stay_0_for_the_checkpoint(monkeypatch):
+    monkeypatch.setattr(config_module, "cpu_count", lambda: 3)
+    config = settle(workers=0, envs_per_worker=5)
+    assert (config.worker_count, config.env_count, plain(config)["workers"]) == (3, 15, 0)
+    assert settle(workers=2, envs_per_worker=5).env_count == 10
 
 
 def test_sequences_are_parts_of_rollouts():
     config = settle(rollout_length=30, minibatches=4, sequence_length=8)
-    assert "--sequence-length 8 does not divide --rollout-length 30; with 0" in complaint(consistent, config)
-    assert consistent(settle(rollout_length=30, sequence_length=8))  # where they have no effect
+    assert "--sequence-length 8 does not divide --rollout-length 30; with 0" in complaint(check_combinations, config)
+    assert check_combinations(settle(rollout_length=30, sequence_length=8))  # where they have no effect
 
 
 def test_nearest_is_silent_where_nothing_is_near():
@@ -337,9 +400,9 @@ def test_two_records_share_a_parser():
     class Options:
         color: str = setting("red", "a colour")
 
-    values = flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--games", "2"])
+    values = flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--envs-per-worker", "2"])
     assert select(values, Options) == {"color": "blue"}
-    assert select(values, Config) == {"games": 2}
+    assert select(values, Config) == {"envs_per_worker": 2}
 
 
 def test_asking_for_help_is_no_error(capsys):
@@ -351,4 +414,4 @@ def test_asking_for_help_is_no_error(capsys):
 
 def test_saliency_needs_a_network_beside_the_games():
     config = settle(gif_overlay="saliency", engine="queue")
-    assert "--engine queue: use plain there" in complaint(lambda: consistent(config))
+    assert "--engine queue: use plain there" in complaint(lambda: check_combinations(config))

@@ -113,7 +113,7 @@ class TestAfterTheFirstUpdate:
     def test_the_first_update_is_that_of_the_threads_engine(self, updated):
         _, _, state = updated
         # A cluster makes one update of a rollout, whatever the scenario says.
-        config = changed(FIRST, engine="threads", passes=1, minibatches=1)
+        config = changed(FIRST, engine="threads", epochs=1, minibatches=1)
         builder, progress = Builder(SCENARIO, config), Progress()
         model = builder.model(config)
         local = threads_engine(

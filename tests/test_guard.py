@@ -28,11 +28,10 @@ from doom_a3c.run.guard import PAIRS, CollapseGuard
 from doom_a3c.run.run_record import begun, continued
 from doom_a3c.run.session import build_session
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, updates_per_rollout
-from doom_a3c.settings.derived import steps_under_way
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 
-CONFIG = Config(workers=2, games=2, rollout_length=5)
+CONFIG = Config(workers=2, envs_per_worker=2, rollout_length=5)
 UNDER_WAY, ENOUGH = 20, WINDOW + 4  # steps, and episodes: the window's and the games'
 
 
@@ -138,7 +137,7 @@ def test_the_first_episodes_of_a_session_are_those_of_its_start(run):
 
 
 def test_the_first_episodes_to_end_say_nothing_where_games_are_many(run):
-    watch = run.watching(changed(CONFIG, games=30))
+    watch = run.watching(changed(CONFIG, envs_per_worker=30))
     watch.check()
     for score, episodes in ((90.0, WINDOW), (-200.0, WINDOW), *[(-200.0, WINDOW + 60)] * 9):
         run.progress.add_steps(300, 1200, [score] * episodes, [])
@@ -218,10 +217,10 @@ def test_episodes_that_began_before_say_nothing(run):
 
 
 @pytest.mark.parametrize(
-    ("changes", "steps"), [({}, 20), ({"engine": "queue", "queue_size": 3}, 50), ({"games": 1, "workers": 1}, 5)]
+    ("changes", "steps"), [({}, 20), ({"engine": "queue", "queue_size": 3}, 50), ({"envs_per_worker": 1, "workers": 1}, 5)]
 )
 def test_steps_under_way_are_those_of_rollouts_being_played_and_waiting(changes, steps):
-    assert steps_under_way(changed(CONFIG, **changes)) == steps
+    assert changed(CONFIG, **changes).steps_in_flight == steps
 
 
 def test_noise_is_no_collapse(run):
@@ -274,7 +273,7 @@ def test_a_run_that_collapses_whatever_its_step_size_is_left_alone(run):
 
 
 def test_a_share_of_0_never_goes_back(run):
-    watch = run.watching(changed(CONFIG, collapse=0.0))
+    watch = run.watching(changed(CONFIG, rollback_drop=0.0))
     for score in (10.0, 50.0, 50.0, 0.0, 0.0):
         run.progress.add_steps(UNDER_WAY, 80, [score] * ENOUGH, [])
         watch.check()
@@ -300,7 +299,7 @@ def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, mon
         looks.append(watch)
 
     monkeypatch.setattr(CollapseGuard, "check", look)
-    limits = {"workers": 1, "games": 2, "frames": 2000}
+    limits = {"workers": 1, "envs_per_worker": 2, "frames": 2000}
     with cartpole_session(tmp_path, **limits) as session:
         variables = session.training._engine.capture().variables
         session.training.run()
@@ -341,7 +340,7 @@ def test_a_run_whose_policy_is_spoilt_for_good_goes_back_and_learns_on(tmp_path,
 
     monkeypatch.setattr(guard, "SECONDS", 0.0)
     monkeypatch.setattr(CollapseGuard, "check", look_and_spoil)
-    with cartpole_session(tmp_path, log=told.append, workers=2, games=4, frames=500_000) as session:
+    with cartpole_session(tmp_path, log=told.append, workers=2, envs_per_worker=4, frames=500_000) as session:
         result = session.training.run()
     assert spoilt
     assert result.stopped_by == "learned"
@@ -415,7 +414,7 @@ def test_after_a_roll_back_the_step_factor_begins_anew(run):
 
 
 def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
-    config, factor = changed(CONFIG, passes=2, target_kl=0.01), SharedStepSize(0.01, threads=2)
+    config, factor = changed(CONFIG, epochs=2, target_kl=0.01), SharedStepSize(0.01, threads=2)
     updater = Updater(config, run.engine.model, run.progress, factor, None)
     run.engine.roll_back(run.engine.capture())
     zeros = [0 * parameter for parameter in run.engine.model.network.parameters]
@@ -447,16 +446,16 @@ def test_a_change_is_spread_over_the_rollouts_of_all_threads():
     assert factor.value == pytest.approx(0.1 * 1.5**1.75)
 
 
-@pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"passes": 1}])
+@pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}, {"epochs": 1}])
 def test_a_target_has_no_effect_where_a_rollout_makes_one_update(changes):
-    config = changed(Config(), **{"passes": 3, "target_kl": 0.01, **changes})
-    assert updates_per_rollout(config) == 1
+    config = changed(Config(), **{"epochs": 3, "target_kl": 0.01, **changes})
+    assert config.updates_per_rollout == 1
     assert SharedStepSize.of(config).value == 1.0
 
 
-@pytest.mark.parametrize("changes", [{"passes": 2}, {"minibatches": 2}])
+@pytest.mark.parametrize("changes", [{"epochs": 2}, {"minibatches": 2}])
 def test_a_target_has_an_effect_where_a_rollout_makes_several(changes):
-    config = changed(Config(), **{"passes": 1, "target_kl": 0.01, **changes})
+    config = changed(Config(), **{"epochs": 1, "target_kl": 0.01, **changes})
     assert SharedStepSize.of(config).value == step_size.FIRST
 
 
@@ -470,7 +469,7 @@ def test_a_step_size_of_0_is_all_of_its_largest():
 def test_all_learning_threads_have_one_step_factor_and_share_its_changes(monkeypatch, engine):
     told, after = [], SharedStepSize.after
     monkeypatch.setattr(SharedStepSize, "after", lambda factor, kl, share: told.append((threading.get_ident(), factor)))
-    config = changed(Config(frames=500), engine=engine, workers=2, trainers=2, passes=3, target_kl=0.01)
+    config = changed(Config(frames=500), engine=engine, workers=2, trainers=2, epochs=3, target_kl=0.01)
     if engine == "threads":
         trained(config, [None, None])
     else:
@@ -488,7 +487,7 @@ def test_roll_backs_take_their_share_of_the_target(monkeypatch):
     monkeypatch.setattr(SharedStepSize, "after", lambda factor, kl, share: shares.append(share))
     shared = model()
     shared.halvings = 2
-    trained(changed(Config(frames=100), passes=3), [None], shared)
+    trained(changed(Config(frames=100), epochs=3), [None], shared)
     assert set(shares) == {0.25}
 
 
@@ -506,7 +505,7 @@ def test_the_last_update_from_a_rollout_decides_about_the_step_size_and_is_logge
 
     monkeypatch.setattr(SharedStepSize, "after", after)
     monkeypatch.setattr(RateLimiter, "allow", lambda limiter: True)
-    config = changed(Config(frames=200), passes=3, learning_rate=0.3, final_learning_rate=0.0)
+    config = changed(Config(frames=200), epochs=3, learning_rate=0.3, final_learning_rate=0.0)
     progress = trained(config, [Noting()])
     assert 3 * len(seen) == progress.updates
     assert max(seen) > 1e-6  # what two updates have changed; before the first there is no difference

@@ -96,7 +96,7 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     assert_close(learn(network, changed, **changes).gradients, gradients, rtol=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "passes": 2}])
+@pytest.mark.parametrize("changes", [{"epsilon": 0.4}, {"engine": "queue"}, {"engine": "queue", "epochs": 2}])
 def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_nothing(make_network, changes):
     network = decided(make_network(core="none"))
     rollout = random_rollout(network)  # its log-probabilities are those of another policy, so the ratios differ
@@ -107,7 +107,7 @@ def test_when_every_action_pays_the_same_normalized_advantages_teach_the_policy_
         discounts=np.zeros((T, B), np.float32),
         ends=np.ones((T, B), np.bool_),
     )
-    free = {"entropy_cost": 0.0, "uniform_cost": 0.0, "value_cost": 0.0, "ratio_clip": 1e9}
+    free = {"entropy_cost": 0.0, "uniform_cost": 0.0, "value_cost": 0.0, "clip_range": 1e9}
     found = learn(network, bandit, normalize_advantages=True, **free, **changes)
     assert found.metrics.grad_norm < 1e-5
     assert learn(network, bandit, **free, **changes).metrics.grad_norm > 0.01
@@ -282,7 +282,7 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
     network, clip = decided(make_network(core=core)), 0.02
     rollout = random_rollout(network)
     own = rollout._replace(log_probs=played_by(network, rollout)[0].astype(np.float32))
-    learner = Learner(network, changed(SETTINGS, passes=3, ratio_clip=clip), 0)
+    learner = Learner(network, changed(SETTINGS, epochs=3, clip_range=clip), 0)
     batch, optimizer = learner.prepare(own), Adam(network.parameters)
     first = learner.gradients([batch], 0)
     assert_close(first.gradients, learn(network, own).gradients)
@@ -298,8 +298,8 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
 
 
 def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
-    network, passes = make_network(), 2
-    learner = Learner(network, changed(SETTINGS, passes=passes, minibatches=2), 0)
+    network, epochs = make_network(), 2
+    learner = Learner(network, changed(SETTINGS, epochs=epochs, minibatches=2), 0)
     batches = [
         learner.prepare(concatenated([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
     ]
@@ -325,7 +325,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
 
 def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
     network = make_network(core="none")
-    learner = Learner(network, changed(SETTINGS, passes=2, minibatches=3), 0)
+    learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3), 0)
     rollout = random_rollout(network)
     numbers = np.arange(T * B).reshape(T, B)  # every array says which step it is of
     marked = rollout._replace(
@@ -350,7 +350,7 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
 @pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}])
 def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_with(make_network, core, changes):
     network, length = decided(make_network(core=core)), 2
-    settings = changed(SETTINGS, passes=2, minibatches=3, sequence_length=length)
+    settings = changed(SETTINGS, epochs=2, minibatches=3, sequence_length=length)
     learner, plain = Learner(network, changed(settings, **changes), 0), Learner(network, settings, 0)
     rollout = own_rollout(network)
     numbers = np.arange(T * B).reshape(T, B)  # of the steps
@@ -374,32 +374,32 @@ def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_w
 
 def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
     network = make_network(core="none")
-    learner = Learner(network, changed(SETTINGS, engine="queue", passes=1, minibatches=3), 0)
+    learner = Learner(network, changed(SETTINGS, engine="queue", epochs=1, minibatches=3), 0)
     for (part,), _ in learner.minibatches([learner.prepare(random_rollout(network))]):
         assert part.actions.shape == (T, 1)
 
 
-@pytest.mark.parametrize(("passes", "ends"), [(1, False), (3, False), (3, True)])
-def test_all_updates_are_made_until_apply_ends_them(make_network, passes, ends):
+@pytest.mark.parametrize(("epochs", "ends"), [(1, False), (3, False), (3, True)])
+def test_all_updates_are_made_until_apply_ends_them(make_network, epochs, ends):
     network, steps = decided(make_network()), []
-    learner = Learner(network, changed(SETTINGS, passes=passes), 0)
+    learner = Learner(network, changed(SETTINGS, epochs=epochs), 0)
 
     def apply(gradients, last):
         steps.append("last" if last else "apply")
         return not (ends and len(steps) == 3)
 
     update = learner.learn([learner.prepare(own_rollout(network))], lambda: 0, apply, lambda: steps.append("pull"))
-    whole = [*["apply", "pull"] * (passes - 1), "last"]
+    whole = [*["apply", "pull"] * (epochs - 1), "last"]
     assert steps == (whole[:3] if ends else whole)
     assert (update is None) == ends
-    assert update is None or (update.kl is None) == (passes == 1)
+    assert update is None or (update.kl is None) == (epochs == 1)
 
 
 def test_deals_are_the_seeds_and_the_learners_own(make_network):
     network = make_network()
 
     def deals(seed, index):
-        learner = Learner(network, changed(SETTINGS, minibatches=2, passes=8, seed=seed), index)
+        learner = Learner(network, changed(SETTINGS, minibatches=2, epochs=8, seed=seed), index)
         batch = learner.prepare(random_rollout(network))._replace(actions=np.tile(np.arange(B), (T, 1)))
         return [part[0].actions[0].tolist() for part, _ in learner.minibatches([batch])]
 
@@ -407,7 +407,7 @@ def test_deals_are_the_seeds_and_the_learners_own(make_network):
     assert deals(1, 0) != deals(1, 1) != deals(2, 1) != deals(1, 0)
 
 
-@pytest.mark.parametrize("changes", [{"passes": 2}, {"engine": "queue"}])
+@pytest.mark.parametrize("changes", [{"epochs": 2}, {"engine": "queue"}])
 @pytest.mark.parametrize("core", ["lstm", "none"])
 @pytest.mark.parametrize("parts", [2, 3])  # of three games
 def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, core, changes, parts):
@@ -430,8 +430,8 @@ def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, co
 def test_vtrace_clips_what_has_moved_and_weighs_the_rest_once(make_network):
     network = decided(make_network())
     rollout = random_rollout(network)
-    changes = {"engine": "queue", "passes": 2}
-    unclipped = learn(network, rollout, **changes, ratio_clip=1e9)
-    assert differ(learn(network, rollout, **changes, ratio_clip=0.1).gradients, unclipped.gradients)
+    changes = {"engine": "queue", "epochs": 2}
+    unclipped = learn(network, rollout, **changes, clip_range=1e9)
+    assert differ(learn(network, rollout, **changes, clip_range=0.1).gradients, unclipped.gradients)
     # A ratio falls to 0 at most: what should become less likely is free of a clip above 1.
     assert_close(unclipped.gradients, learn(network, rollout, engine="queue").gradients, rtol=1e-5)

@@ -26,7 +26,7 @@ def best_plays(cwd):
         "100",
         "--policy",
         "greedy",
-        "--record",
+        "--record-episodes",
         "0",
         "--out",
         "played",

@@ -19,7 +19,7 @@ from doom_a3c.settings.catalog import available
         (("--scenario", "bsic"), "did you mean basic"),
         (("--learning-rat", "1"), "did you mean --learning-rate"),
         (("--discount", "1.5"), "--discount: 1.5 is out of range; it takes a number, 0 to 1"),
-        (("--games", "many"), "games"),
+        (("--envs-per-worker", "many"), "envs-per-worker"),
         (("--scenario", "mine.toml"), "mine.toml"),
         (("--scenario", "broken.toml"), "broken.toml"),
         (("--scenario", "key.toml"), "did you mean learning_rate"),
@@ -34,7 +34,7 @@ from doom_a3c.settings.catalog import available
         (("--summary", "loop"), "--summary loop: Too many levels of symbolic links"),
         (("--scenario", "basic.pk3"), "unknown scenario"),
         (("--scenario", "mute.toml"), "no button to press"),
-        (("--workers", "1024", "--games", "4096"), "4,194,304 games, 65,536 at most"),
+        (("--workers", "1024", "--envs-per-worker", "4096"), "4,194,304 games, 65,536 at most"),
         (("--resume", "--models-dir", "foreign"), "not a complete checkpoint"),
     ],
 )
@@ -130,7 +130,7 @@ def test_playing_without_a_model_or_a_display_says_what_to_do(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--compare", "a", "b", "--record", "3"), "--record has no effect with --compare"),
+        (("--compare", "a", "b", "--record-episodes", "3"), "--record-episodes has no effect with --compare"),
         (("--export", "onnx", "--episodes", "3"), "--episodes has no effect with --export"),
         (("--speed", "2"), "--speed has no effect without --window"),
         (("--overlay", "nonsense"), "--overlay: there is no 'nonsense'; it takes plain or saliency"),
@@ -158,10 +158,10 @@ def test_help_begins_with_the_usual_flags_and_has_each_once():
     lines = call("train", "--help", cwd=ROOT).stdout.splitlines()
     assert lines[0] == "usage: train.py [flags]"
     titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
-    assert titles == ["options", "the usual ones", "settings", "--engine queue", "--engine cluster", titles[-1]]
+    assert titles == ["options", "common settings", "settings", "--engine queue", "--engine cluster", titles[-1]]
     flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("  --")]
     assert len(flags) == len(set(flags)) > 60
-    usual = lines[lines.index("the usual ones:") : lines.index("settings:")]
+    usual = lines[lines.index("common settings:") : lines.index("settings:")]
     assert 12 <= sum(line.startswith("  --") for line in usual) <= 14
     assert not {"--no-resume", "--no-list-scenarios", "--no-quiet", "--no-verbose"} & set(flags)
 

@@ -14,7 +14,18 @@ from doom_a3c.settings.trust import Named
 
 pytestmark = pytest.mark.process
 
-QUICK = ("--scenario", "cartpole", "--workers", "1", "--games", "4", "--evaluate-every", "0", "--evaluation-episodes", "1")
+QUICK = (
+    "--scenario",
+    "cartpole",
+    "--workers",
+    "1",
+    "--envs-per-worker",
+    "4",
+    "--evaluate-every",
+    "0",
+    "--evaluation-episodes",
+    "1",
+)
 
 
 @pytest.fixture
@@ -66,7 +77,7 @@ def test_a_run_trains_to_its_end_whatever_becomes_of_its_output(tmp_path, redire
     result = piped(tmp_path, f"train.py {' '.join(QUICK)} --frames 300 {redirection}")
     assert (result.returncode, result.stderr) == (0, "")
     assert load(tmp_path / "models" / "last.ckpt").record.counters.frames >= 300
-    result = piped(tmp_path, f"play.py --episodes 1 --record 0 --random-episodes 1 {redirection}")
+    result = piped(tmp_path, f"play.py --episodes 1 --record-episodes 0 --random-episodes 1 {redirection}")
     assert (result.returncode, result.stderr) == (0, "")
     assert (tmp_path / "result" / "summary.json").exists()
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 DOC = (ROOT / "docs" / "own-scenario.md").read_text()
 SHORT = {
-    "--minutes 4": "--minutes 10 --frames 2000 --workers 1 --games 2 --evaluation-episodes 1",
+    "--minutes 4": "--minutes 10 --frames 2000 --workers 1 --envs-per-worker 2 --evaluation-episodes 1",
     "--overlay saliency": "--overlay saliency --episodes 1 --random-episodes 2",
 }
 

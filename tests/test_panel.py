@@ -53,7 +53,7 @@ NOTHING_KNOWN = STATUS._replace(
     faults={},
     gif=None,
 )
-QUICK = ("--workers", "1", "--games", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
+QUICK = ("--workers", "1", "--envs-per-worker", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
 SMALL = ("--scenario", "cartpole", *QUICK)
 SLOW = ("--scenario", "registered_toys:tests/Slow-v0", *QUICK)
 TOYS = {"PYTHONPATH": str(ROOT / "tests")}
@@ -239,7 +239,7 @@ def test_a_terminal_that_can_do_nothing_gets_lines(terminal):
 @pytest.mark.parametrize(("columns", "drawn"), [(80, f"{0:7d} {'':7} "), (20, "\n      0\n")])
 def test_an_episode_under_way_is_shown_until_its_row_takes_the_place(columns, drawn, terminal):
     run = terminal(
-        columns, "--episodes", "2", "--record", "2", program="play", settings=("--model", "cartpole"), COLUMNS="80"
+        columns, "--episodes", "2", "--record-episodes", "2", program="play", settings=("--model", "cartpole"), COLUMNS="80"
     )
     run.wait_for(drawn)  # no score yet
     status, lines = run.end()

@@ -66,7 +66,9 @@ def test_a_model_plays_as_its_card_says(name):
 
 @pytest.mark.process
 def test_play_py_finds_a_model_by_its_name(tmp_path):
-    result = call("play", "--model", "basic", "--episodes", "2", "--record", 0, "--random-episodes", 0, cwd=tmp_path)
+    result = call(
+        "play", "--model", "basic", "--episodes", "2", "--record-episodes", 0, "--random-episodes", 0, cwd=tmp_path
+    )
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "result" / "summary.json").read_text())["model"] == str(pretrained.models()["basic"])
 

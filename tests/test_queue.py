@@ -28,7 +28,7 @@ from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
 
-SMALL = Config(engine="queue", workers=1, games=2, rollout_length=4, discount=0.9, frames=10**9)
+SMALL = Config(engine="queue", workers=1, envs_per_worker=2, rollout_length=4, discount=0.9, frames=10**9)
 
 
 class Diary(Progress):
@@ -128,18 +128,18 @@ def test_an_update_learns_from_what_waits_up_to_max_batch(build, limits, rollout
     assert run.engine.metrics().training_batch == rollouts * STEPS
 
 
-@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (1, 2), (3, 2)])
-def test_every_minibatch_of_every_pass_is_an_update(build, passes, minibatches):
-    config = changed(SMALL, frames=480, max_batch=STEPS, passes=passes, minibatches=minibatches)
+@pytest.mark.parametrize(("epochs", "minibatches"), [(3, 1), (1, 2), (3, 2)])
+def test_every_minibatch_of_every_pass_is_an_update(build, epochs, minibatches):
+    config = changed(SMALL, frames=480, max_batch=STEPS, epochs=epochs, minibatches=minibatches)
     run = build(config)
     finish(run.engine)
     assert run.progress.steps == 160
-    assert run.progress.updates == run.model.version == 20 * passes * minibatches
+    assert run.progress.updates == run.model.version == 20 * epochs * minibatches
 
 
 @pytest.mark.parametrize(("frames", "updates"), [(24, 5), (10**9, 2)])
 def test_a_stop_ends_what_is_learned_from_a_batch_and_a_budget_does_not(build, frames, updates):
-    run = build(changed(SMALL, frames=frames, max_batch=STEPS, passes=5))
+    run = build(changed(SMALL, frames=frames, max_batch=STEPS, epochs=5))
     apply = run.model.apply
 
     def stopped(*arguments):

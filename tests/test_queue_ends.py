@@ -14,7 +14,7 @@ from doom_a3c.engines.thread_group import ClosedError
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
 from doom_a3c.settings.config import Config
 
-SMALL = Config(engine="queue", workers=1, games=2, rollout_length=4, discount=0.9, frames=10**9)
+SMALL = Config(engine="queue", workers=1, envs_per_worker=2, rollout_length=4, discount=0.9, frames=10**9)
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_training_goes_on_when_engines_die(tmp_path):
 
 
 def test_a_run_of_the_queue_engine_is_resumed(tmp_path):
-    small = ("--workers", "2", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
+    small = ("--workers", "2", "--envs-per-worker", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
     first = call("train", "--scenario", "CartPole-v1", "--engine", "queue", "--frames", "300", *small, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     resumed = call("train", "--resume", "--frames", "600", "--summary", "summary.json", cwd=tmp_path)

@@ -19,7 +19,7 @@ from doom_a3c.run.page import discounted_returns
 from doom_a3c.run.run_record import begun, continued
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import consistent
+from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.fields import UserError
 
 STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in
@@ -130,12 +130,23 @@ def test_normalized_rewards_are_clipped_and_not_scaled():
     assert RewardScale.of(changed(normalized, reward_clip=1.0)).limit == 1.0
     assert RewardScale.of(Config()).limit is None
     with pytest.raises(UserError, match="--reward-scale has no effect here"):
-        consistent(normalized, {"reward_scale"})
+        check_combinations(normalized, {"reward_scale"})
 
 
 @pytest.mark.process
 def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp_path):
-    small = ("--workers", 2, "--games", 2, "--rollout-length", 4, "--evaluate-every", 0, "--evaluation-episodes", 1)
+    small = (
+        "--workers",
+        2,
+        "--envs-per-worker",
+        2,
+        "--rollout-length",
+        4,
+        "--evaluate-every",
+        0,
+        "--evaluation-episodes",
+        1,
+    )
     flags = ("--scenario", "cartpole", "--normalize-rewards", *small)
     result = call("train", *flags, "--frames", 400, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -68,7 +68,7 @@ def assert_whole(rollouts, net):
 def test_state_and_decisions_of_the_queue_engine_stay_with_their_games():
     rollouts, config = (
         Witness(2),
-        Config(engine="queue", workers=6, games=2, rollout_length=4, predictors=3, trainers=2, **STILL),
+        Config(engine="queue", workers=6, envs_per_worker=2, rollout_length=4, predictors=3, trainers=2, **STILL),
     )
     with queue_runs() as build:
         run = build(changed(config, max_batch=24, frames=10**9), rollouts=rollouts)
@@ -143,7 +143,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
 def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
     """Games keep their newest observations and hand them out, where nothing waits."""
     scenario = catalog.find("cartpole")
-    config = Config(scenario="cartpole", workers=1, games=2, game_processes=1, rollout_length=4, **settings)
+    config = Config(scenario="cartpole", workers=1, envs_per_worker=2, game_processes=1, rollout_length=4, **settings)
     builder = Builder(scenario, config)
     player = ActorFactory(config, builder, RunCounts(), RewardStats(), lambda recording: None, restarts=0)(
         0, Policy(builder.network("own", 0))

@@ -7,9 +7,9 @@ from fakes import complaint
 
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import consistent
-from doom_a3c.settings.fields import validated
-from doom_a3c.settings.scenarios import resolved
+from doom_a3c.settings.consistency import check_combinations
+from doom_a3c.settings.fields import parse_values
+from doom_a3c.settings.scenarios import apply_overrides
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def every_second(write):
 
 def test_the_command_line_goes_before_the_scenarios_frame_skip(every_second):
     for values, skip in (({}, 2), ({"frame_skip": 7}, 7)):
-        scenario, _ = resolved(every_second, values, "flags")
+        scenario, _ = apply_overrides(every_second, values, "flags")
         assert scenario.game.frame_skip == skip
     for wrong in (0, 65):
-        assert "--frame-skip: " in complaint(resolved, scenario, {"frame_skip": wrong}, "flags")
+        assert "--frame-skip: " in complaint(apply_overrides, scenario, {"frame_skip": wrong}, "flags")
 
 
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
@@ -81,7 +81,7 @@ GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"'
 @pytest.mark.parametrize("name", [name for name in catalog._own_files() if name.startswith("base/")])
 def test_a_base_is_a_valid_start(write, name):
     scenario = catalog.find(write(f'base = "{name}"\n[game]\n{GAMES[name]}\n'))
-    consistent(validated(Config, scenario.training, name))
+    check_combinations(parse_values(Config, scenario.training, name))
     assert "frames" not in scenario.training  # that is for the file to say
     assert name not in catalog.available()
 
@@ -157,7 +157,14 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "basic"\n[network]\nfinal_learning_rate = 0.0', "stands in [network], and belongs in [training]"),
         ('base = "basic"\n[game]\nkill_reward = 1.0', "kill_reward stands in [game], and belongs in [game.settings]"),
         ('base = "basic"\n[trainin]', "unknown setting 'trainin' (did you mean training?)"),
-        ('base = "basic"\n[training]\ngame = 3', "unknown setting 'game' (did you mean games?)"),
+        ('base = "basic"\n[training]\nepoch = 3', "unknown setting 'epoch' (did you mean epochs?)"),
+        ('base = "basic"\n[training]\ngames = 3', "unknown setting 'games': its name here is envs_per_worker"),
+        ('base = "basic"\n[training]\nn_envs = 3', "'n_envs': its name here is envs_per_worker (per worker)"),
+        ('base = "basic"\n[training]\nmax_staleness = 3', "'max_staleness': its name here is max_policy_lag"),
+        ('base = "basic"\ngamma = 0.5', "'gamma': its name here is discount, in [training]"),
+        ('base = "basic"\n[training]\nenv_framestack = 4', "'env_framestack': its name here is stack, in [observation]"),
+        ('base = "base/atari"\n[game]\nenv_id = "ALE/Pong-v5"', "'env_id': its name here is id"),
+        ('base = "basic"\n[training]\nscenario = "basic"', "unknown setting 'scenario'"),
         ('base = "basic"\n[observation]\nstack = 17', "stack must be 1 to 16"),
         ('base = "basic"\n[game]\nmirror = ""', 'mirror must be true or false, not ""'),
         ('base = "basic"\n[game]\nframe_skip = []', "frame_skip must be a whole number, such as 4, not []"),

@@ -14,12 +14,12 @@ from benchmarks.processes import engines
 from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
-from doom_a3c.settings.config import Config, updates_per_rollout
-from doom_a3c.settings.consistency import consistent
-from doom_a3c.settings.fields import validated
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.consistency import check_combinations
+from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
 from doom_a3c.settings.infos import FAULTS
-from doom_a3c.settings.scenarios import from_plain, resolved, to_plain
+from doom_a3c.settings.scenarios import apply_overrides, from_plain, to_plain
 
 NAMES = sorted(catalog.available())
 OWN = [name for name in NAMES if catalog.available()[name].suffix == ".toml"]
@@ -34,7 +34,7 @@ def test_a_scenario_loads_and_its_settings_fit_each_other(name):
     scenario = catalog.find(name)
     assert scenario.name == name.rpartition("/")[2]
     assert scenario.description
-    consistent(validated(Config, scenario.training, name))
+    check_combinations(parse_values(Config, scenario.training, name))
     # A checkpoint holds it as JSON.
     assert from_plain(json.loads(json.dumps(to_plain(scenario))), "the checkpoint") == scenario
 
@@ -85,7 +85,7 @@ def training_env():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     scenario = catalog.find(name)
-    builder = Builder(*resolved(short(scenario), scenario.training, name))
+    builder = Builder(*apply_overrides(short(scenario), scenario.training, name))
     network, env = builder.network("network", 0), training_env(builder)
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
@@ -213,8 +213,8 @@ def test_shipped_files_that_cannot_be_played_say_what_they_are(name, kind):
 @pytest.mark.parametrize("name", [name for name in OWN if name.startswith("reference/")])
 def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_comes(name):
     scenario = catalog.find(name)
-    _, config = resolved(scenario, scenario.training, "test")
-    assert updates_per_rollout(config) == 1
+    _, config = apply_overrides(scenario, scenario.training, "test")
+    assert config.updates_per_rollout == 1
     assert SharedStepSize.of(config).value == 1
-    assert config.collapse == 0 or config.engine == "cluster"
+    assert config.rollback_drop == 0 or config.engine == "cluster"
     assert config.uniform_cost == 0

@@ -17,7 +17,18 @@ from doom_a3c.run.checkpoint import load
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parent.parent
-SMALL = ("--workers", "2", "--games", "2", "--rollout-length", "8", "--evaluation-episodes", "1", "--evaluate-every", "5")
+SMALL = (
+    "--workers",
+    "2",
+    "--envs-per-worker",
+    "2",
+    "--rollout-length",
+    "8",
+    "--evaluation-episodes",
+    "1",
+    "--evaluate-every",
+    "5",
+)
 # Becomes the program once the interpreter is up: what interrupts that is nothing a program can answer for. On a
 # pseudo-terminal it makes that the one that controls it.
 START = """

@@ -56,20 +56,20 @@ def test_sixteen_workers_have_sixteen_identities_and_all_count():
     assert set(run.progress.scores) == {3.0}
 
 
-@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 2), (1, 2)])
-def test_every_update_is_from_the_weights_of_the_one_before(passes, minibatches):
+@pytest.mark.parametrize(("epochs", "minibatches"), [(3, 1), (2, 2), (1, 2)])
+def test_every_update_is_from_the_weights_of_the_one_before(epochs, minibatches):
     networks, versions = [], []
 
     def make_network(name):
         networks.append(network(name))
         return networks[-1]
 
-    config = Config(frames=64, passes=passes, minibatches=minibatches)
+    config = Config(frames=64, epochs=epochs, minibatches=minibatches)
     run = run_of(1, config=config, make_network=make_network)
     apply = run.model.apply
     run.model.apply = lambda *arguments: versions.append(networks[0].version) or apply(*arguments)
     finish(run.engine)
-    assert passes * minibatches * run.progress.steps == 8 * run.progress.updates
+    assert epochs * minibatches * run.progress.steps == 8 * run.progress.updates
     assert versions == list(range(run.progress.updates))
 
 
@@ -109,10 +109,10 @@ def spoilt(index, policy, spoil):
     return whole
 
 
-@pytest.mark.parametrize(("passes", "minibatches"), [(1, 1), (15, 2)])
-def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
-    rollouts, each = iter([True] + [False] * 1000), passes * minibatches
-    config = Config(frames=48, passes=passes, minibatches=minibatches)
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (15, 2)])
+def test_one_bad_rollout_is_skipped_and_training_goes_on(epochs, minibatches):
+    rollouts, each = iter([True] + [False] * 1000), epochs * minibatches
+    config = Config(frames=48, epochs=epochs, minibatches=minibatches)
     run = run_of(1, partial(spoilt, spoil=lambda: next(rollouts)), config)
     finish(run.engine)
     assert run.progress.faults == {"non_finite_update": each}
@@ -121,14 +121,14 @@ def test_one_bad_rollout_is_skipped_and_training_goes_on(passes, minibatches):
 
 
 def test_one_game_that_always_pays_what_is_no_number_ends_the_run():
-    run = run_of(1, partial(spoilt, spoil=lambda: [True, False]), Config(frames=2000, passes=3, minibatches=2))
+    run = run_of(1, partial(spoilt, spoil=lambda: [True, False]), Config(frames=2000, epochs=3, minibatches=2))
     with pytest.raises(DivergedError, match=f"in the last {MAX_NON_FINITE} rollouts losses or gradients were not finite"):
         finish(run.engine)
     assert run.progress.faults == {"non_finite_update": 3 * MAX_NON_FINITE}
 
 
 def test_what_was_played_before_a_roll_back_is_not_learned_from_after_it():
-    run, versions = run_of(1, config=Config(frames=24, passes=5)), []
+    run, versions = run_of(1, config=Config(frames=24, epochs=5)), []
     before, apply = run.model.snapshot(), run.model.apply
 
     def rolled_back(*arguments):
@@ -158,7 +158,7 @@ def test_what_was_being_played_at_a_roll_back_is_counted_and_not_learned_from():
         made.rollout = rollout
         return made
 
-    run = run_of(1, make_actor, config=Config(frames=24, passes=5))
+    run = run_of(1, make_actor, config=Config(frames=24, epochs=5))
     finish(run.engine)
     assert run.progress.steps == 3 * 8
     assert run.progress.updates == 5 + 5
@@ -166,7 +166,7 @@ def test_what_was_being_played_at_a_roll_back_is_counted_and_not_learned_from():
 
 @pytest.mark.parametrize(("frames", "updates"), [(8, 5), (10**9, 2)])
 def test_a_stop_ends_what_is_learned_from_a_rollout_and_a_budget_does_not(frames, updates):
-    run = run_of(1, config=Config(frames=frames, passes=5))
+    run = run_of(1, config=Config(frames=frames, epochs=5))
     apply = run.model.apply
 
     def stopped(*arguments):

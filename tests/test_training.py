@@ -261,7 +261,7 @@ def test_a_session_ends_at_its_first_limit(progress, limits, reason):
 
 def test_the_first_of_many_games_to_end_are_no_score():
     progress = Progress()
-    rule = StoppingRule(changed(Config(), target_score=50.0, workers=2, games=64), progress)
+    rule = StoppingRule(changed(Config(), target_score=50.0, workers=2, envs_per_worker=64), progress)
     progress.add_steps(100, 400, [90.0] * WINDOW, [])  # as in basic, where a quick kill is a short episode and a high score
     assert rule.reason(0.0) is None
     progress.add_steps(100, 400, [90.0] * 128, [])
@@ -269,7 +269,7 @@ def test_the_first_of_many_games_to_end_are_no_score():
 
 
 def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
-    rule = StoppingRule(changed(Config(), target_score=10.0, frames=1, workers=2, games=8), progress)
+    rule = StoppingRule(changed(Config(), target_score=10.0, frames=1, workers=2, envs_per_worker=8), progress)
     assert rule.reason(0.0) == "frames"
     progress.add_steps(1, 4, [10.0], [])
     assert rule.reason(0.0) == "target_score"

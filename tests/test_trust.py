@@ -341,7 +341,7 @@ def test_a_resumed_checkpoint_writes_nowhere_but_below_the_current_folder(tmp_pa
 @pytest.mark.process
 def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tmp_path, wad):
     (tmp_path / "mine.cfg").write_text("available_buttons = { MOVE_LEFT ATTACK }\nepisode_timeout = 300\n")
-    small = ("--workers", "1", "--games", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
+    small = ("--workers", "1", "--envs-per-worker", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
     made = call("train", "--scenario", wad.resolve(), *small, "--frames", "100", cwd=tmp_path)
     assert made.returncode == 0
     assert f"play.py --model models/best.ckpt --wad {wad.resolve()} --out" in made.stdout
@@ -349,7 +349,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
     assert (record["scenario"]["game"]["wad"], record["config"]["scenario"]) == (f"./{wad.name}",) * 2
     assert str(tmp_path) not in json.dumps(record)  # a model that is given away does not say where it was made
     named = ("--wad", str(wad.rename(tmp_path / "renamed.wad")))
-    for program in (("train", "--resume", "--frames", "400"), ("play", "--episodes", "1", "--record", "0")):
+    for program in (("train", "--resume", "--frames", "400"), ("play", "--episodes", "1", "--record-episodes", "0")):
         refused = call(*program, cwd=tmp_path)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert "which is not ViZDoom's own" in refused.stderr

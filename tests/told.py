@@ -98,7 +98,9 @@ def assert_told_every_metric(engine, folder, monkeypatch):
     folders = {name: str(folder) for name in ("models_dir", "frames_dir", "logs_dir")}
     often = {"evaluate_every": 0.1, "evaluation_episodes": 1, "minutes": 5.0}
     moving = {"final_learning_rate": 0.0, "final_entropy_cost": 0.0, "epsilon": 0.1, "final_epsilon": 0.0}
-    config = changed(config, engine=engine, workers=2, games=4, normalize_rewards=True, **often, **moving, **folders)
+    config = changed(
+        config, engine=engine, workers=2, envs_per_worker=4, normalize_rewards=True, **often, **moving, **folders
+    )
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))

@@ -20,7 +20,7 @@ MEGABYTES = 250  # five checkpoints of basic, the best one and two in the making
 HOLD_SECONDS = 6.0  # at least, that the disk is full: saves, points, gifs fail meanwhile
 SAVE_SECONDS = 1.0
 FLAGS = [
-    *("--scenario", "basic", "--workers", "1", "--games", "8", "--gif-every", "1"),
+    *("--scenario", "basic", "--workers", "1", "--envs-per-worker", "8", "--gif-every", "1"),
     *("--frames", str(10**9), "--minutes", "60", "--checkpoint-every", str(SAVE_SECONDS)),
     *("--evaluate-every", "3", "--evaluation-episodes", "2"),
 ]

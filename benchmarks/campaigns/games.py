@@ -15,7 +15,7 @@ from campaigns.runs import Event, Results, own_folder
 
 CAMPAIGN = "game faults in one run"
 UNIT = "faults that were not counted"
-FLAGS = ["--workers", "1", "--games", "8", "--game-processes", "2", "--gif-every", "0"]
+FLAGS = ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2", "--gif-every", "0"]
 DEATHS = ("engine", "server", "both", "newborn engine", "newborn server")  # those of deaths.py
 CYCLE = (
     *DEATHS[:2] * 4,

@@ -20,8 +20,8 @@ DOOM_EVERY = 5  # one run in so many plays ViZDoom's basic, with engines and ser
 LONGEST = 12.0  # seconds of training before a kill
 ROUNDING = 0.006  # scores are told with two decimals; those above 10 with one
 KINDS = ("start", "save", "evaluation", "any")
-CARTPOLE = ["--scenario", "cartpole", "--games", "4", "--learning-rate-frames", "1000000000"]
-DOOM = ["--scenario", "basic", "--games", "4", "--rollout-length", "8"]
+CARTPOLE = ["--scenario", "cartpole", "--envs-per-worker", "4", "--learning-rate-frames", "1000000000"]
+DOOM = ["--scenario", "basic", "--envs-per-worker", "4", "--rollout-length", "8"]
 
 
 class Promised(NamedTuple):

@@ -35,7 +35,7 @@ SYSTEMS = {
     ),
     "this_one_update": System(
         "doom_a3c, one update a rollout",
-        ("this_training.py", "--passes=1", "--minibatches=1"),
+        ("this_training.py", "--epochs=1", "--minibatches=1"),
         tuned="as the default, whose other settings it has",
         note="A3C; otherwise as the default",
     ),

@@ -25,7 +25,19 @@ from fuzzing.guards import FindingError
 from fuzzing.mutations import Mutator, mutated_json
 
 SEEDS = (
-    ["train.py", "--scenario", "basic", "--workers", "2", "--games", "8", "--minutes", "3.5", "--learning-rate", "1e-3"],
+    [
+        "train.py",
+        "--scenario",
+        "basic",
+        "--workers",
+        "2",
+        "--envs-per-worker",
+        "8",
+        "--minutes",
+        "3.5",
+        "--learning-rate",
+        "1e-3",
+    ],
     [
         "train.py",
         "--scenario=cartpole",
@@ -52,7 +64,19 @@ SEEDS = (
     ["train.py", "--resume", "--models-dir", "saved", "--frames", "900000", "--device", "cpu", "--checkpoint-every", "5"],
     ["train.py", "--summary", "out/result.json", "--frames-dir", "frames", "--logs-dir", "logs", "--advantage", "n_step"],
     ["train.py", "--list-scenarios"],
-    ["play.py", "--model", "saved/last.ckpt", "--out", "result", "--episodes", "3", "--record", "1", "--policy", "sample"],
+    [
+        "play.py",
+        "--model",
+        "saved/last.ckpt",
+        "--out",
+        "result",
+        "--episodes",
+        "3",
+        "--record-episodes",
+        "1",
+        "--policy",
+        "sample",
+    ],
     ["play.py", "--model=saved/last.ckpt", "--epsilon=0.1", "--seed=7", "--device", "auto", "--quiet"],
 )
 

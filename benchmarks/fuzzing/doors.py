@@ -19,7 +19,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import consistent
+from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.fields import UserError, settings_of
 from doom_a3c.settings.games import DoomSpec, GymnasiumSpec, shipped_folder
 from doom_a3c.settings.network import Network
@@ -87,7 +87,7 @@ def weights(network: Network, scenario: Scenario) -> int:
 def example(name: str = "basic") -> RunRecord:
     """Returns the record of a run of a scenario, with something in every field."""
     scenario = catalog.find(name)
-    scenario, config = scenarios.resolved(scenario, scenario.training, "settings")
+    scenario, config = scenarios.apply_overrides(scenario, scenario.training, "settings")
     faults = {"engine_died": 2, "server_hung": 1}
     counters = Counters(800, 200, 20, 3, faults, [1.0, -2.5, 3.0], [Point(1, 200, 1.0, 1.0), Point(2, 500, -2.5, -0.75)], 1)
     return RunRecord(f"{name}-seed1-20260101-000000", 1, scenario, config, counters, Best(12.5, "sample"))
@@ -169,8 +169,8 @@ def with_checksum(data: bytes) -> bytes:
 
 def _playable(scenario: Scenario) -> None:
     """Checks what train.py checks before it starts a game."""
-    scenario, config = scenarios.resolved(scenario, scenario.training, "settings")
-    consistent(config)
+    scenario, config = scenarios.apply_overrides(scenario, scenario.training, "settings")
+    check_combinations(config)
     check_harmless(scenario, "a scenario file")
     if isinstance(scenario.game, DoomSpec):
         doom_setup.check(scenario.game, scenario.observation)

@@ -32,7 +32,7 @@ MAX_NUMBERS = 2**22  # of an array that a mutation asks for: it is this program 
 RENEW_AFTER = 2000  # pushes, of which many are counted and leave a member behind
 ARRAY = "array"  # marks an array in JSON: type, shape and the value of all its numbers
 TUPLE = "a tuple"
-SETTINGS = {"engine": "cluster", "workers": 1, "games": GAMES, "rollout_length": STEPS, "frames": 2**60}
+SETTINGS = {"engine": "cluster", "workers": 1, "envs_per_worker": GAMES, "rollout_length": STEPS, "frames": 2**60}
 
 
 class FittingRollouts(Channel[VersionedRollout]):

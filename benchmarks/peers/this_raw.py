@@ -12,8 +12,8 @@ from report import play, runner_flags
 
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
-from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.scenarios import resolved
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.scenarios import apply_overrides
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     from doom_a3c.run.builder import Builder
 
     values = {"frame_skip": options.frame_skip, "game_processes": cpu_count()}
-    builder = Builder(*resolved(catalog.find("basic"), values, "flags"))
+    builder = Builder(*apply_overrides(catalog.find("basic"), values, "flags"))
     envs = builder.training_env(options.games)
     envs.reset(seed=options.seed)
     random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]

@@ -57,7 +57,7 @@ def main() -> int:
             yield session
 
     game = ["--scenario=basic.wad", f"--frame-skip={options.frame_skip}", f"--seed={options.seed}"]
-    players = [f"--workers={WORKERS}", f"--games={options.games // WORKERS}"]
+    players = [f"--workers={WORKERS}", f"--envs-per-worker={options.games // WORKERS}"]
     with mock.patch.object(train, "open_session", launched_reporting):
         return train.main([*game, *players, "--quiet", *flags])
 

@@ -146,14 +146,14 @@ class Learner:
             return batch
         if not batch.core_state:
             return batch.sequences(1, ())
-        if (length := self._config.steps_per_sequence) == self._config.rollout_length:
+        if (length := self._config.sequence_steps) == self._config.rollout_length:
             return batch
         states = self._states(batch.observations, batch.resets, batch.core_state)
         return batch.sequences(length, tuple(np.asarray(state) for state in states))
 
     def _states_of_sequences(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> CoreState:
         """Returns the state before each sequence of a rollout, as the network has it now."""
-        length, states = self._config.steps_per_sequence, [core_state]
+        length, states = self._config.sequence_steps, [core_state]
         for start in range(0, resets.shape[0] - length, length):
             rows = slice(start, start + length)
             part = tf.nest.map_structure(lambda array, rows=rows: array[rows], observations)

@@ -124,5 +124,5 @@ class VTraceTargets:
 
 def make_estimator(config: Config) -> Estimator:
     """Returns the estimator that the settings name."""
-    clip_range = None if config.updates_per_rollout == 1 else config.ratio_clip
+    clip_range = None if config.updates_per_rollout == 1 else config.clip_range
     return VTraceTargets(config, clip_range) if config.uses_vtrace else PlayedTargets(config, clip_range)

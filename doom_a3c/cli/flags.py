@@ -6,7 +6,7 @@ import argparse
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
-from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
+from doom_a3c.settings.fields import Setting, UserError, hint, settings_of
 
 _SHELLS = ("bash", "zsh", "tcsh")
 
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
         values, unknown = self.parse_known_args(arguments)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
-            raise UserError(f"unknown argument {unknown[0]}{nearest(unknown[0].split('=')[0], flags)}; --help lists all")
+            raise UserError(f"unknown argument {unknown[0]}{hint(unknown[0].split('=')[0], flags)}; --help lists all")
         return vars(values)
 
 
@@ -47,7 +47,7 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action="version", version=f"doom_a3c {__version__}")
-    completion = "print what this shell needs to complete flags"
+    completion = "Print a script with which this shell completes the flags"
     parser.add_argument("--print-completion", action=_Completion, choices=_SHELLS, metavar="SHELL", help=completion)
     sections: dict[str, Any] = {}
     for one in (one for record in records for one in settings_of(record).values()):

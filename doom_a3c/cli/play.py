@@ -20,8 +20,8 @@ from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
 from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.fields import UserError, select, setting, settings_of, validated
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.fields import UserError, parse_values, select, setting, settings_of
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import Named
@@ -38,33 +38,29 @@ PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 class Options:
     """What play.py plays, and where it shows it."""
 
-    model: str = setting(
-        "models/last.ckpt", "checkpoint of the agent, which holds network and scenario, or a name of --list-models"
-    )
-    list_models: bool = setting(False, "show the trained models that --model can name, and end", switch=True)
+    model: str = setting("models/last.ckpt", "Checkpoint of the agent, or a name from --list-models")
+    list_models: bool = setting(False, "List the trained models that --model can name, and exit", switch=True)
     compare: tuple[str, ...] = setting(
-        (), "play these checkpoints on the same seeds, and say which is better, and how sure that is", many=True
+        (), "Play these checkpoints on the same seeds, report which is better and how certain that is", many=True
     )
     export: str | None = setting(
         None,
-        "write the network for other programs to --out, with an example, and end",
+        "Write the network for other programs to --out, with an example, and exit",
         choices=("onnx", "savedmodel"),
     )
-    scenario: str | None = setting(None, "play this game, named as for train.py, instead of the checkpoint's own")
-    wad: str | None = setting(None, "the wad of a model that was trained on one which ViZDoom does not ship")
-    out: str = setting("result", "folder for index.html, the recordings, scores and summary.json")
-    device: str = setting("auto", "where the network runs: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
-    verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks", switch=True)
-    quiet: bool = setting(False, "print nothing but errors", switch=True)
+    scenario: str | None = setting(None, "Play this game, named as in train.py, instead of the checkpoint's own")
+    wad: str | None = setting(None, "Wad of a model that was trained on one that does not come with ViZDoom")
+    out: str = setting("result", "Folder for index.html, the recordings, scores and summary.json")
+    device: str = setting("auto", "Device of the network: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
+    verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", switch=True)
+    quiet: bool = setting(False, "Print only errors", switch=True)
     window: bool = setting(
         False,
-        "show the game in a window: space pauses, the right arrow shows one picture, up and down change the speed",
+        "Show the game in a window: space pauses, right steps, up and down change the speed",
         switch=True,
         section=SHOWING,
     )
-    speed: float = setting(
-        1.0, "how many times as fast as in real time the window shows it", low=0.01, high=100, section=SHOWING
-    )
+    speed: float = setting(1.0, "Speed of the window, as a multiple of real time", low=0.01, high=100, section=SHOWING)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,8 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _play(arguments: list[str] | None) -> int:
     description = "Plays a trained agent and records it."
     flags = flag_parser(command.program_name("play"), description, Options, PlaySettings).parse(arguments)
-    options = validated(Options, select(flags, Options), "flags")
-    settings = validated(PlaySettings, select(flags, PlaySettings), "flags")
+    options = parse_values(Options, select(flags, Options), "flags")
+    settings = parse_values(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:
         from doom_a3c.cli.listing import list_models  # late: hardly any call needs it
 
@@ -117,7 +113,7 @@ def _play(arguments: list[str] | None) -> int:
 def _find_useless(options: Options) -> tuple[set[str], str]:
     """Returns the settings that have no effect with the others, and the reason."""
     if options.compare:
-        return {"model", "export", "window", "speed", "record", "overlay", "random_episodes"}, "with --compare"
+        return {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes"}, "with --compare"
     if options.export:
         return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
     return ({"speed"}, "without --window") if not options.window else (set(), "")
@@ -130,7 +126,7 @@ def _play_agent(
     from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
 
     record = agent.record
-    if agent.builder.missing_pictures and (settings.record or options.window):
+    if agent.builder.missing_pictures and (settings.record_episodes or options.window):
         print(f"warning: {agent.builder.missing_pictures}: there are none to show", file=sys.stderr)
 
     def row(index: int, score: str, steps: int) -> str:

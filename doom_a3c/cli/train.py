@@ -22,10 +22,10 @@ from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.pretrained import found
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.config import OUTPUTS, USUAL, Config
-from doom_a3c.settings.derived import cpu_count
-from doom_a3c.settings.fields import RunError, UserError, select, setting, validated
+from doom_a3c.settings.config import Config, cpu_count
+from doom_a3c.settings.fields import RunError, UserError, parse_values, select, setting
 from doom_a3c.settings.games import GameSettings
+from doom_a3c.settings.groups import OUTPUTS, USUAL
 from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
@@ -42,29 +42,27 @@ class Options:
     """What a call of train.py does besides the settings of the run."""
 
     resume: bool = setting(
-        False, "continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
+        False, "Continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
     )
-    from_: str | None = setting(
-        None, "begin with the weights of this checkpoint, or of a model that play.py --list-models names"
-    )
-    name: str | None = setting(None, "what to call a new run, in place of the scenario's name", section=USUAL)
+    from_: str | None = setting(None, "Start from the weights of this checkpoint or of a model from play.py --list-models")
+    name: str | None = setting(None, "Name of a new run; unset is the scenario's name", section=USUAL)
     doctor: bool = setting(
         False,
-        "look in a minute at what the scenario shows and pays, and say what to change, and end",
+        "Check in a minute what the scenario shows and pays, suggest changes, and exit",
         section=USUAL,
         switch=True,
     )
     compare_runs: tuple[str, ...] = setting(
         (),
-        "draw the curves of these runs (logs/RUN, or logs for all) into one picture, and end",
+        "Plot the curves of these runs (logs/RUN, or logs for all) in one picture, and exit",
         section=OUTPUTS,
         many=True,
     )
-    list_scenarios: bool = setting(False, "show what --scenario can name, and end", section=USUAL, switch=True)
-    wad: str | None = setting(None, "goes with --resume: the wad of a run whose wad ViZDoom does not ship", section=OUTPUTS)
-    summary: str | None = setting(None, "write the final result as JSON to this file", section=OUTPUTS)
-    verbose: bool = setting(False, "show what TensorFlow prints, and tracebacks", section=OUTPUTS, switch=True)
-    quiet: bool = setting(False, "print nothing but errors", section=OUTPUTS, switch=True)
+    list_scenarios: bool = setting(False, "List the names that --scenario takes, and exit", section=USUAL, switch=True)
+    wad: str | None = setting(None, "With --resume: the wad of a run whose wad does not come with ViZDoom", section=OUTPUTS)
+    summary: str | None = setting(None, "Write the final result to this file as JSON", section=OUTPUTS)
+    verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", section=OUTPUTS, switch=True)
+    quiet: bool = setting(False, "Print only errors", section=OUTPUTS, switch=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(arguments: list[str] | None) -> int:
     parser = flag_parser(command.program_name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
     flags = parser.parse(arguments)
-    options = validated(Options, select(flags, Options), "flags")
+    options = parse_values(Options, select(flags, Options), "flags")
     if options.list_scenarios:
         from doom_a3c.cli.listing import list_scenarios  # late: it imports ViZDoom
 
@@ -88,7 +86,7 @@ def _train(arguments: list[str] | None) -> int:
         print_result(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
-    scenarios.settled(overrides, "flags")
+    scenarios.split_overrides(overrides, "flags")
     if options.summary:
         output_file(options.summary, "--summary")
     if options.doctor:

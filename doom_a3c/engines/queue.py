@@ -33,7 +33,6 @@ from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import worker_count
 
 
 class Request(NamedTuple):
@@ -54,7 +53,7 @@ class Queues(NamedTuple):
 
 def queues_of(config: Config) -> Queues:
     """Returns queues of the sizes that the settings say."""
-    return Queues(Channel(worker_count(config)), Channel(config.queue_size))
+    return Queues(Channel(config.worker_count), Channel(config.queue_size))
 
 
 class QueueMetrics(NamedTuple):
@@ -149,7 +148,7 @@ def _game_threads(
 ) -> list[GameThread]:
     network = model.network
     policies = [
-        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(worker_count(config))
+        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(config.worker_count)
     ]
     return [GameThread(index, make_actor, policy, queues.rollouts, stop) for index, policy in enumerate(policies)]
 

@@ -60,7 +60,7 @@ class Worker:
 
     def _compile(self, policy: Policy, learner: Learner, observations: Observations) -> None:
         """Has TensorFlow compile acting and learning, which takes seconds, while the games are starting."""
-        start = policy.initial_state(self._config.games)
+        start = policy.initial_state(self._config.envs_per_worker)
         blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
         batch = learner.prepare(blank)

@@ -12,7 +12,6 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import batch_limits
 
 
 class Trainer:
@@ -55,7 +54,7 @@ class Trainer:
 
     def _take(self) -> list[VersionedRollout]:
         """Takes waiting rollouts out of the channel and counts them."""
-        taken = self._rollouts.take(*batch_limits(self._config))
+        taken = self._rollouts.take(*self._config.batch_limits)
         for played in taken:
             self._updater.count(played.stats, played.rollout.actions)
         return taken

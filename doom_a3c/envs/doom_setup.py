@@ -12,7 +12,7 @@ from typing import Any
 import vizdoom
 
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import UserError, nearest, plain, validated
+from doom_a3c.settings.fields import UserError, nearest, parse_values, plain
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
 from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.shaping import PLACES, weights
@@ -172,7 +172,7 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     game.set_doom_game_path(str(located(spec.iwad or FREEDOOM)))
     if spec.map:
         game.set_doom_map(spec.map)
-    for key, value in plain(validated(EngineSettings, spec.settings, "[game.settings]")).items():
+    for key, value in plain(parse_values(EngineSettings, spec.settings, "[game.settings]")).items():
         if value is not None:
             getattr(game, f"set_{key}")(value)
     for name, number in spec.rules.items():

@@ -70,7 +70,7 @@ def make_vec(
 def _games(scenario: str, frame_skip: int | None, processes: int | None = None) -> Any:
     from doom_a3c.envs.games import games_of  # late, as all that a game needs
     from doom_a3c.settings.catalog import find
-    from doom_a3c.settings.scenarios import resolved
+    from doom_a3c.settings.scenarios import apply_overrides
 
-    found, _ = resolved(find(scenario), {"frame_skip": frame_skip}, scenario)
+    found, _ = apply_overrides(find(scenario), {"frame_skip": frame_skip}, scenario)
     return games_of(found.game, found.observation, processes)

@@ -24,7 +24,7 @@ TAGS = {
     "grad_norm": "Losses/Grad Norm",
     "var_norm": "Losses/Var Norm",
     "kl": "Losses/KL",
-    "step_factor": "Losses/Step Factor",
+    "step_factor": "Losses/LR Factor",
     "learning_rate": "Schedules/Learning Rate",
     "entropy_cost": "Schedules/Entropy Cost",
     "epsilon": "Schedules/Epsilon",

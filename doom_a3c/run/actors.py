@@ -19,7 +19,6 @@ from doom_a3c.record.recording import EpisodeRecorder, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import TrainingViewer
 from doom_a3c.settings.config import Config, ProgressCounts
-from doom_a3c.settings.derived import rows_kept, worker_count
 from doom_a3c.settings.streams import Stream, seed_of
 
 
@@ -77,9 +76,9 @@ class ActorFactory:
 
     def __call__(self, index: int, policy: Decider) -> Actor:
         """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
-        config, games = self._config, self._config.games
-        env = self._builder.training_env(games, rows_kept(config))
-        places = np.arange(index * games, (index + 1) * games) / max(1, worker_count(config) * games - 1)
+        config, games = self._config, self._config.envs_per_worker
+        env = self._builder.training_env(games, config.rows_kept)
+        places = np.arange(index * games, (index + 1) * games) / max(1, config.worker_count * games - 1)
         powers = 1.0 + config.epsilon_spread * places
         return Actor(
             self._make_player(env, policy, index),
@@ -88,7 +87,7 @@ class ActorFactory:
             discount=config.discount,
             rewards=RewardScaler(RewardScale.of(config), self._reward_stats, config.discount, games),
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
-            history=getattr(env, "history", None) if rows_kept(config) > 1 else None,
+            history=getattr(env, "history", None) if config.rows_kept > 1 else None,
             bootstrap=not config.uses_vtrace,
         )
 

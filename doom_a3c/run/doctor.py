@@ -29,7 +29,7 @@ from doom_a3c.run.trial_games import (
     play_at_random,
     try_actions,
 )
-from doom_a3c.settings.derived import cpu_count, worker_count
+from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, located
@@ -220,7 +220,7 @@ def _check_memory() -> Finding:
     available = _available_megabytes()
     shared = shutil.disk_usage("/dev/shm").free / 1e6
     scarce = min(available, 4 * shared) < 1000
-    advice = "a few hundred MB are little: fewer --games, or Docker's --shm-size=1g" if scarce else ""
+    advice = "a few hundred MB are little: fewer --envs-per-worker, or Docker's --shm-size=1g" if scarce else ""
     return Finding("memory", f"{available:,.0f} MB free, {shared:,.0f} MB in /dev/shm", advice)
 
 
@@ -232,8 +232,6 @@ def _available_megabytes() -> float:
 def _check_disk(record: RunRecord) -> Finding:
     folder = next(each for each in (expanded(record.config.models_dir).absolute() / "x").parents if each.exists())
     free, needed = shutil.disk_usage(folder).free / 1e6, 4e-6 * _SLOTS * most_parameters(record.scenario) * _CHECKPOINTS
-    workers = worker_count(record.config)
-    says = (
-        f"{free:,.0f} MB free for {needed:,.0f} MB of checkpoints at most; {workers} workers x {record.config.games} games"
-    )
+    players = f"{record.config.worker_count} workers x {record.config.envs_per_worker} games"
+    says = f"{free:,.0f} MB free for {needed:,.0f} MB of checkpoints at most; {players}"
     return Finding("disk", says, "checkpoints may not fit: name another --models-dir" if free < 2 * needed else "")

@@ -12,7 +12,6 @@ from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.local import LocalEngine, State
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import games_of_run, steps_under_way
 from doom_a3c.settings.formatting import format_score
 
 SECONDS = 2.0  # from one mark to the next, at least
@@ -51,7 +50,7 @@ def count_episodes_before_means(config: Config) -> int:
 
     With many games, the first episodes to end are the shortest ones. With few games the bias is small: none are left out.
     """
-    games = games_of_run(config)
+    games = config.env_count
     return 0 if 2 * games <= WINDOW else games
 
 
@@ -84,7 +83,7 @@ class CollapseGuard:
 
     def check(self) -> None:
         """Rolls back to the best weights if the score has collapsed; may be called at any time."""
-        if not self._config.collapse:
+        if not self._config.rollback_drop:
             return
         if self._mark is None:
             self._mark = self._mark_now(0, count_episodes_before_means(self._config))
@@ -97,7 +96,7 @@ class CollapseGuard:
             self._best = _Best(window, self._mark.state)
             self._first = next(self._progress.full_means(), window.mean)
         judged = self._judge(self._best, self._before, window, self._mark.state) if self._before else window
-        self._before, self._mark = judged, self._mark_now(steps_under_way(self._config), games_of_run(self._config))
+        self._before, self._mark = judged, self._mark_now(self._config.steps_in_flight, self._config.env_count)
 
     def _mark_now(self, steps: int, episodes: int) -> _Mark:
         """Marks the current state; `steps` and `episodes` must end before the episodes that count begin."""
@@ -112,7 +111,7 @@ class CollapseGuard:
             return after
         lost, gain = best.window.mean - better.mean, best.window.mean - self._first
         noise = NOISE * max(best.window.spread, better.spread)
-        fallen = lost > noise and lost >= self._config.collapse * gain
+        fallen = lost > noise and lost >= self._config.rollback_drop * gain
         self._worse_pairs = self._worse_pairs + 1 if fallen else 0
         if self._worse_pairs < (1 if gain > noise else PAIRS):
             return after

@@ -15,9 +15,8 @@ from doom_a3c.run.imports import import_tensorflow, importing
 from doom_a3c.run.names import is_run_name
 from doom_a3c.run.run_record import RunRecord, begun, continued
 from doom_a3c.settings import catalog, scenarios
-from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import consistent
-from doom_a3c.settings.derived import cpu_count, rows_kept, worker_count
+from doom_a3c.settings.config import Config, cpu_count
+from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.fields import UserError, plain
 from doom_a3c.settings.games import GymnasiumSpec
 from doom_a3c.settings.inputs import expanded
@@ -39,7 +38,7 @@ def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
         UserError: for an unknown setting, or a value that does not fit.
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
-    scenario, config = scenarios.resolved(scenario, {**scenario.training, **settings}, "settings")
+    scenario, config = scenarios.apply_overrides(scenario, {**scenario.training, **settings}, "settings")
     return begun(scenario, _check_combinations(scenario, config, settings), name)
 
 
@@ -54,7 +53,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
         scenario = catalog.find(settings["scenario"])
     kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
-    scenario, config = scenarios.resolved(scenario, {**kept, **settings}, "the checkpoint's settings")
+    scenario, config = scenarios.apply_overrides(scenario, {**kept, **settings}, "the checkpoint's settings")
     record = continued(old, scenario, _check_combinations(scenario, config, settings))
     if budget := config.exhausted_budget(record.counters):
         played = getattr(record.counters, budget)
@@ -71,7 +70,7 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
         raise UserError(
             f"--sequence-length has no effect here: {scenario.name} has no LSTM, which alone wants an order; leave it out"
         )
-    return consistent(config, settings)
+    return check_combinations(config, settings)
 
 
 def _check_folders(kept: Mapping[str, Any], name: str) -> None:
@@ -153,7 +152,7 @@ def _start_games(scenario: scenarios.Scenario, config: Config) -> Games:
 
     games = games_of(scenario.game, scenario.observation, config.game_processes)
     if config.engine != "cluster":  # its hosts have the games
-        games.start_ahead(worker_count(config), config.games, rows_kept(config))
+        games.start_ahead(config.worker_count, config.envs_per_worker, config.rows_kept)
     return games
 
 

@@ -22,7 +22,6 @@ from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.run_record import RunRecord
-from doom_a3c.settings.derived import worker_count
 
 
 class Outputs(NamedTuple):
@@ -53,7 +52,7 @@ def _make_local_engine(
     if config.engine == "queue":
         learners, make = config.trainers, partial(queue_engine, queues=queues_of(config))
     else:
-        learners, make = worker_count(config), partial(threads_engine, example=builder.example(config.games))
+        learners, make = config.worker_count, partial(threads_engine, example=builder.example(config.envs_per_worker))
     return make(
         config=config,
         model=model,

@@ -59,7 +59,7 @@ class Playback:
             settings,
             policy=policy,
             epsilon=usual if settings.epsilon is None else settings.epsilon,
-            record=settings.record if folder else 0,
+            record_episodes=settings.record_episodes if folder else 0,
         )
         self.statistics: Scores | None = None  # of the written episodes
         self.shortfall = ""  # see `Results`
@@ -70,7 +70,7 @@ class Playback:
             agent.network,
             greedy=policy == "greedy",
             epsilon=self.settings.epsilon or 0.0,
-            record=self.settings.record > 0,
+            record=self.settings.record_episodes > 0,
             overlay=settings.overlay,
             screen=screen,
         )
@@ -129,7 +129,7 @@ class Playback:
 
     def _stem(self, index: int) -> Path | None:
         """Returns the path of an episode's recordings without its suffix; None if it is not recorded."""
-        return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record else None
+        return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record_episodes else None
 
     def _results(self, random: Sequence[float] = ()) -> Results:
         """Returns the results so far, with the scores of random play."""

@@ -13,8 +13,7 @@ from doom_a3c.engines.cluster.messages import GifMessage, Settings
 from doom_a3c.record.gifs import Gif, GifMaker
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import cpu_count
+from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.fields import UserError, plain
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def build_host(settings: Settings, name: str, number: int, server: Server) -> Ho
 
 def _unpack_settings(settings: Settings) -> tuple[scenarios.Scenario, Config]:
     scenario = scenarios.from_plain(settings["scenario"], "the run's scenario")
-    return scenarios.resolved(scenario, settings["config"], "the run's settings")
+    return scenarios.apply_overrides(scenario, settings["config"], "the run's settings")
 
 
 def _check_precision(config: Config, learner: str) -> None:

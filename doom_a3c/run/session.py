@@ -36,7 +36,6 @@ from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import worker_count
 from doom_a3c.settings.fields import UserError
 
 
@@ -153,9 +152,9 @@ def _reserve_log_dir(record: RunRecord, logs_dir: Path) -> RunRecord:
 
 def _describe(record: RunRecord, builder: Builder) -> str:
     config = record.config
-    players = f"{worker_count(config)} workers x {config.games} games"
+    players = f"{config.worker_count} workers x {config.envs_per_worker} games"
     if config.engine == "cluster":  # each host chooses its number of workers
-        players = f"{config.hosts} hosts a machine, {config.games} games a worker"
+        players = f"{config.hosts} hosts a machine, {config.envs_per_worker} games a worker"
     return f"{record.scenario.name}: {builder.title}; {players}, {config.frames:,} frames"
 
 
@@ -171,7 +170,7 @@ def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: Glo
     settings = record_to_plain(record)  # without the paths of the user's files
     loggers("global").settings({**settings["config"], "tables": settings["scenario"]})
     # With the workers' number of games: the first graph has fixed shapes, all other numbers of games share one more.
-    loggers("global").graph(Policy(model.network).graph(builder.example(record.config.games)))
+    loggers("global").graph(Policy(model.network).graph(builder.example(record.config.envs_per_worker)))
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""What a run is set to."""
+"""The settings of a run, and the files they come from."""

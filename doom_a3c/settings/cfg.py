@@ -118,7 +118,7 @@ def _value(known: Setting, value: str, where: str) -> Any:
     try:
         if known.kind is not bool and not _NUMBER.fullmatch(value):
             raise ValueError
-        return known.checked(_WORDS[value.lower()] if known.kind is bool else known.kind(value))
+        return known.parse(_WORDS[value.lower()] if known.kind is bool else known.kind(value))
     except (KeyError, ValueError):
         takes = "true or false" if known.kind is bool else " ".join(("a number,", known.allowed)).strip(" ,")
         raise UserError(f"{where}: {known.name} = {value[:60]!r}; it takes {takes}") from None

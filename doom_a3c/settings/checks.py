@@ -1,4 +1,4 @@
-"""What every scenario must be, whoever has written it: names, values, sizes and ranges."""
+"""Checks of scenarios from any source: names, values, sizes and ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import MAX_TEXT, UserError, about, require, validated
+from doom_a3c.settings.fields import MAX_TEXT, UserError, about, parse_values, require
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.shaping import weights
 
@@ -24,7 +24,7 @@ def checked_name(value: Any) -> str:
 
 
 def is_name(value: Any) -> bool:
-    """Tells whether a value may be the name of a scenario or a run, which is that of folders."""
+    """Returns whether a value may name a scenario or a run, and so a folder."""
     return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable() and len(value.encode()) <= 200
 
 
@@ -54,12 +54,12 @@ def check_values(value: Any, depth: int = 0) -> None:
 
 
 def check_doom(game: DoomSpec, observation: Observation) -> None:
-    """Raises UserError for what is wrong about a Doom game, as far as that can be told without ViZDoom."""
+    """Raises UserError for mistakes in a Doom game that can be found without ViZDoom."""
     require(
         bool(game.wad or game.available_buttons), "[game] needs a config or a wad, or the id of a Gymnasium environment"
     )
     require(all(isinstance(name, str) for name in game.available_buttons), "[game] available_buttons takes names")
-    validated(EngineSettings, game.settings, "[game.settings]")
+    parse_values(EngineSettings, game.settings, "[game.settings]")
     require(
         game.settings.get("episode_timeout") != 0,
         "episode_timeout = 0 gives episodes no time-out at all: name the frames that one may last, such as 2100, or leave "
@@ -84,7 +84,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
 
 
 def check_atari(game: AtariSpec) -> None:
-    """Raises UserError for a number of an Atari game that is out of range."""
+    """Raises UserError for an Atari game with a number out of range."""
     require(0 <= game.sticky_actions <= 1, "[game] sticky_actions is a probability, 0 to 1")
     require(0 <= game.noop_max <= 10_000, "[game] noop_max must be 0 to 10,000")
     require(game.max_frames >= 1, "[game] max_frames must be 1 or more")

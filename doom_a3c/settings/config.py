@@ -1,84 +1,33 @@
-"""Everything that decides how a run trains, and which ways of learning that comes to."""
+"""The settings of a run, and what follows from them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Protocol
 
-from doom_a3c.settings.fields import Group, Schedule, schedule, setting
-
-# Parts of the help.
-USUAL, OUTPUTS = "the usual ones", "limits, evaluations and outputs"
-OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"
-
-MAX_NORMALIZED = 10.0  # a first reward after a long time without any would be hundreds
-
-
-def uses_vtrace(config: Config) -> bool:
-    """Tells whether V-trace makes the targets: rollouts may come from another policy than the one that learns."""
-    return config.vtrace and (learns_apart(config) or explores(config))
-
-
-def updates_per_rollout(config: Config) -> int:
-    """Returns how many updates are made from the same rollouts: one of each minibatch in each pass.
-
-    One in a cluster, whose hosts have no newer weights for a second, and one with epsilon: what is played at random is far
-    from the policy from the start.
-    """
-    return config.passes * minibatch_count(config) if repeats(config) else 1
-
-
-def minibatch_count(config: Config) -> int:
-    """Returns into how many parts the games of a rollout, or its steps, are dealt out: no more than there are games."""
-    return min(config.minibatches, config.games) if repeats(config) else 1
-
-
-def sequence_length(config: Config) -> int:
-    """Returns how many steps of a game go together where minibatches are dealt out, and an LSTM wants their order."""
-    return config.sequence_length if config.sequence_length and deals_sequences(config) else config.rollout_length
-
-
-def repeats(config: Config) -> bool:
-    """Tells whether a rollout may make several updates."""
-    return config.engine != "cluster" and not explores(config)
-
-
-def deals_sequences(config: Config) -> bool:
-    """Tells whether minibatches may be of parts of rollouts: targets are known before the first update."""
-    return minibatch_count(config) > 1 and not uses_vtrace(config)
-
-
-def learns_apart(config: Config) -> bool:
-    """Tells whether rollouts wait in a queue for a trainer."""
-    return config.engine == "queue" or (config.engine == "cluster" and config.transport == "rollouts")
-
-
-def sends_gradients(config: Config) -> bool:
-    """Tells whether hosts of a cluster send gradients."""
-    return config.engine == "cluster" and config.transport == "gradients"
-
-
-def explores(config: Config) -> bool:
-    """Tells whether some actions are drawn uniformly, whatever the policy says."""
-    return config.epsilon.maximum > 0
-
-
-GAE = Group("--advantage gae", lambda config: config.advantage == "gae")
-N_STEP = Group("--advantage n_step", lambda config: config.advantage == "n_step")
-CORRECTION = Group("V-trace, which --engine queue, --transport rollouts and --epsilon use", uses_vtrace)
-EXPLORATION = Group("--epsilon", explores)
-QUEUE = Group("--engine queue", lambda config: config.engine == "queue")
-CLUSTER = Group("--engine cluster", lambda config: config.engine == "cluster")
-LOCAL = Group("--engine threads or queue", lambda config: config.engine != "cluster")
-REPEATABLE = Group("--engine threads or queue, without --epsilon", repeats)
-REPEATED = Group(
-    "--passes 2 or more, or --minibatches and --games 2 or more (engines threads and queue, no --epsilon)",
-    lambda config: updates_per_rollout(config) > 1,
+from doom_a3c.settings.fields import Schedule, schedule, setting
+from doom_a3c.settings.groups import (
+    CLUSTER,
+    CORRECTION,
+    EXPLORATION,
+    GAE,
+    GRADIENTS,
+    LOCAL,
+    N_STEP,
+    OF_CLUSTER,
+    OF_QUEUE,
+    OUTPUTS,
+    QUEUE,
+    REPEATABLE,
+    REPEATED,
+    SCALED,
+    SEQUENCES,
+    USUAL,
+    WAITING,
 )
-SEQUENCES = Group("--minibatches 2 or more, and --engine threads or --no-vtrace", deals_sequences)
-SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
-GRADIENTS = Group("--engine cluster --transport gradients", sends_gradients)
-WAITING = Group("--engine queue, or --engine cluster --transport rollouts", learns_apart)
+
+MAX_NORMALIZED = 10.0  # normalized rewards: the first one after a long time without any would be hundreds
 
 
 class ProgressCounts(Protocol):
@@ -99,40 +48,43 @@ class Config:
 
     scenario: str = setting(
         "basic",
-        "what to play: a name from --list-scenarios, a .wad, .cfg or .toml file, or a Gymnasium id (ALE/Pong-v5)",
+        "Game to play: a name from --list-scenarios, a .wad, .cfg or .toml file, or a Gymnasium id (ALE/Pong-v5)",
         section=USUAL,
     )
     engine: str = setting(
         "threads",
-        "threads: every worker acts and learns (A3C); queue: workers play, others predict and train (GA3C); "
-        "cluster: as threads, in processes on one machine or many, with a parameter server",
+        "How workers act and learn: threads (A3C), queue (predictors and trainers, GA3C) or cluster (parameter server)",
         choices=("threads", "queue", "cluster"),
         section=USUAL,
     )
     workers: int = setting(
-        0, "worker threads; 0 is one per CPU", unit="threads", low=0, high=1024, section=USUAL, default_words="one per CPU"
+        0, "Worker threads; 0 is one per CPU", unit="threads", low=0, high=1024, section=USUAL, default_words="one per CPU"
     )
-    games: int = setting(
-        16, "games that each worker plays at once", unit="games per worker", low=1, high=4096, section=USUAL
+    envs_per_worker: int = setting(
+        16, "Games that each worker plays at once", unit="games per worker", low=1, high=4096, section=USUAL
     )
     game_processes: int | None = setting(
         None,
-        "processes for each worker's games; 0 plays them in the trainer; unset is 1 for ViZDoom and 0 for other games",
+        "Processes for each worker's games; 0 plays in the trainer; unset is 1 for ViZDoom, 0 for others",
         unit="processes",
         low=0,
         high=256,
     )
-    rollout_length: int = setting(30, "steps of each game per update", unit="steps", low=1, high=1024)
-    discount: float = setting(0.99, "gamma, the discount of rewards per step", low=0, high=1)
+    rollout_length: int = setting(30, "Steps of each game per rollout", unit="steps", low=1, high=1024)
+    discount: float = setting(0.99, "Discount of rewards per step (gamma)", low=0, high=1)
     advantage: str = setting(
-        "gae", "targets: generalised advantage estimation, or returns over --n-step rewards", choices=("gae", "n_step")
+        "gae", "Advantage estimator: generalized advantage estimation, or n-step returns", choices=("gae", "n_step")
     )
     gae_lambda: float = setting(
-        1.0, "lambda of generalised advantage estimation; 1 is plain n-step returns", low=0, high=1, goes_with=GAE
+        1.0,
+        "Lambda of generalized advantage estimation; 1 gives n-step returns over the rollout",
+        low=0,
+        high=1,
+        goes_with=GAE,
     )
     n_step: int = setting(
         5,
-        "N, the rewards in an n-step return before a value takes over",
+        "Rewards in an n-step return before the bootstrap value",
         unit="steps",
         low=1,
         high=1024,
@@ -140,29 +92,25 @@ class Config:
     )
     n_step_tail: str = setting(
         "bootstrap",
-        "where fewer than N rewards are left in the rollout: the value after the last one takes over, or nothing does",
+        "End of a rollout with fewer than N rewards left: bootstrap from the last value, or from zero",
         choices=("bootstrap", "zero"),
         goes_with=N_STEP,
     )
     normalize_advantages: bool = setting(
-        False, "divide the advantages of a minibatch by their standard deviation, where that is above 0.1"
+        False, "Divide the advantages of a minibatch by their standard deviation where it exceeds 0.1"
     )
-    accumulate: int = setting(
-        1, "rollouts whose gradients are averaged before each update", unit="rollouts", low=1, high=1024
-    )
-    passes: int = setting(
+    accumulate: int = setting(1, "Rollouts whose gradients are averaged into one update", unit="rollouts", low=1, high=1024)
+    epochs: int = setting(
         1,
-        "times that the same rollouts are learned from; several updates from a rollout hold the policy near the one that "
-        "played (PPO)",
-        unit="passes",
+        "Passes over each rollout (PPO epochs)",
+        unit="epochs",
         low=1,
         high=64,
         goes_with=REPEATABLE,
     )
     minibatches: int = setting(
         1,
-        "parts of the games of a rollout (of its steps, where neither an LSTM nor V-trace asks for their order), "
-        "drawn anew for each pass, that make an update of their own each; no more than there are games",
+        "Minibatches per epoch: of whole games with an LSTM, of single steps without; at most --envs-per-worker",
         unit="minibatches",
         low=1,
         high=4096,
@@ -170,95 +118,93 @@ class Config:
     )
     sequence_length: int = setting(
         0,
-        "steps of a game that go together into a minibatch where the network has an LSTM, which then learns to remember "
-        "within them alone; a part of --rollout-length, 0 is all of it",
+        "Truncated-BPTT length with an LSTM; must divide --rollout-length; 0 is the whole rollout",
         unit="steps",
         low=0,
         high=1024,
         goes_with=SEQUENCES,
     )
-    ratio_clip: float = setting(
+    clip_range: float = setting(
         0.2,
-        "once the probability of an action has moved, over all updates, to 1 plus or minus this times what it was, it is "
-        "pushed no further",
+        "PPO clip range",
         above=0,
         goes_with=REPEATED,
     )
     target_kl: float = setting(
         0.0,
-        "KL divergence, in the last minibatch from a rollout, from the policy that played to the one before its update: "
-        "above twice this the step size falls, below half of it it rises again; where schedule and roll-backs have left "
-        "a share of the step size, it is that share of this; 0 leaves the step size alone",
+        "Target KL per rollout; the learning rate falls above twice it and rises below half; 0 disables",
         unit="nats",
         low=0,
         goes_with=REPEATED,
     )
-    learning_rate: Schedule = schedule(1e-4, "step size of the optimizer", above=0, high=1)
-    optimizer: str = setting("adam", "rmsprop is the A3C paper's, with shared statistics", choices=("adam", "rmsprop"))
-    optimizer_epsilon: float | None = setting(
-        None, "term in the optimizer's divisor; unset is 1e-8 for adam, 0.1 (under the root) for rmsprop", above=0, high=1
+    learning_rate: Schedule = schedule(1e-4, "Learning rate of the optimizer", above=0, high=1)
+    optimizer: str = setting(
+        "adam", "Optimizer with statistics shared by all workers; rmsprop is the A3C paper's", choices=("adam", "rmsprop")
     )
-    entropy_cost: Schedule = schedule(0.01, "weight of the entropy bonus in the loss", low=0)
+    optimizer_epsilon: float | None = setting(
+        None, "Epsilon of the optimizer; unset is 1e-8 for adam and 0.1 (inside the root) for rmsprop", above=0, high=1
+    )
+    entropy_cost: Schedule = schedule(0.01, "Weight of the entropy bonus in the loss", low=0)
     uniform_cost: float = setting(
         0.0,
-        "weight in the loss of the KL divergence from the uniform policy: no action's probability falls to 0 and stays "
-        "there",
+        "Weight of the KL from the uniform policy, which keeps every action's probability above 0",
         low=0,
     )
-    collapse: float = setting(
+    rollback_drop: float = setting(
         0.5,
-        "a mean score (100 episodes) that has lost this share of what it had gained, or stays below what it began with, "
-        "sends the run back to its best weights, with half the step size; 0 is never",
+        "Share of its gain that the mean score may lose before the best weights return; 0 never rolls back",
         low=0,
         high=1,
         goes_with=LOCAL,
     )
-    value_cost: float = setting(0.5, "weight of the value loss", low=0)
-    max_grad_norm: float = setting(40.0, "global norm that gradients are clipped at", above=0)
+    value_cost: float = setting(0.5, "Weight of the value loss", low=0)
+    max_grad_norm: float = setting(40.0, "Global norm at which gradients are clipped", above=0)
     normalize_rewards: bool = setting(
         False,
-        "divide rewards for learning by the standard deviation of their discounted sums so far, of all games; scores are "
-        "reported as they are",
+        "Divide rewards by the running standard deviation of discounted returns, for learning only",
     )
     reward_scale: float = setting(
-        1.0, "factor on rewards for learning; scores are reported unscaled", above=0, goes_with=SCALED
+        1.0, "Factor on rewards for learning only; reported scores stay unscaled", above=0, goes_with=SCALED
     )
     reward_clip: float | None = setting(
         None,
-        "rewards, scaled or normalized, are clipped to plus or minus this for learning; unset clips normalized ones at "
-        f"{MAX_NORMALIZED:g}, others never",
+        f"Clip rewards for learning to plus or minus this; unset is {MAX_NORMALIZED:g} if normalized, else none",
         above=0,
     )
-    epsilon: Schedule = schedule(0.0, "probability of a uniformly random action instead of the policy's", low=0, high=1)
+    epsilon: Schedule = schedule(0.0, "Probability of a uniformly random action", low=0, high=1)
     epsilon_spread: float = setting(
         0.0,
-        "game i of n explores with epsilon ** (1 + i / (n - 1) * this): one value for all games at 0",
+        "Spread of epsilon over games: game i of n explores with epsilon ** (1 + spread*i/(n-1)); 0 disables",
         low=0,
         high=100,
         goes_with=EXPLORATION,
     )
     vtrace: bool = setting(
         True,
-        "correct what a policy other than the newest played (queue engine, transport rollouts, epsilon) by V-trace",
+        "Correct rollouts of an older or exploring policy by V-trace",
     )
     rho_clip: float = setting(
-        1.0, "V-trace's limit on the weight of a temporal difference; 1e9 is none", above=0, goes_with=CORRECTION
+        1.0, "V-trace clip of the importance weights in temporal differences; 1e9 disables", above=0, goes_with=CORRECTION
     )
-    c_clip: float = setting(
-        1.0, "V-trace's limit on how much later differences count; 1e9 is none", above=0, goes_with=CORRECTION
-    )
+    c_clip: float = setting(1.0, "V-trace clip of the trace-cutting weights; 1e9 disables", above=0, goes_with=CORRECTION)
     predictors: int = setting(
-        1, "threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
+        1, "Threads that run the network for the games", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
     )
     trainers: int = setting(
-        1, "threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
+        1, "Threads that learn from rollouts", unit="threads", low=1, high=64, goes_with=QUEUE, section=OF_QUEUE
     )
     min_batch: int = setting(
-        1, "steps that a trainer waits for", unit="steps", low=1, high=2**20, goes_with=WAITING, section=OF_QUEUE
+        1,
+        "Steps that a trainer waits for before an update",
+        unit="steps",
+        low=1,
+        high=2**20,
+        goes_with=WAITING,
+        section=OF_QUEUE,
     )
     max_batch: int = setting(
         1024,
-        "steps that a trainer takes at once, unless one rollout is more",
+        "Maximum steps per update, unless a single rollout has more",
         unit="steps",
         low=1,
         goes_with=WAITING,
@@ -266,7 +212,7 @@ class Config:
     )
     queue_size: int = setting(
         4,
-        "rollouts that may wait for a trainer before the games do",
+        "Rollouts that may wait for a trainer before the games pause",
         unit="rollouts",
         low=1,
         high=4096,
@@ -281,7 +227,7 @@ class Config:
     )
     hosts: int = setting(
         1,
-        "processes that play on each machine, each with its workers",
+        "Host processes per machine, each with its own workers",
         unit="hosts",
         low=1,
         high=256,
@@ -290,14 +236,14 @@ class Config:
     )
     transport: str = setting(
         "gradients",
-        "hosts send gradients (A3C), or rollouts that the server learns from with V-trace",
+        "Hosts send gradients (A3C), or rollouts, from which the server learns with V-trace",
         choices=("gradients", "rollouts"),
         goes_with=CLUSTER,
         section=OF_CLUSTER,
     )
     push_rollouts: int = setting(
         1,
-        "rollouts whose gradients a host sums up before it sends them",
+        "Rollouts whose gradients a host sums before it sends them",
         unit="rollouts",
         low=1,
         high=4096,
@@ -306,73 +252,69 @@ class Config:
     )
     max_policy_lag: int = setting(
         100,
-        "a push with more policy lag than this (updates since its oldest weights) is counted, but not learned from",
+        "Largest policy lag, in updates since its oldest weights, at which a push is learned from",
         unit="updates",
         low=0,
         goes_with=CLUSTER,
         section=OF_CLUSTER,
     )
-    seed: int = setting(0, "seed of weights, games and action sampling", low=0, high=2**31 - 1, section=USUAL)
+    seed: int = setting(0, "Seed of weights, games and action sampling", low=0, high=2**31 - 1, section=USUAL)
     precision: str = setting(
         "auto",
-        "what large matrices are multiplied in: auto is bfloat16 for games seen as pixels on a CPU with AMX, and float32 "
-        "elsewhere; weights, recurrent state and losses are float32 always",
+        "Type of large matrix products; auto is bfloat16 for pixels on a CPU with AMX, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
     device: str = setting(
-        "auto", "where networks run: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second", section=USUAL
+        "auto", "Device of the networks: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second", section=USUAL
     )
     frames: int = setting(
         10_000_000,
-        "budget: the run ends after this many frames of the games, skipped ones included",
+        "Budget of the run in frames of the games, including skipped ones",
         unit="frames",
         low=1,
         section=USUAL,
     )
-    episodes: int | None = setting(
-        None, "the run ends after this many episodes of training", unit="episodes", low=1, section=OUTPUTS
-    )
+    episodes: int | None = setting(None, "End after this many training episodes", unit="episodes", low=1, section=OUTPUTS)
     minutes: float | None = setting(
         None,
-        "the run ends after this training time, to which startup and final evaluations are added",
+        "End after this training time, not counting startup and the final evaluation",
         unit="minutes",
         above=0,
         section=USUAL,
     )
     target_score: float | None = setting(
-        None, "the run ends when the mean score of the last 100 training episodes reaches this", section=USUAL
+        None, "End when the mean score of the last 100 training episodes reaches this", section=USUAL
     )
-    models_dir: str = setting("models", "folder of the checkpoints", section=USUAL)
-    frames_dir: str = setting("frames", "folder of the gifs and the score curve", section=OUTPUTS)
-    logs_dir: str = setting("logs", "folder of the logs", section=OUTPUTS)
+    models_dir: str = setting("models", "Folder of the checkpoints", section=USUAL)
+    frames_dir: str = setting("frames", "Folder of the gifs and the score curve", section=OUTPUTS)
+    logs_dir: str = setting("logs", "Folder of the logs", section=OUTPUTS)
     logger: str = setting(
         "tensorboard",
-        "where metrics go: tensorboard, csv (a table for each log), wandb or mlflow; a resumed run does not remember it",
+        "Where metrics go; must be repeated with --resume",
         choices=("tensorboard", "csv", "wandb", "mlflow"),
         section=OUTPUTS,
     )
     gif_every: int = setting(
         25,
-        "record every n-th episode of the first game of each worker as a gif, one a minute at most; 0 is never",
+        "Record every n-th episode of each worker's first game as a gif, at most one a minute; 0 disables",
         unit="episodes",
         low=0,
         section=OUTPUTS,
     )
     gif_overlay: str | None = setting(
         None,
-        "show beside the games in those gifs what the network sees, its action probabilities and its value; saliency adds "
-        "where it looks, and holds the games of that worker up",
+        "Show observation, action probabilities and value in gifs; saliency adds where the network looks, more slowly",
         choices=("plain", "saliency"),
         bare="plain",
         section=OUTPUTS,
     )
-    checkpoint_every: float = setting(60.0, "time between two checkpoints", unit="seconds", above=0, section=OUTPUTS)
+    checkpoint_every: float = setting(60.0, "Time between checkpoints", unit="seconds", above=0, section=OUTPUTS)
     evaluate_every: float = setting(
-        30.0, "pause between two evaluations; 0 leaves only the final one", unit="seconds", low=0, section=OUTPUTS
+        30.0, "Pause between evaluations; 0 leaves only the final one", unit="seconds", low=0, section=OUTPUTS
     )
     evaluation_episodes: int = setting(
         20,
-        "episodes of an evaluation, for the greedy and the sampled policy each",
+        "Episodes per evaluation, for the greedy and the sampled policy each",
         unit="episodes",
         low=1,
         high=10_000,
@@ -380,26 +322,75 @@ class Config:
     )
     evaluation_epsilon: float = setting(
         0.0,
-        "probability of a random action in greedy evaluation: frees a policy that waits forever",
+        "Probability of a random action in greedy evaluation, which frees a policy that waits forever",
         low=0,
         high=1,
         section=OUTPUTS,
     )
 
     @property
-    def uses_vtrace(self) -> bool:
-        """Whether V-trace makes the targets."""
-        return uses_vtrace(self)
+    def worker_count(self) -> int:
+        """Worker threads on this machine, where 0 `workers` are one per CPU; checkpoints keep the 0."""
+        return self.workers or cpu_count()
 
     @property
-    def updates_per_rollout(self) -> int:
-        """Updates from the same rollouts: one of each minibatch in each epoch."""
-        return updates_per_rollout(self)
+    def env_count(self) -> int:
+        """Games of all workers on this machine."""
+        return self.worker_count * self.envs_per_worker
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Steps in one rollout, all games of a worker together."""
+        return self.envs_per_worker * self.rollout_length
+
+    @property
+    def explores(self) -> bool:
+        """Whether some actions are uniformly random, whatever the policy says."""
+        return self.epsilon.maximum > 0
+
+    @property
+    def learns_from_queue(self) -> bool:
+        """Whether rollouts wait in a queue for a trainer."""
+        return self.engine == "queue" or (self.engine == "cluster" and self.transport == "rollouts")
+
+    @property
+    def sends_gradients(self) -> bool:
+        """Whether hosts of a cluster send gradients."""
+        return self.engine == "cluster" and self.transport == "gradients"
+
+    @property
+    def uses_vtrace(self) -> bool:
+        """Whether V-trace makes the targets, as rollouts may come from another policy than the one that learns."""
+        return self.vtrace and (self.learns_from_queue or self.explores)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a rollout may make several updates.
+
+        Not in a cluster, whose hosts have no newer weights for a second, nor with epsilon: random actions are far from the
+        policy from the start.
+        """
+        return self.engine != "cluster" and not self.explores
 
     @property
     def minibatch_count(self) -> int:
-        """Minibatches of a rollout: no more than it has games."""
-        return minibatch_count(self)
+        """Minibatches per epoch, at most one for each game of a worker."""
+        return min(self.minibatches, self.envs_per_worker) if self.may_repeat else 1
+
+    @property
+    def updates_per_rollout(self) -> int:
+        """Updates from the same rollouts: one for each minibatch of each epoch."""
+        return self.epochs * self.minibatch_count if self.may_repeat else 1
+
+    @property
+    def splits_sequences(self) -> bool:
+        """Whether minibatches may hold parts of rollouts, as targets are known before the first update."""
+        return self.minibatch_count > 1 and not self.uses_vtrace
+
+    @property
+    def sequence_steps(self) -> int:
+        """Consecutive steps of a game in a minibatch with an LSTM, which needs their order."""
+        return self.sequence_length if self.sequence_length and self.splits_sequences else self.rollout_length
 
     @property
     def reward_limit(self) -> float | None:
@@ -407,12 +398,27 @@ class Config:
         return MAX_NORMALIZED if self.normalize_rewards and self.reward_clip is None else self.reward_clip
 
     @property
-    def steps_per_sequence(self) -> int:
-        """Steps of a game that go into a minibatch together."""
-        return sequence_length(self)
+    def batch_limits(self) -> tuple[int, int]:
+        """The fewest and the most rollouts in an update of a trainer, one or more."""
+        return -(-self.min_batch // self.steps_per_rollout), max(1, self.max_batch // self.steps_per_rollout)
+
+    @property
+    def rows_kept(self) -> int:
+        """Newest observations that games keep: a rollout's, if its worker learns before it plays on, else 1 (copies)."""
+        return 1 if self.learns_from_queue or self.accumulate > 1 else self.rollout_length + 1
+
+    @property
+    def steps_in_flight(self) -> int:
+        """The most steps on this machine that are played but not counted yet."""
+        return (self.worker_count + (self.queue_size if self.learns_from_queue else 0)) * self.steps_per_rollout
 
     def exhausted_budget(self, counts: ProgressCounts) -> str | None:
-        """Returns which budget of the run is used up, `frames` or `episodes`; None while some is left of both."""
+        """Returns the exhausted budget, `frames` or `episodes`; None while some of both is left."""
         if counts.frames >= self.frames:
             return "frames"
         return "episodes" if self.episodes is not None and counts.episodes >= self.episodes else None
+
+
+def cpu_count() -> int:
+    """Returns the number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

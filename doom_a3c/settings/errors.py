@@ -1,4 +1,4 @@
-"""Mistakes of users, and the words that messages about them are made of."""
+"""Errors that the command line prints as one line, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 class UserError(Exception):
-    """A mistake of the user's: the command line prints it as one line and exits with status 2."""
+    """A user's mistake, which the command line prints as one line and exits with status 2."""
 
 
 class RunError(Exception):
-    """What has ended a run and is no mistake of the user's: the command line prints it as one line, and exits with 1."""
+    """A failure of a run without a user's mistake, which the command line prints as one line and exits with status 1."""
 
 
 def first_line(error: BaseException) -> str:
-    """Returns what an error of somebody else's says, in a line that is not too long; its type where it says nothing."""
+    """Returns the first line of another library's error message, shortened; the error's type if it has no message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip()[:200]
 
 
@@ -28,7 +28,7 @@ def require(condition: bool, message: str) -> None:
 
 @contextlib.contextmanager
 def about(what: str) -> Iterator[None]:
-    """Puts before a user's mistake what it is about."""
+    """Prefixes UserErrors raised inside the block with their subject."""
     try:
         yield
     except UserError as error:
@@ -36,13 +36,13 @@ def about(what: str) -> Iterator[None]:
 
 
 def listed(words: Sequence[str], most: int) -> str:
-    """Returns 'a, b and 4 more': the first words, and how many there are besides."""
+    """Returns 'a, b and 4 more': the first words and the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns ' (did you mean X?)' for the known word most like `word`, or '' where none is close."""
+    """Returns ' (did you mean X?)' for the known word closest to `word`, '' if none is close."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
     return f" (did you mean {names[close[0]]}?)" if close else ""

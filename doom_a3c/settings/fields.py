@@ -1,7 +1,7 @@
 """The machinery of settings: frozen records that make the flags, the help, the log and the checkpoint.
 
 A `setting` is a dataclass field that knows its help, unit and range. For users settings are flat: a `schedule` is one field
-of a record, and three settings. `cli.flags` makes command-line flags of them, `validated` checks
+of a record, and three settings. `cli.flags` makes command-line flags of them, `parse_values` checks
 values from any source (flag, scenario file, checkpoint), so a limit is written down once.
 """
 
@@ -11,11 +11,12 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 from doom_a3c.settings.errors import RunError, UserError, about, first_line, listed, nearest, require
+from doom_a3c.settings.renames import new_name, note
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,45 +25,45 @@ __all__ = ["RunError", "UserError", "about", "first_line", "listed", "nearest", 
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
 MAX_TEXT = 1000  # characters of any text
-_WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # that a default is told by
+_WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # words for defaults in the help
 Record = TypeVar("Record", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A number that changes linearly from `start` to `final` and stays there; without a `final` one it is constant."""
+    """A number that changes linearly from `start` to `final` and stays there; constant without `final`."""
 
     start: float
     final: float | None = None
-    frames: int | None = None  # that the change takes; None is the whole budget
+    frames: int | None = None  # duration of the change; None is the whole budget
 
     def at(self, frames: int, budget: int) -> float:
-        """Returns the value after that many of a run's `budget` of frames."""
+        """Returns the value after `frames` of a run's `budget` of frames."""
         if self.final is None:
             return self.start
         left = max(0.0, 1.0 - frames / (self.frames or budget))
         return self.final + left * (self.start - self.final)
 
     def share(self, frames: int, budget: int) -> float:
-        """Returns the value after that many frames as a share of the largest; 1 where that is 0."""
+        """Returns the value after `frames` as a share of the maximum; 1 if the maximum is 0."""
         return self.at(frames, budget) / self.maximum if self.maximum else 1.0
 
     @property
     def maximum(self) -> float:
-        """The largest value that it ever has."""
+        """The larger of both ends."""
         return self.start if self.final is None else max(self.start, self.final)
 
 
 class Group(NamedTuple):
-    """What settings go with that have an effect in some runs alone."""
+    """A condition under which settings have an effect."""
 
-    words: str  # what gives them one, such as '--engine queue'
-    applies: Callable[[Any], bool]  # tells whether a record of settings does
+    words: str  # the condition for users, such as '--engine queue'
+    applies: Callable[[Any], bool]  # whether a record of settings meets it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a flag, a key of a scenario file and one of a checkpoint have in common."""
+    """A setting as a flag, a key of a scenario file and a key of a checkpoint."""
 
     name: str
     kind: type
@@ -87,7 +88,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """The range in words, such as '0 to 1' or '1 or more', '' where anything goes."""
+        """The range in words, such as '0 to 1' or '1 or more'; '' if any value is allowed."""
         if self.choices:
             return " or ".join(self.choices)
         if self.above is not None:
@@ -106,8 +107,8 @@ class Setting:
         facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
         return self.text + (f" [{facts}]" if facts else "")
 
-    def checked(self, value: Any) -> Any:
-        """Returns `value` as this setting's type; an int is a good float, and None where the setting may be unset.
+    def parse(self, value: Any) -> Any:
+        """Returns `value` as this setting's type; an int is a valid float, and None is valid if the setting may be unset.
 
         Raises:
             ValueError: for a value of another type, or out of range.
@@ -117,7 +118,7 @@ class Setting:
         if self.many and isinstance(value, str):
             value = (value,)
         if self.many and isinstance(value, list | tuple):
-            return tuple(dataclasses.replace(self, many=False).checked(each) for each in value)
+            return tuple(dataclasses.replace(self, many=False).parse(each) for each in value)
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
@@ -142,7 +143,7 @@ class Setting:
 
 
 def number(value: Any) -> str:
-    """Returns a number as people write it, such as '1,048,576'; anything else as it is."""
+    """Returns an int with separators, such as '1,048,576'; any other value as a plain text."""
     return f"{value:,}" if type(value) is int else str(value)
 
 
@@ -151,7 +152,7 @@ def _flag(name: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Returns a value as a scenario file has it, such as `true` or `[256]`, or as Python has what no file can hold."""
+    """Returns a value in a scenario file's notation, such as `true` or `[256]`; in Python's if TOML has none."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -177,9 +178,8 @@ def setting(
 ) -> Any:
     """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group.
 
-    `section` is the part of the help that it stands in; a `switch` is given or not, and nothing but its flag sets it;
-    `default_words` say what a default means that does not say so itself; `bare` is what the flag means without a value;
-    `many` values may follow it.
+    `section` is its part of the help; a `switch` is set by its flag only and takes no value; `default_words` replace the
+    default in the help; `bare` is the value of the flag without one; a setting with `many` takes several values.
     """
     limits = {"low": low, "high": high, "above": above, "choices": choices}
     help_only = {"section": section, "switch": switch, "default_words": default_words, "bare": bare, "many": many}
@@ -190,16 +190,16 @@ def setting(
 def schedule(
     start: float, text: str, *, low: float | None = None, high: float | None = None, above: float | None = None
 ) -> Any:
-    """Returns a dataclass field that is a `Schedule`, constant by default; users know it as three settings.
+    """Returns a dataclass field with a `Schedule`, constant by default; users see three settings.
 
-    Those are NAME, final_NAME and NAME_frames. A schedule may end at its limit, also where it must start `above` that.
+    These are NAME, final_NAME and NAME_frames. A schedule may end at its lower limit even if it must start `above` it.
     """
     return dataclasses.field(default=Schedule(start), metadata={"text": text, "low": low, "high": high, "above": above})
 
 
 @functools.cache
 def settings_of(record: type) -> Mapping[str, Setting]:
-    """Returns the settings of a record by name: one a field, or three where that is a `Schedule`."""
+    """Returns the settings of a record by name: one per field, three per `Schedule`."""
     kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(record).items()}
     flat: dict[str, Setting] = {}
     for field in dataclasses.fields(record):
@@ -211,7 +211,7 @@ def settings_of(record: type) -> Mapping[str, Setting]:
 
 
 def _plain_kind(hint: Any) -> Any:
-    """Returns the type of a setting that may be unset: `float | None` counts as float."""
+    """Returns a setting's type without None: float for `float | None`."""
     arms = [arm for arm in getattr(hint, "__args__", ()) if arm is not type(None)]
     return arms[0] if arms else hint
 
@@ -226,7 +226,7 @@ def _settings_of_schedule(
             name=names["start"],
             kind=float,
             default=default.start,
-            text=f"{text}; this is its value at frame 0",
+            text=f"{text}, at frame 0",
             low=low,
             high=high,
             above=above,
@@ -235,7 +235,7 @@ def _settings_of_schedule(
             name=names["final"],
             kind=float,
             default=default.final,
-            text=f"what {flags['start']} changes to, linearly, within {flags['frames']}; unset keeps it constant",
+            text=f"Final value of {flags['start']}, reached linearly within {flags['frames']}; unset keeps it constant",
             low=low if above is None else above,
             high=high,
         ),
@@ -243,7 +243,7 @@ def _settings_of_schedule(
             name=names["frames"],
             kind=int,
             default=default.frames,
-            text=f"when {flags['final']} is reached; unset is the end of the budget",
+            text=f"Frames until {flags['final']} is reached; unset is the whole budget",
             unit="frames",
             low=1,
             goes_with=Group(flags["final"], lambda record: getattr(record, name).final is not None),
@@ -253,19 +253,19 @@ def _settings_of_schedule(
 
 
 def _names_of_parts(name: str) -> dict[str, str]:
-    """Returns the names of the settings that a schedule's fields are for users."""
+    """Returns the settings' names of a schedule's fields."""
     return {"start": name, "final": f"final_{name}", "frames": f"{name}_frames"}
 
 
-def validated(record: type[Record], values: Mapping[str, Any], source: str) -> Record:
+def parse_values(record: type[Record], values: Mapping[str, Any], source: str) -> Record:
     """Builds `record` from flat `values`, naming `source` in the UserError that a bad key, type or range raises."""
     known = settings_of(record)
     checked: dict[str, Any] = {}
     for key, value in values.items():
         if key not in known:
-            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
+            raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
         try:
-            checked[key] = known[key].checked(value)
+            checked[key] = known[key].parse(value)
         except ValueError as error:
             kind = "" if known[key].choices else KINDS[known[key].kind]
             takes = ", ".join(filter(None, (kind, known[key].allowed)))
@@ -280,7 +280,7 @@ def validated(record: type[Record], values: Mapping[str, Any], source: str) -> R
 
 
 def plain(record: DataclassInstance) -> dict[str, Any]:
-    """Returns the flat values of a record, for JSON; `validated` builds an equal one from them."""
+    """Returns the flat values of a record, for JSON; `parse_values` builds an equal one from them."""
     flat: dict[str, Any] = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
@@ -292,19 +292,26 @@ def plain(record: DataclassInstance) -> dict[str, Any]:
 
 
 def whole(value: Any, name: str, low: int = 0, high: int = 2**62) -> int:
-    """Returns `value` if it is a whole number in that range; raises ValueError that has the `name` if not."""
+    """Returns `value` if it is an int in that range; raises ValueError with the `name` otherwise."""
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
 
 
 def finite(value: Any, name: str) -> float:
-    """Returns `value` as a float if it is a finite number; raises ValueError that has the `name` if not."""
+    """Returns `value` as a float if it is a finite number; raises ValueError with the `name` otherwise."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{name} is {str(value)[:40]}")
     return float(value)
 
 
 def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
-    """Returns the items of `values` that are settings of `record`."""
+    """Returns the `values` of settings of `record`."""
     return {key: value for key, value in values.items() if key in settings_of(record)}
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """Returns ': its name here is X' for another program's name or a former one of the known X, else as `nearest`."""
+    known = list(known)
+    new = new_name(word, known)
+    return f": its name here is {new}{note(word)}" if new else nearest(word, known)

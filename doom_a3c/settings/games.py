@@ -1,4 +1,4 @@
-"""What games are: the specs of ViZDoom's, of Atari's and of any other that Gymnasium knows, and what is seen of them."""
+"""Specs of games (ViZDoom, Atari, other Gymnasium environments) and of their observations."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
 RULE = re.compile(r"sv_[a-z0-9_]{1,40}")  # a variable of the engine that shapes a game
-FREEDOOM, FIRST_MAP = "freedoom2.wad", "map01"  # what ViZDoom plays unless it is told otherwise
+FREEDOOM, FIRST_MAP = "freedoom2.wad", "map01"  # ViZDoom's defaults
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameSettings:
-    """The settings of a run that are the game's own."""
+    """Settings of a run that belong to the game."""
 
     frame_skip: int | None = setting(
         None,
-        "frames that a step lasts, rewards are summed; unset is what the scenario says",
+        "Frames per step, with rewards summed; unset is the scenario's",
         unit="frames",
         low=1,
         high=64,
     )
     shaping: tuple[str, ...] = setting(
         (),
-        "pay for changes of a Doom game's variables, or of PLACES (squares of 128 map units that the episode has been in), "
-        "for learning alone: VARIABLE=GAIN, VARIABLE=GAIN,LOSS or VARIABLE=GAIN,LOSS,MOST, such as HEALTH=0.05,0.01; "
-        "instead of what the scenario says",
+        "Pay for changes of Doom variables, in learning only: VARIABLE=GAIN[,LOSS[,MOST]], such as HEALTH=0.05,0.01",
         many=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Spec:
-    """What all games have."""
+    """Fields of all games."""
 
     frame_skip: int = 4  # frames that one step lasts; rewards are summed
 
@@ -49,9 +47,9 @@ class DoomSpec(_Spec):
 
     frames_per_second: ClassVar[int] = 35  # in real time
     wad: str = ""  # the scenario's file: absolute, or a bare name of one that ViZDoom ships; '' plays the game itself
-    iwad: str = ""  # the game's file, which that is played on, likewise; '' is Freedoom: Phase 2
+    iwad: str = ""  # the base game's file, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is FIRST_MAP
-    available_buttons: tuple[str, ...] = ()  # those there are
+    available_buttons: tuple[str, ...] = ()  # buttons that the actions may use
     buttons: Any = "single"  # or 'together', 'combinations', a list of actions, each a button or some, or of groups of them
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # factor on each of them
@@ -67,7 +65,7 @@ class DoomSpec(_Spec):
 
     @property
     def title(self) -> str:
-        """What the game is called in a list."""
+        """The game's name in lists."""
         return Path(self.wad or self.iwad or FREEDOOM).name
 
 
@@ -78,7 +76,7 @@ class AtariSpec(_Spec):
     frames_per_second: ClassVar[int] = 60  # in real time
     id: str = ""  # 'ALE/Pong-v5'
     noop_max: int = 30  # no-ops at the start of an episode, a random number below this
-    fire_on_reset: bool = True  # FIRE begins an episode and the life after a lost one, in games that have it
+    fire_on_reset: bool = True  # press FIRE at the start and after each lost life, in games with FIRE
     life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
     sticky_actions: float = 0.0  # probability that the game repeats the last action instead
     full_actions: bool = False  # all 18 actions instead of those that the game uses
@@ -87,7 +85,7 @@ class AtariSpec(_Spec):
 
     @property
     def title(self) -> str:
-        """What the game is called in a list."""
+        """The game's name in lists."""
         return self.id
 
 
@@ -100,7 +98,7 @@ class GymnasiumSpec(_Spec):
 
     @property
     def title(self) -> str:
-        """What the game is called in a list."""
+        """The game's name in lists."""
         return self.id
 
 
@@ -109,7 +107,7 @@ GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """From the game's screen to the network's input; a game that shows a vector of numbers needs none of it."""
+    """From the game's screen to the network's input; unused by games with vector observations."""
 
     resolution: str = "160x120"  # ViZDoom renders this
     color: bool = False
@@ -119,32 +117,32 @@ class Observation:
 
     @property
     def channels(self) -> int:
-        """How many channels the network's input has."""
+        """Channels of the network's input."""
         return self.stack * (3 if self.color else 1)
 
 
 def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
-    """Returns the record that a [game] table is for: an id names a Gymnasium environment, without one it is ViZDoom's."""
+    """Returns the spec for a [game] table: Gymnasium's if it has an id, else ViZDoom's."""
     if "id" not in table:
         return DoomSpec
     return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec
 
 
 def in_words(actions: Sequence[str]) -> str:
-    """Returns how many actions there are and the first ten, such as '2 actions: LEFT RIGHT'."""
+    """Returns the number of actions and the first ten, such as '2 actions: LEFT RIGHT'."""
     more = " ..." if len(actions) > 10 else ""
     return f"{len(actions)} action{'s' * (len(actions) != 1)}: {' '.join(actions[:10])}{more}"
 
 
 def shipped_folder() -> Path:
-    """Returns the folder of the cfg and wad files that come with ViZDoom."""
+    """Returns the folder of ViZDoom's cfg and wad files."""
     import vizdoom  # imported late: --help and --list-scenarios' own files need no engine
 
     return Path(vizdoom.scenarios_path).resolve()
 
 
 def located(file: str) -> Path:
-    """Returns the path of a wad or a cfg: as written where it is absolute, else among those that ViZDoom ships."""
+    """Returns the path of a wad or cfg: as written if absolute, else among ViZDoom's own."""
     if Path(file).is_absolute():
         return Path(file)
     folder = shipped_folder()

@@ -1,4 +1,4 @@
-"""The files that users name: whether they can be read, and what is in those of text."""
+"""Files named by users: checks and reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKS = {
 
 
 def expanded(path: str) -> Path:
-    """Returns the path that a user means, with ~ for a home; raises UserError where nobody has that name."""
+    """Returns the path with ~ expanded; raises UserError for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -31,7 +31,7 @@ def exists(path: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """Raises UserError, which says what the path is instead, unless it is a file that can be read."""
+    """Raises UserError, with the reason, unless the path is a readable file."""
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def check_file(path: Path) -> None:
 
 
 def text_bytes(path: Path) -> bytes:
-    """Returns what is in a text file, in whatever encoding that agrees with ASCII.
+    """Returns the bytes of a text file in an encoding that extends ASCII.
 
     Raises:
         UserError: if it cannot be read, is larger than 256 KiB, has a byte order mark, or is no text.

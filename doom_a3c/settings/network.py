@@ -21,7 +21,7 @@ class Network:
 
 
 def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns height, width and channels of a picture, and of what each convolution makes of it."""
+    """Returns the shapes (height, width, channels) of a picture and of each convolution's output."""
     maps = [pixels]
     for filters, size, stride in network.convolutions:
         height, width, _ = maps[-1]

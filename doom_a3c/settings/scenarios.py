@@ -14,16 +14,17 @@ from typing import Any
 from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import KINDS, UserError, about, nearest, require, select, settings_of, validated, written
+from doom_a3c.settings.fields import KINDS, UserError, about, hint, parse_values, require, select, settings_of, written
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.network_checks import check_network, check_size, parameters_of
+from doom_a3c.settings.renames import new_name, note
 from doom_a3c.settings.shaping import shaping_table, weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What a scenario file says. Paths are absolute, or bare names of files that ViZDoom ships."""
+    """A scenario file's contents. Paths are absolute, or bare names of ViZDoom's own files."""
 
     name: str
     description: str = ""
@@ -37,13 +38,13 @@ class Scenario:
 MAX_EPISODE_STEPS = 5000  # where neither the game nor its library ends an episode
 
 
-def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tuple[Scenario, Config]:
-    """Returns a scenario and the settings of a run of it, both with the flat `values` over what they say otherwise.
+def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) -> tuple[Scenario, Config]:
+    """Returns the scenario and the config of a run, both with the flat `values` as overrides.
 
     Raises:
         UserError: naming `source`, if there is no such setting, or a value does not fit it.
     """
-    own, config = settled(values, source)
+    own, config = split_overrides(values, source)
     if own.frame_skip is not None:
         game = dataclasses.replace(scenario.game, frame_skip=own.frame_skip)
         scenario = dataclasses.replace(scenario, game=game)
@@ -51,16 +52,16 @@ def resolved(scenario: Scenario, values: Mapping[str, Any], source: str) -> tupl
         if not isinstance(scenario.game, DoomSpec):
             raise UserError(f"--shaping goes with Doom's games: {scenario.name} is none")
         shaped = dataclasses.replace(scenario.game, shaping=shaping_table(own.shaping))
-        scenario = checked(dataclasses.replace(scenario, game=shaped))
+        scenario = validate_scenario(dataclasses.replace(scenario, game=shaped))
     return scenario, config
 
 
-def settled(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Config]:
-    """Returns the settings that flat `values` stand for, those of a game and those of a run; raises as `resolved` does."""
-    own = validated(GameSettings, select(values, GameSettings), source)
+def split_overrides(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Config]:
+    """Splits flat `values` into settings of the game and of the run; raises UserError as `apply_overrides`."""
+    own = parse_values(GameSettings, select(values, GameSettings), source)
     weights(shaping_table(own.shaping))
     others = {key: value for key, value in values.items() if key not in vars(own)}
-    return own, validated(Config, others, source)
+    return own, parse_values(Config, others, source)
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
@@ -81,15 +82,16 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     for key in tables:
         known = [field.name for field in dataclasses.fields(Scenario)]
         if key not in known:
-            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, known)}")
+            raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
     for key in ("name", "description", "expected_score"):
         require(isinstance(tables.get(key, ""), str), f"{source}: {key} must be a text")
     if "shaping" in tables["game"] and kinds["game"] is not DoomSpec:
         raise UserError(f"{source}: [shaping] goes with Doom's games: {tables['game']['id']} is none")
     for key, kind in kinds.items():
         tables[key] = _table(kind, tables[key], f"{source}: [{key}]")
-    validated(Config, tables["training"], f"{source}: [training]")
-    return checked(Scenario(**tables))
+    require("scenario" not in tables["training"], f"{source}: [training]: unknown setting 'scenario'")
+    parse_values(Config, tables["training"], f"{source}: [training]")
+    return validate_scenario(Scenario(**tables))
 
 
 def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: str) -> None:
@@ -99,10 +101,13 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
     own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
     own |= dict.fromkeys(("id", "config"), "game")  # which of them there is says whose game it is
     own |= dict.fromkeys(("base", "description", "expected_score"), "")
-    del own["scenario"]  # which a file does not say
+    del own["scenario"]  # a file is one
     given = {key: tables[key] for key in (*kinds, "training")} | {"": tables}
     for table, values in given.items():
         for key, value in values.items():
+            if key not in own and (new := new_name(key, own)):
+                place = f", in [{own[new]}]" if own[new] != table else ""
+                raise UserError(f"{source}: unknown setting {key!r}: its name here is {new}{note(key)}{place}")
             if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
                 place = "in a table of its own, [shaping]" if key == "shaping" else _place(own[key])
                 raise UserError(f"{source}: {key} stands {_place(table)}, and belongs {place}")
@@ -119,7 +124,7 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
     checked_values = {}
     for key, given in values.items():
         if key not in names:
-            raise UserError(f"{source}: unknown setting {key!r}{nearest(key, names)}")
+            raise UserError(f"{source}: unknown setting {key!r}{hint(key, names)}")
         default = getattr(defaults, key)
         value = _tuples(given) if isinstance(default, tuple) else given
         if isinstance(default, float) and type(value) is int:
@@ -135,15 +140,15 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
-def checked(scenario: Scenario) -> Scenario:
-    """Returns the scenario after checking what needs no engine: files, sizes and ranges.
+def validate_scenario(scenario: Scenario) -> Scenario:
+    """Checks all that needs no engine (files, sizes and ranges), and returns the scenario.
 
     Raises:
-        UserError: naming what is wrong and what would be right.
+        UserError: naming the mistake and the cure.
     """
     with about(f"scenario {scenario.name}"):
         require(is_name(scenario.name), "a name is a line of 200 characters at most, has no slash, and begins with no dot")
-        validated(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
+        parse_values(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
         if isinstance(scenario.game, DoomSpec):
             check_doom(scenario.game, scenario.observation)
         elif isinstance(scenario.game, AtariSpec):

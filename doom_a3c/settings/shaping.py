@@ -1,6 +1,6 @@
-"""Reward shaping: what is paid for learning, apart from the score, when a variable of the game changes.
+"""Reward shaping: extra rewards for changes of game variables, for learning only and not in the score.
 
-In a scenario file it is a table, with a number for what each unit gained is paid, or more:
+In a scenario file it is a table of rewards per unit gained, or of gain, loss and most:
 
     [shaping]
     KILLCOUNT = 1.0
@@ -28,14 +28,14 @@ _PARTS = ("gain", "loss", "most")
 
 @dataclass(frozen=True, kw_only=True)
 class Weight:
-    """What the changes of one variable are worth in one step."""
+    """Reward for changes of one variable in one step."""
 
-    gain: float = 0.0  # paid for each unit that it rises by
-    loss: float = 0.0  # taken for each unit that it falls by
-    most: float | None = None  # that is paid or taken at most
+    gain: float = 0.0  # reward per unit of increase
+    loss: float = 0.0  # penalty per unit of decrease
+    most: float | None = None  # largest reward or penalty of a step
 
     def worth(self, change: float) -> float:
-        """Returns what a change is worth: gain * change, or loss * change where that is below 0, within `most`."""
+        """Returns the reward for a change: gain * change, or loss * change below 0, clipped to `most`."""
         worth = (self.gain if change > 0 else self.loss) * change
         return worth if self.most is None else max(-self.most, min(self.most, worth))
 
@@ -44,7 +44,7 @@ def weights(table: Mapping[str, Any]) -> dict[str, Weight]:
     """Returns the weights of a [shaping] table by variable.
 
     Raises:
-        UserError: naming what is wrong with it.
+        UserError: naming the mistake.
     """
     require(len(table) <= MAX_VARIABLES, f"[shaping] has {len(table)} variables, {MAX_VARIABLES} at most")
     return {name: _weight(name, value) for name, value in table.items()}
@@ -71,7 +71,7 @@ def shaping_table(words: Sequence[str]) -> dict[str, Any]:
     """Returns the table that words such as 'HEALTH=0.05,0.01' stand for: gain, loss, and the most of a step.
 
     Raises:
-        UserError: for words that are something else.
+        UserError: for words in another form.
     """
     table: dict[str, Any] = {}
     for word in words:

@@ -14,7 +14,7 @@ class Stream(IntEnum):
     TRAINING = 2  # the games and actions of a worker
     EVALUATION = 3  # those of an evaluator
     MINIBATCHES = 4  # 5 was taken once: numbers stay
-    PLAY = 6  # the actions of an episode that is played to be watched
+    PLAY = 6  # actions of played episodes
     RANDOM_PLAY = 7
     RESTARTS = 8  # the seeds by which episodes begin again
 

@@ -17,7 +17,6 @@ from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork, Worker
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.derived import worker_count
 
 MakeClient = Callable[[SendBuffer, SharedNetwork, threading.Event], ServerClient]
 
@@ -68,7 +67,7 @@ class Host:
 
         `number` tells the random streams of hosts apart.
         """
-        workers, self._stop_event = worker_count(config), threading.Event()
+        workers, self._stop_event = config.worker_count, threading.Event()
         model, stop = SharedNetwork(network), self._stop_event
         make: Callable[..., Worker | RolloutWorker]
         if config.transport == "gradients":

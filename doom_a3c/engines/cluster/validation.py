@@ -42,7 +42,7 @@ class PushRules:
         # Workers that wait for a push to be answered may each have played for it, and for the next one.
         waiting = 2 * (config.workers or _MAX_WORKERS) * config.accumulate
         rollouts = config.push_rollouts + waiting if self._sends_gradients else 1  # at most
-        self._steps, self._actions = rollouts * config.games * config.rollout_length, network.distribution.size
+        self._steps, self._actions = rollouts * config.envs_per_worker * config.rollout_length, network.distribution.size
         self._norm = 1.01 * rollouts * config.max_grad_norm  # of a sum of clipped gradients, rounded
         gif_numbers = dict.fromkeys(("height", "width", "episode", "worker"), _COUNT)
         self._example = {
@@ -83,9 +83,9 @@ class PushRules:
 
 
 def _blank_rollout(config: Config, network: ACNetwork) -> dict[str, Any]:
-    pixels = np.zeros((config.games, *(network.inputs.pixels or ())), np.uint8)
-    variables = np.zeros((config.games, network.inputs.variables), np.float32)
-    start = tuple(map(np.asarray, network.initial_state(config.games)))
+    pixels = np.zeros((config.envs_per_worker, *(network.inputs.pixels or ())), np.uint8)
+    variables = np.zeros((config.envs_per_worker, network.inputs.variables), np.float32)
+    start = tuple(map(np.asarray, network.initial_state(config.envs_per_worker)))
     observations = network.inputs.joined(pixels, variables)
     return blank_rollout(observations, config.rollout_length, start, network.distribution)._asdict()
 
