@@ -15,7 +15,6 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.levels import check_files
-from doom_a3c.settings.renames import FORMER
 from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
 
 FORMAT = 6
@@ -115,13 +114,11 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         if unknown := data.keys() - _KEYS:
             raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
         tables = {**data["scenario"], "game": admitted(data["scenario"]["game"], source, named)}
-        if isinstance(tables["training"], Mapping):
-            tables["training"] = _by_new_names(tables["training"])
         with about(source):
             scenario = scenarios.from_plain(tables, "its scenario")
             check_files(scenario.game)
             learned = _learned(data["scenario"]) if named.scenario else None
-            scenario, config = scenarios.apply_overrides(scenario, _by_new_names(data["config"]), "its settings")
+            scenario, config = scenarios.apply_overrides(scenario, data["config"], "its settings")
         return RunRecord(
             checked_name(data["run"]),
             whole(data["restarts"], "restarts"),
@@ -135,12 +132,6 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
         why = "a value of another type" if typed else f"{type(error).__name__}: {first_line(error)}"
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from None
-
-
-def _by_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings by their new names. Goes as soon as the models in models/pretrained are saved again."""
-    gone = {"replay", "replay_size", "replay_by_advantage"}
-    return {FORMER.get(key, key): value for key, value in values.items() if key not in gone}
 
 
 def label_from_plain(data: Any) -> Label:
