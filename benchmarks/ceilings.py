@@ -9,8 +9,8 @@ import vizdoom
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import configure
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.setup import configure
 from doom_a3c.settings import catalog
 from doom_a3c.settings.games import DoomSpec
 

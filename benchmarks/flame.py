@@ -4,8 +4,8 @@
 
 Samples the Python stacks of all workers a few hundred times a second while they train as `throughput.py` has them train. A
 box is a function, its width the share of the samples in which it or what it called was running or waiting. Wide boxes that
-wait for games (`_exactly`) are not lost as long as other workers compute meanwhile. A sample needs Python's lock, which
-workers give away where they wait or compute: what they do in Python itself is wider in truth.
+wait for games (`_read_exactly`) are not lost as long as other workers compute meanwhile. A sample needs Python's lock,
+which workers give away where they wait or compute: what they do in Python itself is wider in truth.
 """
 
 from __future__ import annotations

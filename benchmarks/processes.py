@@ -79,7 +79,7 @@ def engines(pid: int) -> dict[int, str]:
 
 
 def servers(pid: int) -> list[int]:
-    """Returns the game servers among the descendants of a process: its grandchildren, whose parent is the keeper."""
+    """Returns the game servers among the descendants of a process: its grandchildren, whose parent is the fork server."""
     return sorted(child for child in family(pid) if parent(parent(child)) == pid)
 
 

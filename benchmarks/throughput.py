@@ -59,7 +59,7 @@ class Load(NamedTuple):
     """What a running measurement costs."""
 
     engines: float  # CPU seconds
-    servers: float  # CPU seconds, the keeper's included
+    servers: float  # CPU seconds, the fork server's included
     trainer: float  # CPU seconds
     seconds: float  # of all this
     memory: float  # megabytes
@@ -157,8 +157,8 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
 
 def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare engines; nobody takes a frame."""
-    from doom_a3c.envs.doom_process import DoomProcess
-    from doom_a3c.envs.doom_setup import check, configure
+    from doom_a3c.envs.doom.engine_process import DoomProcess
+    from doom_a3c.envs.doom.setup import check, configure
 
     actions = check(spec, observation)
     engines = [[DoomProcess(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]

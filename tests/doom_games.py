@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from doom_a3c.envs.doom import DoomEnv
+from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.settings import catalog
 
 SCENARIO = catalog.find("basic")

@@ -19,7 +19,7 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp
 from doom_a3c.engines.queue import queue_engine, queues_of
-from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.record.progress import Progress
 from doom_a3c.settings.fields import UserError, parse_values, plain
 from doom_a3c.settings.infos import FAULTS

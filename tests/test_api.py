@@ -11,7 +11,7 @@ import pytest
 from commands import ROOT
 
 import doom_a3c as dc
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run import playback
 from doom_a3c.run.random_play import random_scores
 
@@ -53,7 +53,7 @@ def test_acting_step_by_step_is_what_playing_does(agent):
     played = agent.play(episodes=1, seed=5, policy="greedy", epsilon=0.0)
     assert played.played[0].actions
     game = agent.record.scenario.game
-    env = games_of(game, agent.record.scenario.observation, 0).vector(1, limited=True)
+    env = make_game_factory(game, agent.record.scenario.observation, 0).make_vector(1, limited=True)
     observations, _ = env.reset(seed=np.array([5]))
     state, actions, over = None, [], False
     while not over:

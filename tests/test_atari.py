@@ -8,7 +8,7 @@ import pytest
 from atari_games import GREY, course, games, some, spec, to_the_end
 from fakes import complaint
 
-from doom_a3c.envs.atari import _games, actions, rom
+from doom_a3c.envs.atari import _make_games, find_rom, list_actions
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -38,7 +38,7 @@ def play(closing):
 def test_observations_are_the_emulators_with_the_frames_as_channels(play, observation):
     game = {"max_frames": 120, "fire_on_reset": False}  # which changes actions
     env = play(count=2, observation=observation, **game)
-    raw = _games(spec("Breakout", **game), observation, 2)
+    raw = _make_games(spec("Breakout", **game), observation, 2)
     colors = 3 if observation.color else 1
     shape = (*observation.size, observation.stack * colors)
     assert env.single_observation_space.shape == shape
@@ -179,7 +179,7 @@ def test_a_reset_forgets_the_life_that_was_lost(play):
 @pytest.mark.parametrize(("full", "names"), [(False, 4), (True, 18)])
 def test_actions_are_what_their_names_say(play, full, names):
     env = play(full_actions=full)
-    known = actions(spec("Breakout", full_actions=full))
+    known = list_actions(spec("Breakout", full_actions=full))
     assert len(known) == len(set(known)) == env.single_action_space.n == names
 
     def paddle(action):
@@ -207,7 +207,7 @@ def test_a_step_lasts_frame_skip_frames(play):
     ("typed", "meant"), [("ALE/Pogn-v5", "ALE/Pong-v5"), ("ALE/Pong-v4", "ALE/Pong-v5"), ("ALE/QBert-v5", "ALE/Qbert-v5")]
 )
 def test_an_unknown_game_names_the_nearest(typed, meant):
-    for call in (lambda: actions(AtariSpec(id=typed)), lambda: Builder(catalog.find(typed), Config())):
+    for call in (lambda: list_actions(AtariSpec(id=typed)), lambda: Builder(catalog.find(typed), Config())):
         message = complaint(call)
         assert typed in message
         assert f"did you mean {meant}?" in message
@@ -215,11 +215,11 @@ def test_an_unknown_game_names_the_nearest(typed, meant):
 
 @pytest.mark.parametrize("name", ["Pong", "MsPacman", "SpaceInvaders", "Qbert", "MontezumaRevenge", "VideoPinball"])
 def test_games_are_found_by_their_published_names(name):
-    assert actions(AtariSpec(id=f"ALE/{name}-v5"))[0] == "NOOP"
+    assert list_actions(AtariSpec(id=f"ALE/{name}-v5"))[0] == "NOOP"
 
 
 def test_every_registered_game_is_found():
     registered = {spec.id for spec in gymnasium.registry.values() if spec.id.startswith("ALE/") and spec.id.endswith("-v5")}
-    found = {name for name in registered if rom(AtariSpec(id=name))}
+    found = {name for name in registered if find_rom(AtariSpec(id=name))}
     assert found == registered
     assert {"ALE/Pong-v5", "ALE/TicTacToe3D-v5"} <= found

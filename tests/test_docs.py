@@ -201,7 +201,7 @@ def fault_kinds(trees):
                 given = [kind]
             case ast.Call(func=ast.Attribute(attr="add_steps"), args=[_, _, _, kind]):
                 given = [kind]
-            case ast.Call(func=ast.Name(id="ProcessError" | "DoomProcessError"), args=[kind, *_]):
+            case ast.Call(func=ast.Name(id="ProcessError" | "EngineError"), args=[kind, *_]):
                 given = values.get(kind.id, []) if isinstance(kind, ast.Name) else [kind]
             case _:
                 continue
@@ -257,7 +257,7 @@ def test_a_tag_that_is_only_mentioned_has_no_row():
     [
         ("progress.add_steps(0, 0, (), ['late_push'])", {"late_push"}),
         ("server.add_fault('host_gone')\nserver.retire('no_fault')", {"host_gone"}),
-        ("raise DoomProcessError('engine_hung' if hung else 'engine_died')", {"engine_hung", "engine_died"}),
+        ("raise EngineError('engine_hung' if hung else 'engine_died')", {"engine_hung", "engine_died"}),
         ("kind = 'server_hung' if late else 'server_died'\nProcessError(kind, 'a_word')", {"server_hung", "server_died"}),
         ("ProcessError(f'{kind}, {count} times', self.last_words('any_log'))", set()),
     ],

@@ -12,7 +12,7 @@ import pytest
 from commands import call
 from gymnasium.spaces import Box, Discrete
 
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run import doctor, trial_games
 from doom_a3c.run.doctor import examine
 from doom_a3c.run.launch import new_run
@@ -123,7 +123,7 @@ gymnasium.register("tests/Poor-v0", Poor)
 
 def found(scenario, tmp_path, **settings):
     record = new_run({"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings})
-    with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
+    with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
         return {finding.what: finding for finding in examine(record, games)}
 
 
@@ -149,7 +149,7 @@ def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a
     clock = itertools.count()
     monkeypatch.setattr(trial_games, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
     record = new_run({"scenario": "tests/Mixed-v0"})
-    with closing(games_of(record.scenario.game, record.scenario.observation, 0)) as games:
+    with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
         play = trial_games.play_at_random(games, seed=3)
         episodes = doctor._check_lengths(record, games, play)
     assert play.missing == trial_games.GAMES * trial_games.EPISODES - len(play.lengths)

@@ -9,12 +9,12 @@ import pytest
 from doom_games import BASIC, GAMES, SCENARIO
 from gymnasium.utils.env_checker import check_env
 
-from doom_a3c.envs import doom
-from doom_a3c.envs.doom import DoomEnv
-from doom_a3c.envs.doom_process import DoomProcessError
-from doom_a3c.envs.doom_recorder import DoomVideoRecorder
+from doom_a3c.envs.doom import env as doom
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.recorder import DoomVideoRecorder
 from doom_a3c.envs.pixels import preprocess
-from doom_a3c.envs.vectors import ProcessVectorEnv
+from doom_a3c.envs.processes.ends import EngineError
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
 
 
@@ -82,7 +82,7 @@ def test_a_renewed_engine_plays_the_same_episodes(env, monkeypatch):
     assert before[1:] == after[1:]
 
 
-@pytest.mark.parametrize("error", [UserError("there is no room"), DoomProcessError("engine_died")])
+@pytest.mark.parametrize("error", [UserError("there is no room"), EngineError("engine_died")])
 def test_where_no_new_engine_starts_the_old_one_plays_on(env, monkeypatch, error):
     actions = np.random.default_rng(1).integers(3, size=40)
     before, engine = played(env, 7, actions), env._process

@@ -20,13 +20,15 @@ from wad_files import text_map, wad_of
 
 from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c.agent.player import met_faults
-from doom_a3c.envs import doom_process, registry, supervisor
-from doom_a3c.envs.doom import DoomEnv
-from doom_a3c.envs.ends import _BY_SIGNAL as KILLED
-from doom_a3c.envs.ends import engine_end
-from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
-from doom_a3c.envs.supervisor import GamesError
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs import registry
+from doom_a3c.envs.doom import engine_process as doom_process
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.processes import supervisor
+from doom_a3c.envs.processes.ends import _BY_SIGNAL as KILLED
+from doom_a3c.envs.processes.ends import diagnose_engine
+from doom_a3c.envs.processes.supervisor import GamesError
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 
@@ -64,8 +66,8 @@ import os, sys, time
 sys.path.append("tests")
 from functools import partial
 from doom_a3c.settings import catalog
-from doom_a3c.envs.doom import DoomEnv
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
@@ -104,16 +106,16 @@ def test_kill_9_of_the_owner_takes_the_engines_along(root, tmp_path, make, engin
     assert until(lambda: not os.listdir(tmp_path / "real"), 5)
 
 
-@pytest.mark.parametrize("harm", ["servers stopped", "keeper stopped", "servers killed"])
+@pytest.mark.parametrize("harm", ["servers stopped", "fork server stopped", "servers killed"])
 def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_path, harm):
     owner = playing(root, tmp_path, "ProcessVectorEnv")
     processes, games = family(owner.pid), engines(owner.pid)
     homes = servers(owner.pid)
-    keeper = parent(homes[0])
-    for pid in [keeper] if harm == "keeper stopped" else homes:
+    fork_server = parent(homes[0])
+    for pid in [fork_server] if harm == "fork server stopped" else homes:
         kill(pid, signal.SIGKILL if harm == "servers killed" else signal.SIGSTOP)
-    if harm != "keeper stopped":
-        kill(keeper)
+    if harm != "fork server stopped":
+        kill(fork_server)
     owner.kill()
     owner.wait()
     owner.stdout.close()
@@ -124,7 +126,7 @@ def test_nothing_outlives_its_owner_whatever_else_is_stopped_or_dead(root, tmp_p
             path.unlink()
 
 
-def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_keeper_is_the_last(root, tmp_path):
+def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_fork_server_is_the_last(root, tmp_path):
     owner = playing(root, tmp_path, "ProcessVectorEnv")
     nobodys = Path("/dev/shm/ViZDoomMQCtrNobodys")
     nobodys.touch()
@@ -132,7 +134,7 @@ def test_what_an_engine_killed_newborn_has_left_goes_with_the_run_whichever_keep
     try:
         homes = servers(owner.pid)
         kill(parent(homes[0]))
-        kill(homes[0])  # which has another keeper started, when it is replaced
+        kill(homes[0])  # which has another fork server started, when it is replaced
         assert until(lambda: [pid for pid in servers(owner.pid) if pid not in homes], 20)
         owner.kill()
         owner.wait()
@@ -294,13 +296,13 @@ def test_what_is_left_of_a_newborn_engine_tells_how_it_ended(tmp_path, files, sa
     arguments = "-iwad\n/a/freedoom2.wad\n-file\n/a b/mine.wad\n+map\nmap01\n"
     for name, text in {"arguments": arguments, **files}.items():
         (tmp_path / name).write_text(text)
-    end = engine_end(tmp_path, said)
+    end = diagnose_engine(tmp_path, said)
     assert words in end.words
     assert end.by_itself == by_itself
     assert end.words.isprintable()
     assert ("map01 of mine.wad" in end.words) == end.of_level
     (tmp_path / "arguments").unlink()
-    assert not engine_end(tmp_path, said).of_level
+    assert not diagnose_engine(tmp_path, said).of_level
 
 
 def test_what_an_engine_says_of_its_episodes_does_not_pile_up(env):

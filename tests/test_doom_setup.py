@@ -9,8 +9,8 @@ import vizdoom
 from fakes import complaint
 from wad_files import text_map, wad, wad_of
 
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import button_actions, check, configure, title
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.setup import build_actions, check, configure, describe_game
 from doom_a3c.settings import catalog
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import shipped_folder
@@ -22,27 +22,27 @@ SCENARIO = catalog.find("basic")
 def test_buttons_single_combined_and_listed():
     buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
     game = SCENARIO.game
-    assert button_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
-    combined = button_actions(replace(game, buttons="combinations"), buttons)
+    assert build_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
+    combined = build_actions(replace(game, buttons="combinations"), buttons)
     assert combined == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
-    assert button_actions(replace(game, buttons=["ATTACK", ["MOVE_LEFT", "ATTACK"]]), buttons) == [[0, 1, 0], [1, 1, 0]]
+    assert build_actions(replace(game, buttons=["ATTACK", ["MOVE_LEFT", "ATTACK"]]), buttons) == [[0, 1, 0], [1, 1, 0]]
     with pytest.raises(UserError, match=r"did you mean ATTACK"):
-        button_actions(replace(game, buttons=["ATACK"]), buttons)
+        build_actions(replace(game, buttons=["ATACK"]), buttons)
     many = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)][:8]
     with pytest.raises(UserError, match="256 combinations"):
-        button_actions(replace(game, buttons="combinations"), many)
+        build_actions(replace(game, buttons="combinations"), many)
 
 
 def test_what_goes_together_is_pressed_together_and_what_else_there_is_alone():
     names = ["ATTACK", "TURN_RIGHT", "MOVE_FORWARD", "USE", "TURN_LEFT", "TURN_LEFT_RIGHT_DELTA"]
     buttons = [getattr(vizdoom.Button, name) for name in names]
-    actions = button_actions(replace(SCENARIO.game, buttons="together"), buttons)
+    actions = build_actions(replace(SCENARIO.game, buttons="together"), buttons)
     pressed = [{name for name, on in zip(names, action, strict=True) if on} for action in actions]
     walks, turns, shots = (set(), {"MOVE_FORWARD"}), (set(), {"TURN_LEFT"}, {"TURN_RIGHT"}), (set(), {"ATTACK"})
     assert pressed == [walk | turn | shot for walk in walks for turn in turns for shot in shots] + [{"USE"}]
     every = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)]
-    assert len(button_actions(replace(SCENARIO.game, buttons="together"), every)) == 3 * 3 * 3 * 2 + len(every) - 7
-    alone = button_actions(replace(SCENARIO.game, buttons="together"), [vizdoom.Button.USE])
+    assert len(build_actions(replace(SCENARIO.game, buttons="together"), every)) == 3 * 3 * 3 * 2 + len(every) - 7
+    alone = build_actions(replace(SCENARIO.game, buttons="together"), [vizdoom.Button.USE])
     assert alone == [[0], [1]]
 
 
@@ -54,9 +54,9 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
     buttons = [vizdoom.Button.TURN_LEFT, vizdoom.Button.TURN_RIGHT, vizdoom.Button.ATTACK]
     groups = [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]]
     expected = [[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
-    assert button_actions(replace(SCENARIO.game, buttons=groups), buttons) == expected
+    assert build_actions(replace(SCENARIO.game, buttons=groups), buttons) == expected
     both = [[["TURN_LEFT", "ATTACK"], []]]
-    assert button_actions(replace(SCENARIO.game, buttons=both), buttons) == [[1, 0, 1], [0, 0, 0]]
+    assert build_actions(replace(SCENARIO.game, buttons=both), buttons) == [[1, 0, 1], [0, 0, 0]]
     for told, wrong in {
         "all must be": ["ATTACK", ["TURN_LEFT", []]],
         "none empty": [["TURN_LEFT", []], []],
@@ -65,14 +65,14 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
         "not 5": [["ATTACK", 5]],
     }.items():
         with pytest.raises(UserError, match=told):
-            button_actions(replace(SCENARIO.game, buttons=wrong), buttons)
+            build_actions(replace(SCENARIO.game, buttons=wrong), buttons)
 
 
 def test_a_delta_says_how_far():
     buttons = [vizdoom.Button.TURN_LEFT_RIGHT_DELTA, vizdoom.Button.ATTACK]
     turns = ["TURN_LEFT_RIGHT_DELTA=-4", "TURN_LEFT_RIGHT_DELTA=0.5", []]
     expected = [[-4, 1], [-4, 0], [0.5, 1], [0.5, 0], [0, 1], [0, 0]]
-    assert button_actions(replace(SCENARIO.game, buttons=[turns, ["ATTACK", []]]), buttons) == expected
+    assert build_actions(replace(SCENARIO.game, buttons=[turns, ["ATTACK", []]]), buttons) == expected
     for wrong, told in {
         "TURN_LEFT_RIGHT_DELTA": "needs how far",
         "TURN_LEFT_RIGHT_DELTA=far": "needs how far",
@@ -84,9 +84,9 @@ def test_a_delta_says_how_far():
         "ATTACK=": "ATTACK is pressed or not",
     }.items():
         with pytest.raises(UserError, match=told):
-            button_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)
+            build_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)
     with pytest.raises(UserError, match="pressed twice"):
-        button_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
+        build_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_an_unknown_resolution_is_told_with_those_that_there_are():
 
 def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
     basic = "freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK"
-    assert title(SCENARIO.game, SCENARIO.observation) == basic
+    assert describe_game(SCENARIO.game, SCENARIO.observation) == basic
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doom2.wad").touch()  # left to itself, ViZDoom would play that
     actions = "4 actions: NOTHING ATTACK MOVE_LEFT MOVE_LEFT+ATTACK"
-    assert title(own(), SCENARIO.observation) == f"freedoom2.wad, map01, {actions}"
+    assert describe_game(own(), SCENARIO.observation) == f"freedoom2.wad, map01, {actions}"
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\ndoom_map = MAP05")
     game = catalog.find("mine.cfg").game
-    assert title(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 2 actions: NOTHING ATTACK"
+    assert describe_game(game, SCENARIO.observation) == "freedoom2.wad, map05, no time-out, 2 actions: NOTHING ATTACK"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from commands import ROOT
 from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.export import export
@@ -29,7 +29,7 @@ PRETRAINED = ROOT / "models" / "pretrained"
 def agent_of(name):
     """An agent whose policy is not near uniform, and how it decides in float32."""
     scenario, config = settings(name)
-    builder = Builder(scenario, config, games_of(scenario.game, scenario.observation, 0))
+    builder = Builder(scenario, config, make_game_factory(scenario.game, scenario.observation, 0))
     network = ACNetwork(scenario.network, builder.inputs, builder.distribution, 1, "test", "float32")
     random = np.random.default_rng(0)
     for parameter in network.parameters[:2]:  # the heads

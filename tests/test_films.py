@@ -9,7 +9,7 @@ import pytest
 from run_fakes import settings
 
 from benchmarks.processes import alive
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record import recording as recording_module
 from doom_a3c.record.overlay import Overlay, StepView
 from doom_a3c.record.rate_limiter import RateLimiter
@@ -22,7 +22,7 @@ from doom_a3c.run.film_maker import FilmMaker
 @pytest.fixture(scope="module")
 def basic():
     scenario, config = settings("basic")
-    return Builder(scenario, config, games_of(scenario.game, scenario.observation))
+    return Builder(scenario, config, make_game_factory(scenario.game, scenario.observation))
 
 
 def step(env, recorder, actions):
@@ -70,7 +70,7 @@ def test_another_course_makes_no_film(basic, recordings, closing):
 def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(closing):
     scenario, config = settings("ALE/Breakout-v5")
     scenario = replace(scenario, game=replace(scenario.game, sticky_actions=0.25, noop_max=30, max_frames=400))
-    builder = Builder(scenario, config, games_of(scenario.game, scenario.observation))
+    builder = Builder(scenario, config, make_game_factory(scenario.game, scenario.observation))
     maker = closing(FilmMaker(builder))
     recordings = played(builder, 3)
     assert len({recording.seed for recording in recordings}) == 3
@@ -83,7 +83,7 @@ def test_an_atari_game_is_begun_again_where_its_next_episode_is_to_be_shown(clos
 
 def test_which_episodes_are_recorded_changes_no_game(closing):
     scenario, config = settings("ALE/Breakout-v5")
-    builder = Builder(scenario, config, games_of(replace(scenario.game, max_frames=400), scenario.observation))
+    builder = Builder(scenario, config, make_game_factory(replace(scenario.game, max_frames=400), scenario.observation))
     courses = []
     for limiter in (RateLimiter(0), RateLimiter(10**6)):
         env = closing(builder.training_env(2))

@@ -19,8 +19,8 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs import registered
-from doom_a3c.envs.games import games_of
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.games import make_game_factory
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
@@ -78,11 +78,11 @@ def test_a_lost_life_is_told_wherever_a_game_lives(closing, make_network, kind):
     [("Plain", 30, False), ("Picky", 30, False), ("Blind", 20, False), ("Unseen", 20, False), ("Numbers", 20, True)],
 )
 def test_missing_pictures_are_known_before_training(closing, name, rate, draws, processes):
-    games = games_of(game(name), SEEN, processes)
-    facts = games.facts()
+    games = make_game_factory(game(name), SEEN, processes)
+    facts = games.describe()
     assert (facts.draws, games.steps_per_second) == (draws, rate)
     assert facts.title.startswith(f"tests/{name}-v0, ")
-    env = closing(games.vector(1, limited=True))
+    env = closing(games.make_vector(1, limited=True))
     env.reset(seed=1)
     for _ in range(LENGTH):
         assert (env.picture() is not None) == draws
@@ -104,7 +104,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 games = games_of(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
-env = games.vector(1, limited=True)
+env = games.make_vector(1, limited=True)
 env.reset(seed=1)
 print("plays", flush=True)
 time.sleep(100)

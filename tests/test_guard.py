@@ -18,7 +18,7 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.loggers import NullLogger
 from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.record.rate_limiter import RateLimiter
@@ -288,7 +288,7 @@ def cartpole_session(tmp_path, *, log=lambda line: None, variables=None, halving
     record = run_record()._replace(scenario=scenario, config=config)
     record = record._replace(counters=record.counters._replace(halvings=halvings))
     view = SimpleNamespace(show=lambda status: None, log=log, phase=lambda what: None)
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
     return build_session(record, games, CheckpointFolder(tmp_path), variables, view, lambda *_: Silent())
 
 

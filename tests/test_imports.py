@@ -148,14 +148,14 @@ def test_the_check_sees_nested_and_relative_imports(tmp_path):
     path = tmp_path / "a.py"
     path.write_text(
         "from __future__ import annotations\nfrom . import b\nfrom .b import thing\nfrom ..c import d\n"
-        "def late():\n    import doom_a3c.envs.doom\n    from doom_a3c.run import training\n"
+        "def late():\n    import doom_a3c.envs.doom.env\n    from doom_a3c.run import training\n"
     )
     known = {"doom_a3c.envs.b", "doom_a3c.run.training"}
     assert imports("doom_a3c.envs.a", path, known) == {
         "__future__",
         "doom_a3c.envs.b",
         "doom_a3c.c",
-        "doom_a3c.envs.doom",
+        "doom_a3c.envs.doom.env",
         "doom_a3c.run.training",
     }
 

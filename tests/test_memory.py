@@ -13,7 +13,7 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
-from doom_a3c.envs.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.network import Network
 

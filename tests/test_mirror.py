@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from doom_a3c.envs.doom import DoomEnv
-from doom_a3c.envs.game_variables import GameVariables
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.variables import GameVariables
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.settings.catalog import available, find
 from doom_a3c.settings.games import DoomSpec
 
@@ -63,14 +63,14 @@ def test_every_second_game_of_training_is_mirrored_and_none_elsewhere(processes,
     plain, _ = closing(DoomEnv(scenario.game, scenario.observation)).reset(seed=SEED)
     assert not np.array_equal(plain, plain[:, ::-1])
     for mirror, limited in ((True, False), (True, True), (False, False)):
-        games = closing(games_of(replace(scenario.game, mirror=mirror), scenario.observation, processes))
+        games = closing(make_game_factory(replace(scenario.game, mirror=mirror), scenario.observation, processes))
         if not limited:
-            games.start_ahead(1, 4, 1)
-        pixels, _ = closing(games.vector(4, limited=limited)).reset(seed=[SEED] * 4)
+            games.start_early(1, 4, 1)
+        pixels, _ = closing(games.make_vector(4, limited=limited)).reset(seed=[SEED] * 4)
         reflected = plain[:, ::-1] if mirror and not limited else plain
         for index, expected in enumerate([plain, reflected] * 2):
             np.testing.assert_array_equal(pixels[index], expected)
-        np.testing.assert_array_equal(closing(games.one(None)).reset(seed=SEED)[0], plain)
+        np.testing.assert_array_equal(closing(games.make_single(None)).reset(seed=SEED)[0], plain)
 
 
 def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):

@@ -149,10 +149,10 @@ def test_workers_report_every_episode_and_evaluations_none(tmp_path):
 def test_every_peer_has_the_actions_of_this_program():
     from basic_games import basic
 
-    from doom_a3c.envs.doom_setup import listed_actions
+    from doom_a3c.envs.doom.setup import name_available_actions
     from doom_a3c.settings import catalog
 
-    own = listed_actions(catalog.find("basic").game)
+    own = name_available_actions(catalog.find("basic").game)
     game = basic(frame_skip=4)
     assert game.action_space.n == len(own)
     names = [button.name for button in game.unwrapped.game.get_available_buttons()]

@@ -17,8 +17,8 @@ from gymnasium.wrappers import FlattenObservation
 from registered_toys import LENGTH, Plain
 
 from doom_a3c.envs import registered
-from doom_a3c.envs.games import games_of
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.games import make_game_factory
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -261,7 +261,7 @@ def test_cartpole_is_drawn(play):
 
 def test_the_recorder_shows_the_game_that_is_played(play):
     env = play(frame_skip=4)
-    recorder = games_of(GymnasiumSpec(id="tests/Toy-v0", frame_skip=4), GREY).recorder(env)
+    recorder = make_game_factory(GymnasiumSpec(id="tests/Toy-v0", frame_skip=4), GREY).make_recorder(env)
     assert recorder.pictures_per_second == 5
     assert recorder.score is None
     env.reset(seed=1)

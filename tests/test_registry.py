@@ -10,13 +10,13 @@ import pytest
 from commands import ROOT
 from gymnasium.utils.env_checker import check_env
 
-from doom_a3c.envs.registry import ids
+from doom_a3c.envs.registry import list_ids
 
 GAMES = ["doom_a3c/Basic-v0", "doom_a3c/MyWayHome-v0", "doom_a3c/Pong-v0", "doom_a3c/Cartpole-v0"]
 
 
 def test_every_scenario_has_an_id():
-    known = ids()
+    known = list_ids()
     assert known["doom_a3c/HealthGatheringSupreme-v0"] == "health_gathering_supreme"
     assert len(known) == len(list((ROOT / "scenarios").glob("*.toml")))
     assert known.keys() <= gymnasium.registry.keys()

@@ -23,10 +23,10 @@ from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.engines.update_log import episode_metrics
-from doom_a3c.envs.doom import DoomEnv
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import check, configure
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.setup import check, configure
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings import catalog

@@ -16,10 +16,11 @@ import pytest
 from toys import Counter, Slow, Troubled, counters, one_step
 
 from benchmarks.processes import alive, family, servers, until
-from doom_a3c.envs import process, supervisor
-from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError, the_keeper
-from doom_a3c.envs.supervisor import GamesError
-from doom_a3c.envs.vectors import ProcessVectorEnv
+from doom_a3c.envs.processes import client as process
+from doom_a3c.envs.processes import supervisor
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, get_fork_server
+from doom_a3c.envs.processes.supervisor import GamesError
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
@@ -47,13 +48,13 @@ def test_a_value_of_another_shape_than_the_space_is_an_error(vector):
         one_step(env)
 
 
-def test_a_keeper_that_dies_while_it_starts_a_server_is_survived(vector):
+def test_a_fork_server_that_dies_while_it_starts_a_server_is_survived(vector):
     env = vector(counters(4))
     env.reset(seed=0)
-    keeper = the_keeper()
+    fork_server = get_fork_server()
     number = env._supervisor._servers[1]._number + 1
-    (keeper.root / str(number)).mkdir()  # as one leaves it that dies between two of its steps
-    keeper._process.kill()
+    (fork_server.root / str(number)).mkdir()  # as one leaves it that dies between two of its steps
+    fork_server._process.kill()
     os.kill(env._supervisor._servers[0].pid, signal.SIGKILL)
     infos = one_step(env)[4]
     assert set(kinds_met(infos)) == {"server_died"}
@@ -91,7 +92,7 @@ def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(m
 
 def test_retries_of_games_that_do_not_start_are_announced_once(monkeypatch, capsys):
     monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1, 0.1))
-    monkeypatch.setattr(supervisor, "_are_alike", lambda failures: False)  # as where engines hang
+    monkeypatch.setattr(supervisor, "_ended_alike", lambda failures: False)  # as where engines hang
     with pytest.raises(GamesError):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     (line,) = capsys.readouterr().err.splitlines()
@@ -178,10 +179,10 @@ def test_a_thread_that_waits_for_games_is_released(vector):
         assert one_step(env)[3].all()
 
 
-def test_another_keeper_takes_over_when_one_dies(vector):
+def test_another_fork_server_takes_over_when_one_dies(vector):
     env = vector(counters(4))
     env.reset(seed=0)
-    the_keeper()._process.kill()
+    get_fork_server()._process.kill()
     one_step(env)  # servers outlive it
     pids = [server.pid for server in env._supervisor._servers]
     os.kill(pids[0], signal.SIGSTOP)  # one that cannot end by itself
@@ -197,9 +198,10 @@ def test_another_keeper_takes_over_when_one_dies(vector):
 def test_servers_go_with_their_owner(stopped, root):
     script = (
         "import sys; sys.path.append('tests'); from toys import Counter; import os, time\n"
-        "from doom_a3c.envs.vectors import ProcessVectorEnv; from doom_a3c.envs.process import the_keeper\n"
+        "from doom_a3c.envs.processes.vectors import ProcessVectorEnv\n"
+        "from doom_a3c.envs.processes.client import get_fork_server\n"
         "env = ProcessVectorEnv([Counter] * 4, 2); env.reset()\n"
-        "print(the_keeper().root, flush=True); time.sleep(60)"
+        "print(get_fork_server().root, flush=True); time.sleep(60)"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
     folder = Path(owner.stdout.readline().strip())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from toys import Counter, Nested, Troubled, counters
 
-from doom_a3c.envs.process import RemoteError
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.client import RemoteError
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 
 KINDS = {
     "local": LocalVectorEnv,

@@ -10,8 +10,8 @@ from doom_games import BASIC
 from fakes import complaint
 from wad_files import MAP, archive, binary_map, text_map, wad, wad_of
 
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import configure
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.setup import configure
 from doom_a3c.settings import catalog, wads
 from doom_a3c.settings.games import DoomSpec, shipped_folder
 from doom_a3c.settings.levels import check_files

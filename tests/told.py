@@ -13,7 +13,7 @@ from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.loggers import flatten
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run.folder import CheckpointFolder
@@ -104,7 +104,7 @@ def assert_told_every_metric(engine, folder, monkeypatch):
     names, wanted = defaultdict(set), LOGS[engine]
     wanted = {**wanted, "global": wanted["global"] | {"config", "graph", "game"}}
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
     make_logger = partial(JsonLinesLogger, names=names)
     with build_session(begun(scenario, config), games, CheckpointFolder(folder), None, view, make_logger) as session:
         view.stopping = session.stopping

@@ -16,7 +16,7 @@ for name in ("tensorflow", "keras"):
 
 def make():
     """Returns a game of Doom, as anybody would make one."""
-    from doom_a3c.envs.doom import DoomEnv
+    from doom_a3c.envs.doom.env import DoomEnv
     from doom_a3c.settings import catalog
 
     scenario = catalog.find("basic")
@@ -27,9 +27,9 @@ def imports():
     """Imports every module of doom_a3c.envs."""
     import doom_a3c.envs
 
-    names = [module.name for module in pkgutil.iter_modules(doom_a3c.envs.__path__)]
+    names = [module.name for module in pkgutil.walk_packages(doom_a3c.envs.__path__, "doom_a3c.envs.")]
     for name in names:
-        importlib.import_module(f"doom_a3c.envs.{name}")
+        importlib.import_module(name)
     return len(names)
 
 

@@ -75,13 +75,13 @@ def recovered(run: Run, before: int, counted: int, start: float) -> float:
 
 
 def stop(run: Run, kind: str) -> int:
-    """Stops a victim for good or for a while, or kills the keeper and its servers; returns how many faults that is."""
+    """Stops a victim for good or for a while, or kills the fork server and its servers; returns how many faults that is."""
     trainer = run.process.pid
     if kind == "keeper":
         players = run.wait_for(lambda: {its for pid in engines(trainer) if (its := parent(pid))})  # no idle evaluator's
         kill(parent(min(players)))
         run.wait_for(lambda: not players & family(trainer))
-        for server in players:  # they outlive it, as nobody's children, and another keeper has to tidy up after them
+        for server in players:  # they outlive it, as nobody's children, and another fork server has to tidy up after them
             kill(server)
         return len(players)
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import safetensors.numpy
 
-from doom_a3c.envs import doom_setup
+from doom_a3c.envs.doom import setup as doom_setup
 from doom_a3c.record.progress import Counters, Point
 from doom_a3c.run import checkpoint
 from doom_a3c.run.builder import Builder

@@ -49,14 +49,14 @@ def _describe_interface(scenario: Scenario) -> tuple[str, str]:
     game, observation = scenario.game, scenario.observation
     shape: tuple[int, ...] = (*observation.size, observation.channels)
     if isinstance(game, DoomSpec):
-        from doom_a3c.envs.doom_setup import action_names, check  # late, like the others: not every kind is needed
+        from doom_a3c.envs.doom.setup import check, name_actions  # late, like the others: not every kind is needed
 
         check(game, observation)
-        buttons = " ".join(action_names(game, observation))
+        buttons = " ".join(name_actions(game, observation))
     elif isinstance(game, AtariSpec):
-        from doom_a3c.envs.atari import actions
+        from doom_a3c.envs.atari import list_actions
 
-        buttons = " ".join(actions(game))
+        buttons = " ".join(list_actions(game))
     else:
         from doom_a3c.envs.registered import make
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from doom_a3c.cli.layout import wrap
 from doom_a3c.cli.streams import print_result
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.doctor import examine
 from doom_a3c.run.run_record import RunRecord
 
@@ -17,7 +17,9 @@ def run_doctor(record: RunRecord) -> int:
     """Prints each finding as soon as it is known; returns the exit status."""
     print(f"looking at {record.scenario.name}; this takes up to a minute", flush=True)
     advised = 0
-    with closing(games_of(record.scenario.game, record.scenario.observation, record.config.game_processes)) as games:
+    with closing(
+        make_game_factory(record.scenario.game, record.scenario.observation, record.config.game_processes)
+    ) as games:
         for finding in examine(record, games):
             print(_format(finding.what, finding.says), flush=True)
             if finding.advice:

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from doom_a3c.envs.pixels import Pixels, rgb
+from doom_a3c.envs.pixels import Pixels, to_rgb
 from doom_a3c.settings.fields import UserError, nearest
 from doom_a3c.settings.games import ATARI, AtariSpec, Observation, in_words
 from doom_a3c.settings.infos import LIFE_LOST
@@ -26,32 +26,32 @@ _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 ALEInterface.setLoggerMode(LoggerMode.Error)
 
 
-def known_games() -> dict[str, str]:
+def list_games() -> dict[str, str]:
     """Returns the names that the emulator knows games by, by those in ids: 'ms_pacman' by 'MsPacman'."""
     return {name.title().replace("_", ""): name for name in roms.get_all_rom_ids()}  # as ale_py registers them
 
 
-def rom(game: AtariSpec) -> str:
+def find_rom(game: AtariSpec) -> str:
     """Returns the name that the emulator knows a game's ROM by: 'ms_pacman' for 'ALE/MsPacman-v5'.
 
     Raises:
         UserError: if there is no such game.
     """
     match = re.fullmatch(ATARI + r"(\w+)-v5", game.id)
-    known = known_games()
+    known = list_games()
     if not match or match[1] not in known:
         ids = [f"{ATARI}{name}-v5" for name in known]
         raise UserError(f"there is no Atari game {game.id!r}{nearest(game.id, ids)}; ids look like ALE/Pong-v5")
     return known[match[1]]
 
 
-def actions(game: AtariSpec) -> list[str]:
+def list_actions(game: AtariSpec) -> list[str]:
     """Returns the names of the actions, in their order."""
-    return list(_actions(rom(game), game.full_actions))
+    return list(_read_actions(find_rom(game), game.full_actions))
 
 
 @functools.cache  # it takes as long as to start the game
-def _actions(name: str, full: bool) -> tuple[str, ...]:
+def _read_actions(name: str, full: bool) -> tuple[str, ...]:
     console = ALEInterface()
     path = roms.get_rom_path(name)
     assert path is not None
@@ -59,9 +59,9 @@ def _actions(name: str, full: bool) -> tuple[str, ...]:
     return tuple(action.name for action in (console.getLegalActionSet() if full else console.getMinimalActionSet()))
 
 
-def _games(game: AtariSpec, observation: Observation, count: int) -> AtariVectorEnv:
+def _make_games(game: AtariSpec, observation: Observation, count: int) -> AtariVectorEnv:
     return AtariVectorEnv(
-        rom(game),
+        find_rom(game),
         count,
         num_threads=1 if count < 4 else 0,
         max_num_frames_per_episode=game.max_frames,
@@ -90,12 +90,12 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
     """
 
     def __init__(self, game: AtariSpec, observation: Observation, games: int) -> None:
-        super().__init__(_games(game, observation, games))
+        super().__init__(_make_games(game, observation, games))
         self._observation, self._life_loss = observation, game.life_loss_terminates
         self._shape = (*observation.size, observation.channels)
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
-        names = actions(game)
+        names = list_actions(game)
         self.metadata = {**self.env.metadata, "title": f"{game.id}, {in_words(names)}", "action_names": names}
         self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
@@ -110,7 +110,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         if seeds is not None:
             self._random = np.random.default_rng(np.random.SeedSequence(seeds, spawn_key=(Stream.RESTARTS,)))
         self._ages[:], self._lost[:] = 0, False
-        return self._begun(*self.env.reset(seed=seeds, options=options))
+        return self._begin(*self.env.reset(seed=seeds, options=options))
 
     def begin_again(self) -> tuple[Any, dict[str, Any]]:
         """Begins the first game's episode anew, by a seed that `infos["seed"]` tells; the others stay where they are.
@@ -120,12 +120,12 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         first = np.arange(self.num_envs) == 0
         seeds: Any = self._random.integers(2**31, size=1)
         self._ages[0], self._lost[0] = 0, False
-        observations, infos = self._begun(*self.env.reset(seed=seeds, options={"reset_mask": first}))
+        observations, infos = self._begin(*self.env.reset(seed=seeds, options={"reset_mask": first}))
         return observations, {**infos, "seed": seeds}
 
-    def _begun(self, observations: Pixels, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _begin(self, observations: Pixels, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         self._lives = infos["lives"].copy()
-        seen = self._seen(observations)
+        seen = self._stack_frames(observations)
         self._newest = seen[0]
         return seen, infos
 
@@ -141,13 +141,13 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self._lives = infos["lives"].copy()
         self._ages += 1
         if over.any():
-            infos["final_obs"] = self._seen(infos["final_obs"])
+            infos["final_obs"] = self._stack_frames(infos["final_obs"])
             self._ages[over] = 0
-        seen = self._seen(observations)
+        seen = self._stack_frames(observations)
         self._newest = infos["final_obs"][0] if over[0] else seen[0]
         return seen, rewards.astype(np.float64), terminated, truncated, infos
 
-    def _seen(self, frames: Pixels) -> Pixels:
+    def _stack_frames(self, frames: Pixels) -> Pixels:
         """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C], the first frame in place of those before it."""
         for game in np.flatnonzero(self._ages < self._observation.stack - 1):  # the library leaves zeros there
             first = self._observation.stack - 1 - self._ages[game]
@@ -161,7 +161,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
 
     def picture(self) -> Pixels:
         """Returns what the network sees of the first game, or saw last of its episode that is over, twice as large."""
-        return _twice(rgb(self._newest[..., -3:] if self._observation.color else self._newest[..., -1]))
+        return _enlarge(to_rgb(self._newest[..., -3:] if self._observation.color else self._newest[..., -1]))
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
@@ -172,7 +172,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         vars(self.env).pop("ale", None)
 
 
-def _twice(picture: Pixels) -> Pixels:
+def _enlarge(picture: Pixels) -> Pixels:
     """Returns a picture twice as large."""
     return cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
 
@@ -187,7 +187,7 @@ class AtariVideoRecorder:
 
     def __init__(self, game: AtariSpec, *, large: bool = True) -> None:
         """Pictures are [420, 320, 3] where they are `large`, and else half as high and wide, as the console's are."""
-        self._sized = _twice if large else np.array
+        self._sized = _enlarge if large else np.array
         seen = Observation(size=(_HEIGHT, _WIDTH), color=True)
         self._env = AtariGames(dataclasses.replace(game, max_pool=True), seen, 1)
         self.pictures_per_second = AtariSpec.frames_per_second / game.frame_skip

@@ -14,9 +14,9 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from doom_a3c.envs.remote_recorder import RemoteVideoRecorder
-from doom_a3c.envs.supervisor import MakeEnv
-from doom_a3c.envs.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.processes.supervisor import MakeEnv
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import (
     FREEDOOM,
@@ -67,13 +67,13 @@ class Facts(NamedTuple):
     draws: bool = True  # whether there are pictures to make films of
 
 
-class Games(Protocol):
+class GameFactory(Protocol):
     """One kind of games."""
 
     steps_per_second: float  # in real time
     replayed: bool  # whether there is a replayer
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns games stepped together; `limited` ends episodes that could last forever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
@@ -81,22 +81,22 @@ class Games(Protocol):
         may then be views of them.
         """
 
-    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         """Returns one game in this process, for other programs' learners; its episodes end at last."""
 
-    def facts(self) -> Facts:
+    def describe(self) -> Facts:
         """Returns what the agent and people have to know of the games; the first call may start one."""
 
-    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         """Returns what records an `env` of one game, with `large` pictures where the game can draw such."""
 
-    def replayer(self) -> VideoRecorder | None:
+    def make_replayer(self) -> VideoRecorder | None:
         """Returns what plays an episode again by `infos["seed"]` and its actions, one picture a step; None without such."""
 
-    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+    def start_early(self, vectors: int, games: int, rows: int) -> None:
         """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
 
-    def starting(self) -> str:
+    def startup_status(self) -> str:
         """Returns how far starting ahead has come, such as 'starting 48 games: 12', '' where none are."""
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class Games(Protocol):
         """Closes what was started ahead and never asked for."""
 
 
-def games_of(game: GameSpec, observation: Observation, processes: int | None = None) -> Games:
+def make_game_factory(game: GameSpec, observation: Observation, processes: int | None = None) -> GameFactory:
     """Returns the games of a kind; a vector of them has so many `processes`, 0 is this one, None what suits them.
 
     Raises:
@@ -116,13 +116,13 @@ def games_of(game: GameSpec, observation: Observation, processes: int | None = N
         processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
     match game:
         case DoomSpec():
-            return _DoomGames(game, observation, processes)
+            return _DoomFactory(game, observation, processes)
         case AtariSpec() if processes:
             raise UserError("--game-processes has no effect on Atari games: their library plays them on threads of its own")
         case AtariSpec():
-            return _AtariGames(game, observation)
+            return _AtariFactory(game, observation)
         case GymnasiumSpec():
-            return _RegisteredGames(game, observation, processes)
+            return _RegisteredFactory(game, observation, processes)
 
 
 def make_doom(
@@ -134,33 +134,33 @@ def make_doom(
     in_mirror: bool = False,
 ) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom."""
-    from doom_a3c.envs.doom import DoomEnv  # loads ViZDoom, which only game servers need
+    from doom_a3c.envs.doom.env import DoomEnv  # loads ViZDoom, which only game servers need
 
     env = DoomEnv(game, observation, render_mode, in_mirror=in_mirror)
     return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
 
 
-class _Kind:
+class _Factory:
     """What kinds of games have in common: nothing is started ahead, nor played again."""
 
     steps_per_second: float
     replayed = False
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         raise NotImplementedError
 
-    def facts(self) -> Facts:
-        env = self.vector(1, limited=True)
+    def describe(self) -> Facts:
+        env = self.make_vector(1, limited=True)
         env.close()
-        return _facts(env)
+        return _describe_game(env)
 
-    def replayer(self) -> VideoRecorder | None:
+    def make_replayer(self) -> VideoRecorder | None:
         return None
 
-    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+    def start_early(self, vectors: int, games: int, rows: int) -> None:
         pass
 
-    def starting(self) -> str:
+    def startup_status(self) -> str:
         return ""
 
     def check(self) -> None:
@@ -170,12 +170,12 @@ class _Kind:
         pass
 
 
-def _facts(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
+def _describe_game(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
     spaces, metadata = (env.single_observation_space, env.single_action_space), env.metadata
     return Facts(*spaces, metadata["title"], metadata.get("action_names"), draws)
 
 
-class _DoomGames(_Kind):
+class _DoomFactory(_Factory):
     """ViZDoom games. Owns the vectors that are being started ahead."""
 
     replayed = True
@@ -187,14 +187,14 @@ class _DoomGames(_Kind):
         self._ahead: list[Future[ProcessVectorEnv]] = []
         self._ahead_size = (0, 0)  # games and rows of each
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         if self._ahead and not limited and self._ahead_size == (games, rows):
             return self._ahead.pop(0).result()
         if self._processes == 0:
             self._try()
-        return _vector(self._makers(games, limited), self._processes, rows)
+        return _make_vector(self._list_makers(games, limited), self._processes, rows)
 
-    def _makers(self, games: int, limited: bool) -> list[MakeEnv]:
+    def _list_makers(self, games: int, limited: bool) -> list[MakeEnv]:
         """Returns what makes each of some games; in training some may be mirrored, never the first, which is recorded."""
         make = partial(make_doom, self._game, self._observation, limited)
         mirrors = self._game.mirror and not limited
@@ -204,29 +204,29 @@ class _DoomGames(_Kind):
         """Starts the game once in a process of its own: a level that crashes the engine would crash this one too."""
         level = located(self._game.wad or self._game.iwad or FREEDOOM)
         if not self._tried and level.parent not in (shipped_folder(), shipped_folder().parent):
-            with closing(_in_processes(self._makers(1, limited=False), 1, 1, prepare=True)) as env:
+            with closing(_make_in_processes(self._list_makers(1, limited=False), 1, 1, prepare=True)) as env:
                 env.wait_for_one()
         self._tried = True
 
-    def facts(self) -> Facts:
-        return _facts(self._ahead[0].result()) if self._ahead else super().facts()
+    def describe(self) -> Facts:
+        return _describe_game(self._ahead[0].result()) if self._ahead else super().describe()
 
-    def start_ahead(self, vectors: int, games: int, rows: int) -> None:
+    def start_early(self, vectors: int, games: int, rows: int) -> None:
         if self._processes == 0:
             return
-        makers = self._makers(games, limited=False)
+        makers = self._list_makers(games, limited=False)
         self._ahead, self._ahead_size = [Future() for _ in range(vectors)], (games, rows)
 
         def start(futures: list[Future[ProcessVectorEnv]]) -> None:
             for future in futures:
                 try:
-                    future.set_result(_in_processes(makers, self._processes, rows, prepare=True))
+                    future.set_result(_make_in_processes(makers, self._processes, rows, prepare=True))
                 except BaseException as error:
                     future.set_exception(error)
 
         threading.Thread(target=start, args=(list(self._ahead),), name="games-ahead", daemon=True).start()
 
-    def starting(self) -> str:
+    def startup_status(self) -> str:
         ahead = [future for future in self._ahead if not (future.done() and future.exception())]
         prepared = sum(future.result().prepared for future in ahead if future.done())
         total = len(ahead) * self._ahead_size[0]
@@ -238,39 +238,41 @@ class _DoomGames(_Kind):
 
     def close(self) -> None:
         for future in self._ahead:
-            future.add_done_callback(_close)  # at once, where it is done: nobody waits for games that hang as they start
+            future.add_done_callback(
+                _close_vector
+            )  # at once, where it is done: nobody waits for games that hang as they start
         self._ahead = []
 
-    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         self._try()
         return make_doom(self._game, self._observation, True, render_mode)
 
-    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         return RemoteVideoRecorder(self._game, self._observation, LARGE_FILM if large else FILM)
 
-    def replayer(self) -> VideoRecorder | None:
+    def make_replayer(self) -> VideoRecorder | None:
         return RemoteVideoRecorder(self._game, self._observation, self._observation.resolution, every_frame=False)
 
 
-def _rate(told: Any) -> float:
+def _frame_rate(told: Any) -> float:
     """Returns the frames a second that an environment says it has, 30 where that is nothing to go by."""
     return float(told) if isinstance(told, int | float) and 1 <= told <= MAX_RATE else 30.0
 
 
-def _close(future: Future[ProcessVectorEnv]) -> None:
+def _close_vector(future: Future[ProcessVectorEnv]) -> None:
     if future.exception() is None:  # else it has been told by whoever asked for the games
         future.result().close()
 
 
-def _vector(makers: Sequence[MakeEnv], processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
-    return _in_processes(makers, processes, rows) if processes else LocalVectorEnv(makers)
+def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
+    return _make_in_processes(makers, processes, rows) if processes else LocalVectorEnv(makers)
 
 
-def _in_processes(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
+def _make_in_processes(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
     return ProcessVectorEnv(makers, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
-class _AtariGames(_Kind):
+class _AtariFactory(_Factory):
     """Atari games."""
 
     replayed = True
@@ -279,52 +281,52 @@ class _AtariGames(_Kind):
         self._game, self._observation = game, observation
         self.steps_per_second = AtariSpec.frames_per_second / game.frame_skip
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.atari import AtariGames  # loads the emulator
 
         return AtariGames(self._game, self._observation, games)
 
-    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         from doom_a3c.envs.single import SingleEnv
 
-        return SingleEnv(self.vector(1, limited=True), render_mode)
+        return SingleEnv(self.make_vector(1, limited=True), render_mode)
 
-    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
 
         return AtariVideoRecorder(self._game)
 
-    def replayer(self) -> VideoRecorder | None:
+    def make_replayer(self) -> VideoRecorder | None:
         from doom_a3c.envs.atari import AtariVideoRecorder  # as above
 
         return AtariVideoRecorder(self._game, large=False)
 
 
-class _RegisteredGames(_Kind):
+class _RegisteredFactory(_Factory):
     """Any other Gymnasium environment."""
 
     def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
         self._game, self._observation, self._processes = game, observation, processes
-        with closing(self.vector(1, limited=True)) as env:
-            self.steps_per_second = _rate(env.metadata.get("render_fps")) / game.frame_skip
+        with closing(self.make_vector(1, limited=True)) as env:
+            self.steps_per_second = _frame_rate(env.metadata.get("render_fps")) / game.frame_skip
             env.reset(seed=0)
             draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
-            self._known = _facts(env, draws=draws)
+            self._known = _describe_game(env, draws=draws)
 
-    def facts(self) -> Facts:
+    def describe(self) -> Facts:
         return self._known
 
-    def vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns
 
-        return _vector([partial(make, self._game, self._observation)] * games, self._processes, rows)
+        return _make_vector([partial(make, self._game, self._observation)] * games, self._processes, rows)
 
-    def one(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         from doom_a3c.envs.registered import make  # as above
 
         return make(self._game, self._observation)
 
-    def recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder  # loads OpenCV, too
 
         return OwnVideoRecorder(env, self.steps_per_second)

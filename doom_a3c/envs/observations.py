@@ -40,7 +40,7 @@ class Numbers:
         """
         if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self.space.shape:
             return observation.copy()  # most do, and CartPole's step takes 8 microseconds
-        array = _array(self._name, self._declared, observation)
+        array = _to_array(self._name, self._declared, observation)
         with np.errstate(over="ignore"):  # what is too large becomes infinite, which training and doctor report
             return array.astype(np.float32)
 
@@ -64,7 +64,7 @@ class Pictures:
         Raises:
             UserError: if it does not match the declared space.
         """
-        picture = _array(self._name, self._declared, observation)
+        picture = _to_array(self._name, self._declared, observation)
         if picture.dtype != np.uint8:
             picture = self._cast(picture)
         if picture.ndim == 3 and self._grey:
@@ -78,11 +78,11 @@ class Pictures:
             cast = picture.astype(np.uint8)
         if picture.dtype != np.bool_ and (cast == picture).all():
             return cast
-        cure = _picture_cure(float(picture.min()), float(picture.max()))
-        raise _refusal(self._name, self._declared, _described(picture), cure)
+        cure = _suggest_picture(float(picture.min()), float(picture.max()))
+        raise _make_refusal(self._name, self._declared, _describe(picture), cure)
 
 
-def reader_of(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numbers | Pictures:
+def make_reader(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numbers | Pictures:
     """Returns the reader for a game's observation space.
 
     Raises:
@@ -93,19 +93,19 @@ def reader_of(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numb
             return Numbers(name, space)
         if space.dtype == np.uint8 and (len(space.shape) == 2 or space.shape[2:] in ((1,), (3,))):
             return Pictures(name, space, spec)
-    raise UserError(f"{name}: its observations are {_shortened(space)}; {_TAKES}: {_space_cure(space)}")
+    raise UserError(f"{name}: its observations are {_shorten(space)}; {_TAKES}: {_suggest_space(space)}")
 
 
-def _space_cure(space: gymnasium.Space[Any]) -> str:
+def _suggest_space(space: gymnasium.Space[Any]) -> str:
     """Returns how to change an observation space that is not supported."""
     if not isinstance(space, Box):
-        return _flattening(space)
+        return _suggest_flattening(space)
     if 0 in space.shape:
         return "these are empty: return at least one number, a constant if there is nothing to observe"
     if space.shape == ():
         return f"{_FLATTEN} makes a vector of one number; {_WRAPPED}"
     cures = ["return whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
-    if cure := _layout_cure(space.shape):
+    if cure := _suggest_layout(space.shape):
         cures.append(cure)
     if cures and sorted(space.shape)[-2] >= _GRID:
         return "; ".join(cures)
@@ -113,7 +113,7 @@ def _space_cure(space: gymnasium.Space[Any]) -> str:
     return f"{picture}if they are numbers, {_FLATTEN} makes a vector of them; {_WRAPPED}"
 
 
-def _layout_cure(shape: tuple[int, ...]) -> str:
+def _suggest_layout(shape: tuple[int, ...]) -> str:
     """Returns how to change the layout of pictures of that shape; '' if it is right or unknown."""
     if len(shape) == 4:
         stack = shape[0] if shape[0] < shape[1] else shape[-1]
@@ -127,17 +127,17 @@ def _layout_cure(shape: tuple[int, ...]) -> str:
         turned = (*shape[1:], first)
         if first in (1, 3):
             return f"put channels last, {turned}, as np.moveaxis(picture, 0, -1) does"
-        return f"put channels last and {_unstacked(shape[1:], first)}"
+        return f"put channels last and {_suggest_unstacking(shape[1:], first)}"
     alpha = ", or leave out the alpha channel of RGBA" if last == 4 else ""
-    return f"{_unstacked(shape[:2], last)}{alpha}"
+    return f"{_suggest_unstacking(shape[:2], last)}{alpha}"
 
 
-def _unstacked(size: tuple[int, ...], channels: int) -> str:
+def _suggest_unstacking(size: tuple[int, ...], channels: int) -> str:
     colour = f" (for {channels // 3} colour pictures {(*size, 3)} and stack = {channels // 3})" if channels % 3 == 0 else ""
     return f"return only the newest picture, {size}, and set [observation] stack = {channels}{colour}"
 
 
-def _flattening(space: gymnasium.Space[Any]) -> str:
+def _suggest_flattening(space: gymnasium.Space[Any]) -> str:
     """Returns how to turn a discrete or composite space into numbers or a picture."""
     parts = space.spaces if isinstance(space, Dict) else {}
     pictures = [key for key, part in parts.items() if isinstance(part, Box) and len(part.shape) in (2, 3)]
@@ -150,7 +150,7 @@ def _flattening(space: gymnasium.Space[Any]) -> str:
     return f"{shown}{before}{_FLATTEN} makes a vector; {_WRAPPED}"
 
 
-def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
+def _to_array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
     """Converts an observation, such as a list or lazy frames, to an array; raises UserError unless it fits the space."""
     came = f"of type {type(observation).__name__}"
     try:
@@ -161,19 +161,19 @@ def _array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
         array = np.empty(0, np.object_)
     if array.dtype.kind not in "biuf":
         came = f"{observation.dtype} of shape {array.shape}" if isinstance(observation, np.ndarray) else came
-        raise _refusal(name, declared, came, "return an array of numbers")
+        raise _make_refusal(name, declared, came, "return an array of numbers")
     if array.shape == declared.shape:
         return array
     axes = array.ndim == 3 and sorted(array.shape) == sorted(declared.shape)
     cure = f"return the declared {'order of axes, as np.moveaxis does' if axes else 'shape'}"
-    raise _refusal(name, declared, _described(array), f"{cure}, or declare the returned one")
+    raise _make_refusal(name, declared, _describe(array), f"{cure}, or declare the returned one")
 
 
-def _refusal(name: str, declared: Box, came: str, cure: str) -> UserError:
-    return UserError(f"{name}: its observation_space is {_shortened(declared)}, but an observation is {came}: {cure}")
+def _make_refusal(name: str, declared: Box, came: str, cure: str) -> UserError:
+    return UserError(f"{name}: its observation_space is {_shorten(declared)}, but an observation is {came}: {cure}")
 
 
-def _picture_cure(low: float, high: float) -> str:
+def _suggest_picture(low: float, high: float) -> str:
     """Returns how to make pixels of numbers within a range."""
     if low >= 0 and high <= 1:
         return "return (255 * picture).astype(np.uint8)"
@@ -184,11 +184,11 @@ def _picture_cure(low: float, high: float) -> str:
     return "scale them to whole numbers from 0 to 255, and return picture.astype(np.uint8)"
 
 
-def _described(array: NDArray[Any]) -> str:
+def _describe(array: NDArray[Any]) -> str:
     """Returns what an array holds, in words."""
     limits = f", {float(array.min()):.4g} to {float(array.max()):.4g}" if array.size else ""
     return f"{array.dtype} of shape {array.shape}{limits}"
 
 
-def _shortened(space: gymnasium.Space[Any]) -> str:
+def _shorten(space: gymnasium.Space[Any]) -> str:
     return " ".join(str(space).split())[:200]

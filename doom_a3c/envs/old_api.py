@@ -38,7 +38,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None):
             return result
         raise UserError(
-            f"{self._name}: reset() returns {_values(result)}, but Gymnasium expects 2: observation, info (a dict)"
+            f"{self._name}: reset() returns {_describe_result(result)}, but Gymnasium expects 2: observation, info (a dict)"
         )
 
     def step(self, action: Any) -> Any:
@@ -47,18 +47,18 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(result, tuple | list) and len(result) == 5:
             return result
         raise UserError(
-            f"{self._name}: step() returns {_values(result)}, but Gymnasium expects 5: observation, reward, terminated, "
-            "truncated (by a time limit), info"
+            f"{self._name}: step() returns {_describe_result(result)}, but Gymnasium expects 5: observation, reward, "
+            "terminated, truncated (by a time limit), info"
         )
 
 
-def _values(result: Any) -> str:
+def _describe_result(result: Any) -> str:
     if isinstance(result, tuple):
         return f"{len(result)} values{', as in gym' * (len(result) == 4)}"
     return f"1 value, {type(result).__name__}{', as in gym' * (result is not None)}"
 
 
-def with_checked_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Returns the environment with its outermost layer that is not Gymnasium's own inside `CheckedCalls`.
 
     Gymnasium's wrappers around that layer rely on these checks. Layers further in are not wrapped: a wrapper of the user's
@@ -66,7 +66,7 @@ def with_checked_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """
     if type(env).__module__.startswith("gymnasium."):
         if isinstance(env, gymnasium.Wrapper):
-            env.env = with_checked_calls(env.env)
+            env.env = check_calls(env.env)
         return env
     return CheckedCalls(env)
 
@@ -77,7 +77,7 @@ def check_space(name: str, space: Any) -> None:
         raise UserError(f"{name}: its {type(space).__name__} is a space of {_REPLACED}")
 
 
-def gym_instead(game_id: str, error: BaseException) -> str:
+def suggest_gymnasium(game_id: str, error: BaseException) -> str:
     """Returns the reason if Gymnasium does not know a game because it was written for gym, else ''."""
     missing = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
     if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] == "gym":

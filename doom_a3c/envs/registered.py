@@ -13,10 +13,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from doom_a3c.envs.observations import reader_of
-from doom_a3c.envs.old_api import check_space, gym_instead, with_checked_calls
+from doom_a3c.envs.observations import make_reader
+from doom_a3c.envs.old_api import check_calls, check_space, suggest_gymnasium
 from doom_a3c.envs.pixels import Pixels
-from doom_a3c.envs.unknown_ids import atari_instead, instead
+from doom_a3c.envs.unknown_ids import suggest_atari, suggest_id
 from doom_a3c.settings.fields import UserError, first_line
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
@@ -37,15 +37,15 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
     Raises:
         UserError: if there is no such environment, it cannot be made, or an agent cannot see what it shows.
     """
-    env = with_checked_calls(_made(game))
+    env = check_calls(_make_env(game))
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
-        raise UserError(f"{game.id}: {atari_instead(game.id) or 'name Atari games by their ids, such as ALE/Pong-v5'}")
+        raise UserError(f"{game.id}: {suggest_atari(game.id) or 'name Atari games by their ids, such as ALE/Pong-v5'}")
     if env.spec is None or env.spec.max_episode_steps is None:
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
-    return Seen(Pictured(env), observation, game.frame_skip)
+    return Preprocess(RenderFinalFrame(env), observation, game.frame_skip)
 
 
-def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
+def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     """Returns an environment, which draws pictures if it can."""
     if ":" in game.id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a user's module lies there, as a wad would
@@ -54,16 +54,16 @@ def _made(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     try:  # without pictures, which some know nothing of
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
     except _RAISED as error:
-        if of_gym := gym_instead(game.id, error):
+        if of_gym := suggest_gymnasium(game.id, error):
             raise UserError(f"{game.id}: {of_gym}") from None
         if isinstance(error, gymnasium.error.UnregisteredEnv):
-            raise UserError(f"{game.id}: {instead(game.id, error)}") from None
+            raise UserError(f"{game.id}: {suggest_id(game.id, error)}") from None
         if isinstance(error, gymnasium.error.Error):  # a version that is too old, say
             raise UserError(f"{game.id}: {first_line(error)}") from None
         raise UserError(f"{game.id}: {first_line(error)}; --verbose shows where") from error
 
 
-class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
+class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Keeps the picture of an episode's end, which the reset in the same step would wipe, while pictures are taken.
 
     An environment that cannot draw, for whatever reason, has no pictures, and plays on.
@@ -78,26 +78,26 @@ class Pictured(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Steps the game."""
         result = self.env.step(action)
         if self._shown and (result[2] or result[3]):
-            self.final, self._shown = self._drawn(), False
+            self.final, self._shown = self._draw(), False
         return result
 
-    def _drawn(self) -> Pixels | None:
+    def _draw(self) -> Pixels | None:
         try:
             picture: Any = self.env.render()
         except Exception:  # it has no render(), or that needs what is not installed or no display
             return None
         fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,) and picture.size
-        return _small(picture) if fits else None
+        return _shrink(picture) if fits else None
 
     def picture(self, final: bool) -> Pixels | None:
         """Returns the newest picture, [height, width, 3], or that of the last episode's end; None where there is none."""
         if final:
             return self.final
         self._shown = True
-        return self._drawn()
+        return self._draw()
 
 
-class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
+class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` frames. Owns what reads them.
 
     Infos are left out: nobody reads them, and keys of theirs might be those that faults are told by.
@@ -117,7 +117,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"{self._name}: its {which} cannot be read ({type(error).__name__}: {first_line(error)}); "
                     "the constructor must set it"
                 ) from error
-        self._reader = reader_of(self._name, env.observation_space, spec)
+        self._reader = make_reader(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
         self.action_space = actions = env.action_space
         count = f"{actions.n} action{'s' if actions.n != 1 else ''}" if isinstance(actions, Discrete) else str(actions)
@@ -155,7 +155,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
                 try:
                     total += float(reward)
                 except (TypeError, ValueError):
-                    raise self._no_number(reward) from None
+                    raise self._refuse_reward(reward) from None
                 if terminated or truncated:
                     break
             return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
@@ -164,7 +164,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         except _RAISED as error:
             raise self._failure("stepped", error) from error
 
-    def _no_number(self, reward: Any) -> UserError:
+    def _refuse_reward(self, reward: Any) -> UserError:
         came = f"{type(reward).__name__} of shape {np.shape(reward)}" if np.shape(reward) else repr(reward)[:100]
         return UserError(f"{self._name}: step() returns the reward {came}, but Gymnasium expects one number")
 
@@ -179,7 +179,7 @@ class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
 
-def _small(picture: Pixels) -> Pixels:
+def _shrink(picture: Pixels) -> Pixels:
     """Returns a picture scaled down to the size of a recording, where it is larger."""
     height, width, _ = picture.shape
     if height <= RECORDING_HEIGHT and width <= MAX_WIDTH:
@@ -189,7 +189,7 @@ def _small(picture: Pixels) -> Pixels:
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
 
 
-def _pictures(picture: Pixels | None) -> list[Pixels]:
+def _as_list(picture: Pixels | None) -> list[Pixels]:
     return [] if picture is None else [picture]
 
 
@@ -203,11 +203,11 @@ class OwnVideoRecorder:
 
     def reset(self, seed: int) -> list[Pixels]:
         """Returns the picture of an episode that has just begun."""
-        return _pictures(self._env.picture())
+        return _as_list(self._env.picture())
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Returns the picture after a step that has just been played."""
-        return _pictures(self._env.picture(final=ended))
+        return _as_list(self._env.picture(final=ended))
 
     def close(self) -> None:
         """Does nothing; the game is its player's."""

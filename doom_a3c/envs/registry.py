@@ -15,18 +15,18 @@ from doom_a3c.settings.catalog import own_names
 NAMESPACE = "doom_a3c"
 
 
-def ids() -> dict[str, str]:
+def list_ids() -> dict[str, str]:
     """Returns the scenarios by their ids: 'doom_a3c/DeadlyCorridor-v0' is deadly_corridor."""
-    return {f"{NAMESPACE}/{_camel(name)}-v0": name for name in own_names() if "/" not in name}
+    return {f"{NAMESPACE}/{_to_camel_case(name)}-v0": name for name in own_names() if "/" not in name}
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def register_all() -> None:
     """Registers every scenario that has a file in scenarios/."""
-    for id_, scenario in ids().items():
+    for id_, scenario in list_ids().items():
         if id_ not in registry:
             register(
                 id=id_,
@@ -49,8 +49,8 @@ def make(scenario: str, render_mode: str | None = "rgb_array", frame_skip: int |
     Raises:
         UserError: if there is no such scenario, or it cannot be played.
     """
-    games = _games(scenario, frame_skip)
-    return games.one(render_mode)
+    games = _make_factory(scenario, frame_skip)
+    return games.make_single(render_mode)
 
 
 def make_vec(
@@ -64,13 +64,13 @@ def make_vec(
 
     They are reset in the step that ends an episode (`AutoresetMode.SAME_STEP`).
     """
-    return _games(scenario, frame_skip, processes).vector(num_envs, limited=True)
+    return _make_factory(scenario, frame_skip, processes).make_vector(num_envs, limited=True)
 
 
-def _games(scenario: str, frame_skip: int | None, processes: int | None = None) -> Any:
-    from doom_a3c.envs.games import games_of  # late, as all that a game needs
+def _make_factory(scenario: str, frame_skip: int | None, processes: int | None = None) -> Any:
+    from doom_a3c.envs.games import make_game_factory  # late, as all that a game needs
     from doom_a3c.settings.catalog import find
     from doom_a3c.settings.scenarios import apply_overrides
 
     found, _ = apply_overrides(find(scenario), {"frame_skip": frame_skip}, scenario)
-    return games_of(found.game, found.observation, processes)
+    return make_game_factory(found.game, found.observation, processes)

@@ -13,12 +13,12 @@ _ATARI_ID = re.compile(r"(?:ale_py:|gymnasium:)?(?:ALE/)?(\w+?)(-ram)?-?(NoFrame
 _MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_env"}  # by the first word of their ids
 
 
-def atari_instead(game_id: str) -> str:
+def suggest_atari(game_id: str) -> str:
     """Returns the ALE/ id and the settings that play the Atari game of an old id; '' if it is no Atari id."""
-    from doom_a3c.envs.atari import known_games  # late: it loads the emulator
+    from doom_a3c.envs.atari import list_games  # late: it loads the emulator
 
     match = _ATARI_ID.fullmatch(game_id)
-    names = {name.lower(): name for name in known_games()}
+    names = {name.lower(): name for name in list_games()}
     if not match or not (name := names.get(match[1].lower())):
         return ""
     skips, version = match[3], int(match[4])
@@ -36,9 +36,9 @@ def atari_instead(game_id: str) -> str:
     )
 
 
-def instead(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
+def suggest_id(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
     """Returns the error message for an id that Gymnasium does not know."""
-    if atari := atari_instead(game_id):
+    if atari := suggest_atari(game_id):
         return atari
     if isinstance(error, gymnasium.error.VersionNotFound) or ":" in game_id:
         return first_line(error)

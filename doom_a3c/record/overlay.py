@@ -49,7 +49,7 @@ class Overlay:
     """Draws the steps of an episode one by one. Owns the value curve of the current episode."""
 
     def __init__(self, actions: Sequence[str]) -> None:
-        """`actions` are the names of the actions."""
+        """`list_actions` are the names of the actions."""
         self._actions = actions
         self._values: list[float] = []
 

@@ -14,7 +14,7 @@ from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.algorithm.optimizers import make_optimizer
-from doom_a3c.envs.games import Games, VideoRecorder, games_of
+from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import UserError, about
 from doom_a3c.settings.games import DoomSpec
@@ -29,15 +29,15 @@ class Builder:
         UserError: if the scenario cannot be played.
     """
 
-    def __init__(self, scenario: Scenario, config: Config, games: Games | None = None) -> None:
+    def __init__(self, scenario: Scenario, config: Config, games: GameFactory | None = None) -> None:
         """`games` are the scenario's, if some were started already."""
         self.scenario, self._precision = scenario, config.precision
-        self._games = games or games_of(scenario.game, scenario.observation, config.game_processes)
+        self._games = games or make_game_factory(scenario.game, scenario.observation, config.game_processes)
         self.steps_per_second, self.replayed = self._games.steps_per_second, self._games.replayed
-        self.replayer = self._games.replayer  # of episodes, by seed and actions, where the games are `replayed`
+        self.replayer = self._games.make_replayer  # of episodes, by seed and actions, where the games are `replayed`
         self._graphs = Graphs()
         self._training: list[Any] = []  # every vector that training plays
-        self._observations, actions, self.title, names, self.draws = self._games.facts()
+        self._observations, actions, self.title, names, self.draws = self._games.describe()
         self.inputs: Inputs = observation_inputs(self._observations)
         with about(scenario.game.title):
             self.distribution = distribution_over(actions)
@@ -50,11 +50,12 @@ class Builder:
         """Tells whether the actions are those of the `learned` game; True if that is None."""
         if learned is None:
             return True
-        from doom_a3c.envs.doom_setup import listed_actions  # late: it imports ViZDoom
+        from doom_a3c.envs.doom.setup import name_available_actions  # late: it imports ViZDoom
 
         try:
             pressed = [
-                [set(action.split("+")) for action in actions] for actions in (self.actions, listed_actions(learned))
+                [set(action.split("+")) for action in actions]
+                for actions in (self.actions, name_available_actions(learned))
             ]
             return pressed[0] == pressed[1]  # whatever the order in which an action names its buttons
         except UserError:  # an untrusted checkpoint may name anything
@@ -72,13 +73,13 @@ class Builder:
 
     def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         """Returns that many games, stepped together, which keep `rows` observations if they can."""
-        env = self._games.vector(games, limited=False, rows=rows)
+        env = self._games.make_vector(games, limited=False, rows=rows)
         self._training.append(env)
         return env
 
     def evaluation_env(self, games: int) -> VectorEnv[Any, Any, Any]:
         """Returns that many games for evaluation or playing, where an episode ends at last: some have no time-out."""
-        return self._games.vector(games, limited=True)
+        return self._games.make_vector(games, limited=True)
 
     def close(self) -> None:
         """Closes the games of training; those that were started ahead and never asked for are their starter's."""
@@ -92,7 +93,7 @@ class Builder:
 
     def recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         """Returns a recorder of the episodes of an `env` of one game, with `large` pictures if it has them."""
-        return self._games.recorder(env, large=large)
+        return self._games.make_recorder(env, large=large)
 
     def variables(self, numbers: Any) -> list[tuple[str, float]]:
         """Returns the names and unscaled values of one game's variables, [V]."""

@@ -13,7 +13,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from PIL import Image
 
-from doom_a3c.envs.games import Games
+from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.overlay import newest_picture
 from doom_a3c.run.run_record import RunRecord
@@ -51,13 +51,13 @@ class Finding(NamedTuple):
     advice: str = ""  # what to change, '' if nothing
 
 
-def examine(record: RunRecord, games: Games) -> Iterator[Finding]:
+def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
     """Checks the games of a run that has not begun, and yields the findings; takes about a minute.
 
     Raises:
         UserError: if the games cannot be played.
     """
-    facts = games.facts()
+    facts = games.describe()
     if not isinstance(facts.actions, Discrete):
         raise UserError(f"{record.scenario.game.title}: its actions are {facts.actions}; the agent takes Discrete ones")
     yield Finding("game", facts.title)
@@ -161,7 +161,7 @@ def _check_rewards(record: RunRecord, play: RandomPlay) -> Finding:
     return Finding("rewards", f"{says}; times reward_scale {config.reward_scale:g}: {scaled:.3g} at most")
 
 
-def _check_lengths(record: RunRecord, games: Games, play: RandomPlay) -> Finding:
+def _check_lengths(record: RunRecord, games: GameFactory, play: RandomPlay) -> Finding:
     config = record.config
     horizon = 1 / max(1e-9, 1 - config.discount)
     if not play.lengths:
@@ -179,7 +179,7 @@ def _check_lengths(record: RunRecord, games: Games, play: RandomPlay) -> Finding
     return Finding("episodes", says)
 
 
-def _check_actions(record: RunRecord, games: Games, names: Sequence[str] | None) -> Finding:
+def _check_actions(record: RunRecord, games: GameFactory, names: Sequence[str] | None) -> Finding:
     """Tries every action from the start of some episodes: actions with the same outcome there do the same."""
     count, outcomes = try_actions(games)
     names = names or [f"action {index}" for index in range(count)]

@@ -15,7 +15,7 @@ from doom_a3c.agent.player import Episode, Player, Step
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
-from doom_a3c.envs.process import ProcessError
+from doom_a3c.envs.processes.client import ProcessError
 from doom_a3c.record.films import VideoWriter
 from doom_a3c.record.gif_writer import Picture
 from doom_a3c.record.overlay import Overlay, place_beside

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from doom_a3c.envs.games import VideoRecorder
-from doom_a3c.envs.process import ProcessError
+from doom_a3c.envs.processes.client import ProcessError
 from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
 from doom_a3c.record.overlay import Overlay, place_beside
 from doom_a3c.record.recording import LostFilmError, Recording

@@ -23,7 +23,7 @@ from doom_a3c.settings.inputs import expanded
 from doom_a3c.settings.trust import Named
 
 if TYPE_CHECKING:
-    from doom_a3c.envs.games import Games
+    from doom_a3c.envs.games import GameFactory
     from doom_a3c.run.reporter import View
     from doom_a3c.run.session import Session
 
@@ -107,13 +107,13 @@ def open_session(
     # The driver of a cluster only evaluates: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
     with closing(_start_games(record.scenario, config)) as games:
-        view.phase(lambda: ", ".join(filter(None, [games.starting(), "loading TensorFlow"])))
+        view.phase(lambda: ", ".join(filter(None, [games.startup_status(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), verbose, device)
         variables = None if named is None else _load_newest(checkpoints, named)
         checkpoints.tidy()
         with importing():  # takes a second; the games start meanwhile
             from doom_a3c.run.session import build_session
-        view.phase(games.starting)
+        view.phase(games.startup_status)
         with (
             build_session(record, games, checkpoints, variables, view, source=source) as session,
             _naming_checkpoint(session, checkpoints),
@@ -146,13 +146,13 @@ def _naming_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Itera
         raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
 
 
-def _start_games(scenario: scenarios.Scenario, config: Config) -> Games:
+def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
     """Starts the games of a run's workers; returns at once."""
-    from doom_a3c.envs.games import games_of  # late: --help needs none
+    from doom_a3c.envs.games import make_game_factory  # late: --help needs none
 
-    games = games_of(scenario.game, scenario.observation, config.game_processes)
+    games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
     if config.engine != "cluster":  # its hosts have the games
-        games.start_ahead(config.worker_count, config.envs_per_worker, config.rows_kept)
+        games.start_early(config.worker_count, config.envs_per_worker, config.rows_kept)
     return games
 
 

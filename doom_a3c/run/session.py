@@ -15,7 +15,7 @@ from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import LocalEngine
-from doom_a3c.envs.games import Games
+from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.logger_kinds import find_logger
@@ -54,7 +54,7 @@ class Session(NamedTuple):
 @contextlib.contextmanager
 def build_session(
     record: RunRecord,
-    games: Games,
+    games: GameFactory,
     checkpoints: CheckpointFolder,
     variables: Snapshot | None,
     view: View,

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from doom_a3c.envs.games import Games
+from doom_a3c.envs.games import GameFactory
 from doom_a3c.settings.streams import Stream, seed_of
 from doom_a3c.settings.tree import Observation, map_nested
 
@@ -63,7 +63,7 @@ class _Sample:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # rewards may be infinite, or overflow when summed
-def play_at_random(games: Games, seed: int) -> RandomPlay:
+def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     """Plays random actions, until the time is over or each game has finished its episodes."""
     random = np.random.default_rng(seed_of(seed, Stream.RANDOM_PLAY))
     scores: list[float] = []
@@ -71,7 +71,7 @@ def play_at_random(games: Games, seed: int) -> RandomPlay:
     time_outs = 0
     rewards: list[NDArray[np.float64]] = []
     sample = _Sample()
-    with closing(games.vector(GAMES, limited=True)) as env:
+    with closing(games.make_vector(GAMES, limited=True)) as env:
         observations, _ = env.reset(seed=seed)
         totals, ages, ended, start = np.zeros(GAMES), np.zeros(GAMES, int), np.zeros(GAMES, int), time.monotonic()
         sample.check(observations)
@@ -114,14 +114,14 @@ def pixels_of(observation: Observation) -> NDArray[np.uint8] | None:
     return pixels if pixels.ndim == 3 else None
 
 
-def try_actions(games: Games) -> tuple[int, list[tuple[bytes, ...]]]:
+def try_actions(games: GameFactory) -> tuple[int, list[tuple[bytes, ...]]]:
     """Tries every action, as far as time permits; returns the number of actions and the outcomes of those tried.
 
     Actions with the same outcome did the same.
     """
     start = time.monotonic()
     outcomes: list[tuple[bytes, ...]] = []
-    with closing(games.vector(1, limited=True)) as env:
+    with closing(games.make_vector(1, limited=True)) as env:
         count = action_count(env)
         for action in range(count):
             if time.monotonic() - start > TRIAL_SECONDS:

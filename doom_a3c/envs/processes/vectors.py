@@ -13,9 +13,9 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from doom_a3c.envs.seeds import fresh_seeds, game_seeds
-from doom_a3c.envs.shared import SharedArrays, write
-from doom_a3c.envs.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
+from doom_a3c.envs.processes.seeds import list_seeds, renew_seeds
+from doom_a3c.envs.processes.shared import SharedArrays, write_nested
+from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 from doom_a3c.settings.tree import map_nested
 
@@ -31,7 +31,7 @@ class LocalVectorEnv(SyncVectorEnv):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games; `seed` is one per game, or an int that gives game i the seed `seed + i`."""
-        seeds: Any = game_seeds(seed, self.num_envs)
+        seeds: Any = list_seeds(seed, self.num_envs)
         return super().reset(seed=seeds, options=options)
 
     def picture(self, final: bool = False) -> Any:
@@ -89,7 +89,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._rows = max(rows, 3)  # with fewer, a step would overwrite what a lost game has shown before it
         self.num_envs = len(make_envs)
         self._calling = threading.RLock()
-        self._row, self._restarts, self._seeds = 0, 0, game_seeds(None, self.num_envs)
+        self._row, self._restarts, self._seeds = 0, 0, list_seeds(None, self.num_envs)
         self._was_reset = False
         self._supervisor = Supervisor(make_envs, processes)
         try:
@@ -131,7 +131,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             GamesError: if games do not start.
             ValueError: if there are not as many seeds, or places in the mask, as games.
         """
-        seeds, options = game_seeds(seed, self.num_envs), dict(options or {})
+        seeds, options = list_seeds(seed, self.num_envs), dict(options or {})
         mask = options.pop("reset_mask", None)
         chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
@@ -145,7 +145,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             return seeds[part], options or None, chosen[part], self._row
 
         infos = self._all("reset", arguments)
-        return self._observed(), self._merged(infos)
+        return self._read_observations(), self._merge_infos(infos)
 
     @_exclusive
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -166,14 +166,14 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         def lose(index: int) -> None:
             part = self._supervisor.parts[index]
             arrays.rewards[part], arrays.terminated[part], arrays.truncated[part] = 0.0, False, True
-            write(arrays.finals, part, map_nested(lambda array: array[before, part], arrays.observations))
+            write_nested(arrays.finals, part, map_nested(lambda array: array[before, part], arrays.observations))
 
         infos = self._all("step", lambda index: (self._row,), lose)
         ends = np.flatnonzero(arrays.terminated | arrays.truncated)
         for game in ends:
             infos.setdefault(int(game), {})["final_obs"] = map_nested(lambda array: array[game].copy(), arrays.finals)  # noqa: B023  # called at once
         rewards, terminated, truncated = (a.copy() for a in (arrays.rewards, arrays.terminated, arrays.truncated))
-        return self._observed(), rewards, terminated, truncated, self._merged(infos)
+        return self._read_observations(), rewards, terminated, truncated, self._merge_infos(infos)
 
     def _take(self, actions: Any) -> None:
         def take(array: Any, values: Any) -> None:
@@ -204,9 +204,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _fresh_seeds(self, index: int) -> list[int | None]:
         self._restarts += 1
-        return fresh_seeds(self._seeds[self._supervisor.parts[index]], self._restarts)
+        return renew_seeds(self._seeds[self._supervisor.parts[index]], self._restarts)
 
-    def _merged(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    def _merge_infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
         """Returns the infos of single games as those of a vector, with the faults that have been met."""
         for game, kind in self._supervisor.take_faults():
             info = infos.setdefault(game, {})
@@ -216,12 +216,12 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             merged = self._add_info(merged, info, game)
         return merged
 
-    def _observed(self) -> Any:
+    def _read_observations(self) -> Any:
         row = self._row
         return map_nested(lambda array: array[row].copy() if self._copy else array[row], self._arrays.observations)
 
     def _copy_row(self, source: int, target: int) -> None:
-        write(self._arrays.observations, target, map_nested(lambda array: array[source], self._arrays.observations))
+        write_nested(self._arrays.observations, target, map_nested(lambda array: array[source], self._arrays.observations))
 
     def history(self, steps: int) -> Any:
         """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; a view.

@@ -1,4 +1,4 @@
-"""The keeper: a small process that starts the game servers of a trainer, and buries them when they or it are gone.
+"""The fork server: a small process that starts the game servers of a trainer, and buries them when they or it are gone.
 
 It lives in a process session of its own, so no signal of a terminal reaches it, and so does every server. It imports what
 servers need once and forks them, which takes milliseconds. Its one connection closes when the trainer is gone, however
@@ -21,9 +21,9 @@ import time
 import traceback
 from pathlib import Path
 
-from doom_a3c.envs.ends import FAILED, LOG, NOTHING_KNOWN, End, server_end
-from doom_a3c.envs.traces import clear, remove_orphans
-from doom_a3c.envs.wire import Wire
+from doom_a3c.envs.processes.connection import Wire
+from doom_a3c.envs.processes.ends import FAILED, LOG, UNKNOWN_END, End, diagnose_server
+from doom_a3c.envs.processes.traces import clear, remove_orphans
 
 ENDING_SECONDS = 0.5  # for a server that has closed its connection
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 def main(descriptor: int, root: str, begin: float) -> None:
     """Serves the trainer at the other end of the socket until that is gone.
 
-    `root` is the folder of all servers, `begin` the time when its first keeper was started.
+    `root` is the folder of all servers, `begin` the time when its first fork server was started.
     """
     _wake_when_orphaned()
     wire = Wire(socket.socket(fileno=descriptor))
@@ -46,25 +46,25 @@ def main(descriptor: int, root: str, begin: float) -> None:
         folder = Path(root) / str(number)
         answer: int | End
         if end is not None:
-            answer = servers[number] = _started(wire, end, folder, preload)
+            answer = servers[number] = _start_server(wire, end, folder, preload)
         else:
-            answer = _buried(servers.pop(number, 0), folder, ENDING_SECONDS if ending else 0.0)
+            answer = _reap(servers.pop(number, 0), folder, ENDING_SECONDS if ending else 0.0)
             with contextlib.suppress(OSError):  # it is not empty
-                os.rmdir(root)  # Ray kills its processes' children: a keeper without servers could not do so later
+                os.rmdir(root)  # Ray kills its processes' children: a fork server without servers could not do so later
         with contextlib.suppress(OSError):
             wire.send(answer)
     for number, pid in servers.items():
-        _buried(pid, Path(root) / str(number))
-    _end(Path(root), begin)
+        _reap(pid, Path(root) / str(number))
+    _clear_up(Path(root), begin)
 
 
-def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
+def _start_server(wire: Wire, end: int, folder: Path, preload: str) -> int:
     """Forks a server with that end of a socket; returns its process id, or 0, and then its owner sees the end closed."""
     with contextlib.suppress(Exception):  # the server will import it again, and its log says what is wrong
         importlib.import_module(preload)
     try:
-        clear(folder)  # an order that is given again, to another keeper
-        folder.mkdir(parents=True)  # the last server of a keeper that has died removes the common folder too
+        clear(folder)  # an order that is given again, to another fork server
+        folder.mkdir(parents=True)  # the last server of a fork server that has died removes the common folder too
         pid = os.fork()
     except OSError:
         pid = -1
@@ -72,7 +72,7 @@ def _started(wire: Wire, end: int, folder: Path, preload: str) -> int:
         try:
             os.setsid()
             wire.socket.close()  # what the trainer's end shows must not depend on servers
-            _be_server(end, folder)
+            _become_server(end, folder)
         except BaseException:
             traceback.print_exc()  # into the log
             sys.stderr.flush()
@@ -89,29 +89,29 @@ def _wake_when_orphaned() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
-def _be_server(end: int, folder: Path) -> None:
+def _become_server(end: int, folder: Path) -> None:
     _wake_when_orphaned()
     log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    from doom_a3c.envs.serving import serve  # the keeper does without; what fails goes into the log
+    from doom_a3c.envs.processes.serving import serve  # the fork server does without; what fails goes into the log
 
     serve(Wire(socket.socket(fileno=end)), folder)
 
 
-def _buried(pid: int, folder: Path, seconds: float = 0.0) -> End:
+def _reap(pid: int, folder: Path, seconds: float = 0.0) -> End:
     """Kills a server with its engines and removes what they leave; returns how it ended, as far as is known.
 
     It has so many seconds to end by itself: a process closes its connection a moment before it can be seen to have ended.
     """
-    end = NOTHING_KNOWN
+    end = UNKNOWN_END
     if pid:
         deadline = time.monotonic() + seconds
         while (
             ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         ) is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        end = server_end(folder, ended)
+        end = diagnose_server(folder, ended)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # one that has not come to lead a group yet
@@ -121,7 +121,7 @@ def _buried(pid: int, folder: Path, seconds: float = 0.0) -> End:
     return end
 
 
-def _end(root: Path, begin: float) -> None:
+def _clear_up(root: Path, begin: float) -> None:
     """Clears the common folder, in several rounds: an engine may have been starting when the trainer died."""
     for _ in range(3):
         clear(root)

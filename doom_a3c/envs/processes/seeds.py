@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def game_seeds(seed: Any, games: int) -> list[int | None]:
+def list_seeds(seed: Any, games: int) -> list[int | None]:
     """Returns a seed for each game: those of a sequence, or `seed`, `seed + 1`, ... where it is one number.
 
     Raises:
@@ -24,6 +24,6 @@ def game_seeds(seed: Any, games: int) -> list[int | None]:
     return seeds
 
 
-def fresh_seeds(seeds: Iterable[int | None], restarts: int) -> list[int | None]:
+def renew_seeds(seeds: Iterable[int | None], restarts: int) -> list[int | None]:
     """Returns seeds for games that begin again: other episodes than the first ones, the same for the same `restarts`."""
     return [None if seed is None else int(np.random.SeedSequence([seed, restarts]).generate_state(1)[0]) for seed in seeds]

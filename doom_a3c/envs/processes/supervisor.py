@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 
-from doom_a3c.envs.process import GameProcess, ProcessError, RemoteError
-from doom_a3c.envs.server import GameServer
-from doom_a3c.envs.shared import SharedArrays
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError
+from doom_a3c.envs.processes.server import GameServer
+from doom_a3c.envs.processes.shared import SharedArrays
 from doom_a3c.settings.fields import UserError
 
 GIVE_UP_SECONDS = 120.0
@@ -34,7 +34,7 @@ class GamesError(UserError):
     """Games do not start; the message gives the reason, if it is known."""
 
 
-def persistently(
+def with_retries(
     attempt: Callable[[], Result],
     failures: list[ProcessError],
     wait: Callable[[float], object] = time.sleep,
@@ -57,7 +57,7 @@ def persistently(
             return attempt()
         except ProcessError as error:
             failures.append(error)
-            if _are_alike(failures[-2:]):
+            if _ended_alike(failures[-2:]):
                 break
     telling = [str(error) for error in failures if error.end.words]
     words = telling[-1] if telling else f"{failures[-1].kind}, {len(failures)} times in a row"
@@ -70,7 +70,7 @@ def _announce_retries(failure: ProcessError) -> None:
     print(f"warning: a game does not start ({failure}); trying again until {until}", file=sys.stderr, flush=True)
 
 
-def _are_alike(failures: Sequence[ProcessError]) -> bool:
+def _ended_alike(failures: Sequence[ProcessError]) -> bool:
     """Returns whether two processes ended by themselves and in the same way, so that another would too."""
     ways = [re.sub("[0-9]+", "", error.end.words) for error in failures if error.end.by_itself]  # but for process ids, say
     return len(ways) == 2 and ways[0] == ways[1]
@@ -199,7 +199,7 @@ class Supervisor:
                 raise _ReleasedError
 
         try:
-            return persistently(attempt, failures, wait)
+            return with_retries(attempt, failures, wait)
         except _ReleasedError:
             return {game: {} for game in range(part.start, part.stop)}
         finally:

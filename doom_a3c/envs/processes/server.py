@@ -8,8 +8,8 @@ from typing import Any
 
 import gymnasium
 
-from doom_a3c.envs.shared import SharedArrays, write
-from doom_a3c.envs.wire import Wire
+from doom_a3c.envs.processes.connection import Wire
+from doom_a3c.envs.processes.shared import SharedArrays, write_nested
 from doom_a3c.settings.tree import map_nested
 
 SIGN_SECONDS = 1.0  # a call that lasts longer shows signs of life
@@ -60,7 +60,7 @@ class GameServer:
         for place, env in enumerate(self._envs):
             if chosen[place]:
                 observation, info = env.reset(seed=seeds[place], options=options)
-                write(self._arrays.observations, (row, self._first + place), observation)
+                write_nested(self._arrays.observations, (row, self._first + place), observation)
                 infos[self._first + place] = info
                 self._show_life()
         return infos
@@ -74,12 +74,12 @@ class GameServer:
             observation, reward, terminated, truncated, info = env.step(action)
             arrays.rewards[index], arrays.terminated[index], arrays.truncated[index] = reward, terminated, truncated
             if terminated or truncated:
-                write(arrays.finals, index, observation)
+                write_nested(arrays.finals, index, observation)
                 final_info = info
                 observation, info = env.reset()
                 info = {**info, "final_info": final_info}
             self._show_life()
-            write(arrays.observations, (row, index), observation)
+            write_nested(arrays.observations, (row, index), observation)
             if info:
                 infos[index] = info
         return infos

@@ -35,34 +35,46 @@ class End(NamedTuple):
     of_level: bool = False  # whether the level that was to be played has caused it, as far as is known
 
 
-NOTHING_KNOWN = End()
+UNKNOWN_END = End()
 
 
-def server_end(folder: Path, ended: Any) -> End:
+class EngineError(Exception):
+    """An engine is gone; `kind` is 'engine_died' or 'engine_hung', `end` how it ended. Build a new one."""
+
+    def __init__(self, kind: str, end: End = UNKNOWN_END) -> None:
+        super().__init__(kind, end)  # pickle passes these to the other process's exception
+        self.kind, self.end = kind, end
+
+    def __str__(self) -> str:
+        return self.end.words or self.kind
+
+
+def diagnose_server(folder: Path, ended: Any) -> End:
     """Returns how the server of a folder ended; `ended` is the result of `os.waitid`, None if it was still running."""
     if ended is None:
-        return End(last_line(folder))
+        return End(read_last_line(folder))
     if ended.si_code == os.CLD_EXITED or (folder / FAILED).exists():
-        return End(last_line(folder), by_itself=True)
+        return End(read_last_line(folder), by_itself=True)
     number = signal.Signals(ended.si_status)
-    if number == signal.SIGSEGV and (newborn := _newborn_in(folder)):
-        return engine_end(newborn, _message_of(newborn))
+    if number == signal.SIGSEGV and (newborn := _find_newborn(folder)):
+        return diagnose_engine(newborn, _read_message(newborn))
     words = f"ended by {number.name}{FOR_WANT if number == signal.SIGBUS else ''}"
-    words = ": ".join(filter(None, (words, last_line(folder))))
+    words = ": ".join(filter(None, (words, read_last_line(folder))))
     return End(words, by_itself=number in _CRASHES)
 
 
-def engine_end(folder: Path, said: str) -> End:
+def diagnose_engine(folder: Path, said: str) -> End:
     """Returns how an engine ended during its start; `said` is the library's error message."""
-    arguments, log, report = _arguments_in(folder), _tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
-    last = _plain(log.strip().rpartition("\n")[2])
+    arguments, log, report = _read_arguments(folder), _read_tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
+    last = _to_line(log.strip().rpartition("\n")[2])
     if _NO_ROOM.search(last) or f"(signal {signal.SIGBUS:d})" in report:
         return End(f"the engine failed to start{FOR_WANT}", by_itself=True)
     crashed = bool(report or _ABORTED.search(last))
     if not arguments or (said == _BY_SIGNAL and not crashed):
         return End("the engine was killed as it started")
-    level = f"{_argument(arguments, '+map')} of {Path(_argument(arguments, '-file') or _argument(arguments, '-iwad')).name}"
-    words = _plain(said if said != _BY_SIGNAL else "") or _plain("".join(log.partition("Script error")[1:]))
+    file = Path(_find_argument(arguments, "-file") or _find_argument(arguments, "-iwad"))
+    level = f"{_find_argument(arguments, '+map')} of {file.name}"
+    words = _to_line(said if said != _BY_SIGNAL else "") or _to_line("".join(log.partition("Script error")[1:]))
     if not words:
         lump = _READ_BY.get(last.partition(":")[0])
         at = f" (its last line: {last}{f' It was reading {lump}' if lump else ''})" if last and not crashed else ""
@@ -70,26 +82,26 @@ def engine_end(folder: Path, said: str) -> End:
     return End(f"{level} crashed the engine at its start: {words}", by_itself=True, of_level=True)
 
 
-def last_line(folder: Path) -> str:
+def read_last_line(folder: Path) -> str:
     """Returns the last line that a server has printed into its log."""
-    return _plain(_tail(folder / LOG).strip().rpartition("\n")[2])
+    return _to_line(_read_tail(folder / LOG).strip().rpartition("\n")[2])
 
 
-def instance_in(arguments: Sequence[str]) -> str:
+def find_instance(arguments: Sequence[str]) -> str:
     """Returns the id in the names of an engine's shared memory, '' where the arguments are no engine's."""
-    return _argument(arguments, "+viz_instance_id")
+    return _find_argument(arguments, "+viz_instance_id")
 
 
-def _newborn_in(folder: Path) -> Path | None:
+def _find_newborn(folder: Path) -> Path | None:
     """Returns the folder of the newest engine that is still starting: a started one has no launcher any longer."""
     launchers = sorted(folder.glob(f"*/{LAUNCHER}"), key=lambda path: path.stat().st_mtime)
     return launchers[-1].parent if launchers else None
 
 
-def _message_of(engine: Path) -> str:
+def _read_message(engine: Path) -> str:
     """Returns the error left in an engine's message queue, '' if there is none."""
     with contextlib.suppress(OSError):
-        queue = Path(f"/dev/shm/ViZDoomMQCtr{instance_in(_arguments_in(engine))}").read_bytes()
+        queue = Path(f"/dev/shm/ViZDoomMQCtr{find_instance(_read_arguments(engine))}").read_bytes()
         if _BY_SIGNAL.encode() in queue:
             return _BY_SIGNAL
         if match := _MESSAGE.search(queue):
@@ -97,17 +109,17 @@ def _message_of(engine: Path) -> str:
     return ""
 
 
-def _arguments_in(engine: Path) -> list[str]:
+def _read_arguments(engine: Path) -> list[str]:
     return _read(engine / ARGUMENTS).split("\n")[:-1]
 
 
-def _argument(arguments: Sequence[str], name: str) -> str:
+def _find_argument(arguments: Sequence[str], name: str) -> str:
     with contextlib.suppress(ValueError, IndexError):
         return arguments[arguments.index(name) + 1]
     return ""
 
 
-def _tail(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     return _read(log)[-LAST_BYTES:]
 
 
@@ -117,7 +129,7 @@ def _read(file: Path) -> str:
     return ""
 
 
-def _plain(text: str) -> str:
+def _to_line(text: str) -> str:
     """Returns a text as one line of printable characters, which is safe on a terminal."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line[:MAX_WORDS]

@@ -1,6 +1,6 @@
 """Objects in processes of their own: what happens to them cannot hurt this process, and every call has a time limit.
 
-A `GameProcess` is this process's end of one. The processes are forked by a keeper (see there), one for all of them.
+A `GameProcess` is this process's end of one. The processes are forked by a fork server (see there), one for all of them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any
 
 import cloudpickle
 
-from doom_a3c.envs.ends import NOTHING_KNOWN, End
-from doom_a3c.envs.wire import Wire
+from doom_a3c.envs.processes.connection import Wire
+from doom_a3c.envs.processes.ends import UNKNOWN_END, End
 
 ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
-KEEPER_SECONDS = 60.0, 5.0  # for a keeper's first order, as it imports a lot then, and for others
-PRELOAD = "doom_a3c.envs.doom"  # what most servers need; the keeper imports it once for all of them
+FORK_SERVER_SECONDS = 60.0, 5.0  # for a fork server's first order, as it imports a lot then, and for others
+PRELOAD = "doom_a3c.envs.doom.env"  # what most servers need; the fork server imports it once for all of them
 
 
 class ProcessError(Exception):
     """The process is gone, and has to be replaced. `kind` is what faults are counted by, `end` how it ended."""
 
-    def __init__(self, kind: str, end: End = NOTHING_KNOWN) -> None:
+    def __init__(self, kind: str, end: End = UNKNOWN_END) -> None:
         super().__init__(kind, end)
         self.kind, self.end = kind, end
 
@@ -44,20 +44,20 @@ class RemoteError(Exception):
     """What was called raised an exception that is no user's mistake; the message is its traceback there."""
 
 
-class Keeper:
-    """This process's connection to its keeper. Owns the folder of all servers; starts another keeper if one dies."""
+class ForkServerClient:
+    """The trainer's connection to its fork server, which it replaces if it dies. Owns the folder of all servers."""
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-")).resolve()  # as /proc shows it
         self._numbers, self._begin = itertools.count(), time.time()
-        self._patience = KEEPER_SECONDS[0]
+        self._patience = FORK_SERVER_SECONDS[0]
         self._lock = threading.Lock()
         self._start()
 
     def _start(self) -> None:
         own, other = socket.socketpair()
         self._process = subprocess.Popen(
-            _keeper_command(other.fileno(), self.root, self._begin),
+            _fork_server_command(other.fileno(), self.root, self._begin),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -75,7 +75,7 @@ class Keeper:
                 if end is not None:
                     self._wire.send_descriptor(end.fileno())
                 answer = self._wire.receive(self._patience)
-                self._patience = KEEPER_SECONDS[1]
+                self._patience = FORK_SERVER_SECONDS[1]
                 return answer
             except OSError:  # a time-out too
                 self._process.kill()
@@ -83,7 +83,7 @@ class Keeper:
                 self._wire.close()
                 if last:
                     raise
-                self._patience = KEEPER_SECONDS[0]
+                self._patience = FORK_SERVER_SECONDS[0]
                 self._start()
 
     def start(self, end: socket.socket) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class Keeper:
             number = next(self._numbers)
             return number, self._order("start", number, end)
 
-    def bury(self, number: int, ending: bool) -> End:
+    def reap(self, number: int, ending: bool) -> End:
         """Kills a server and its engines, if they live, and removes what they leave; returns how it ended.
 
         One that is `ending` by itself is given a moment for it, in which it shows of what.
@@ -101,20 +101,20 @@ class Keeper:
             return End(*self._order("bury", number, ending=ending))
 
 
-def _keeper_command(descriptor: int, root: Path, begin: float) -> list[str]:
-    """Returns the command that runs a keeper with the modules that this process can import."""
-    program = Path(__file__).with_name("start_keeper.py")
+def _fork_server_command(descriptor: int, root: Path, begin: float) -> list[str]:
+    """Returns the command that runs a fork server with the modules that this process can import."""
+    program = Path(__file__).with_name("start_fork_server.py")
     return [sys.executable, str(program), str(descriptor), str(root), str(begin), *sys.path]
 
 
-_keeper_lock = threading.Lock()
-_make_keeper = functools.cache(Keeper)
+_fork_server_lock = threading.Lock()
+_make_fork_server = functools.cache(ForkServerClient)
 
 
-def the_keeper() -> Keeper:
-    """Returns the keeper of this process, starting it if there is none."""
-    with _keeper_lock:
-        return _make_keeper()
+def get_fork_server() -> ForkServerClient:
+    """Returns the fork server of this process, starting it if there is none."""
+    with _fork_server_lock:
+        return _make_fork_server()
 
 
 class GameProcess:
@@ -126,7 +126,7 @@ class GameProcess:
         self._wire = Wire(own)
         self._number, self.pid = -1, 0
         with other, suppress(OSError):  # what goes wrong here is noticed when the process has to answer
-            self._number, self.pid = the_keeper().start(other)
+            self._number, self.pid = get_fork_server().start(other)
         with suppress(OSError):
             self._wire.send(cloudpickle.dumps(factory), ANSWER_SECONDS)
 
@@ -193,25 +193,33 @@ class GameProcess:
 
     def _end(self, ending: bool) -> End:
         self._wire.close()
-        with suppress(OSError):  # no keeper lives long enough: the process ends by itself
-            return the_keeper().bury(self._number, ending)
-        return NOTHING_KNOWN
+        with suppress(OSError):  # no fork server lives long enough: the process ends by itself
+            return get_fork_server().reap(self._number, ending)
+        return UNKNOWN_END
 
 
-def private_folder() -> Path:
+def make_private_folder() -> Path:
     """Returns a new folder for an engine of this process; it is cleared when this process is gone."""
-    return Path(tempfile.mkdtemp(dir=_own_root()))
+    return Path(tempfile.mkdtemp(dir=_make_root()))
 
 
 _own: list[Path] = []
+_when_stuck: list[Callable[[str], None]] = []
 
 
-def be_server(folder: Path) -> None:
-    """Tells this module that this process is a game server, whose keeper clears `folder`."""
+def become_server(folder: Path, when_stuck: Callable[[str], None]) -> None:
+    """Makes this process a game server, whose fork server clears `folder`; `when_stuck` ends it."""
     _own.append(folder)
+    _when_stuck.append(when_stuck)
 
 
-def _own_root() -> Path:
-    root = _own[0] if _own else the_keeper().root
+def report_stuck(kind: str) -> None:
+    """Ends a game server after an engine's death has left its only thread blocked for good; `kind` is the fault."""
+    for end in _when_stuck:
+        end(kind)
+
+
+def _make_root() -> Path:
+    root = _own[0] if _own else get_fork_server().root
     root.mkdir(exist_ok=True)
     return root

@@ -37,10 +37,10 @@ class Wire:
             OSError: if the other end is gone.
         """
         self.socket.settimeout(seconds)
-        (length,) = _HEAD.unpack(self._exactly(_HEAD.size))
-        return pickle.loads(self._exactly(length))
+        (length,) = _HEAD.unpack(self._read_exactly(_HEAD.size))
+        return pickle.loads(self._read_exactly(length))
 
-    def _exactly(self, length: int) -> bytes:
+    def _read_exactly(self, length: int) -> bytes:
         data = self.socket.recv(length)
         while len(data) < length:
             more = self.socket.recv(length - len(data))

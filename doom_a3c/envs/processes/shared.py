@@ -77,14 +77,14 @@ def _map_space(space: Space[Any], call: Callable[[Any], Any]) -> Any:
     return call(space)
 
 
-def write(arrays: Any, index: Any, values: Any) -> None:
+def write_nested(arrays: Any, index: Any, values: Any) -> None:
     """Writes nested values into place `index` of nested arrays; raises ValueError if one has another shape."""
     if isinstance(arrays, dict):
         for key, array in arrays.items():
-            write(array, index, values[key])
+            write_nested(array, index, values[key])
     elif isinstance(arrays, tuple):
         for array, value in zip(arrays, values, strict=True):
-            write(array, index, value)
+            write_nested(array, index, value)
     else:
         place = arrays[index]
         if np.shape(values) != np.shape(place):

@@ -17,7 +17,7 @@ class Shaping:
 
     def __init__(self, weights: Mapping[str, Weight]) -> None:
         self._weights = list(weights.values())
-        self._readers = [self._places if name == PLACES else _reader(name) for name in weights]
+        self._readers = [self._places if name == PLACES else _make_reader(name) for name in weights]
         self._visited: set[tuple[float, float]] = set()
         self._before: list[float] = []
 
@@ -26,7 +26,7 @@ class Shaping:
         self._visited.clear()
         self._before = self._read(game)
 
-    def earned(self, game: vizdoom.DoomGame) -> float:
+    def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns what the changes since the step before are worth, the last ones of an episode too."""
         before, self._before = self._before, self._read(game)
         changes = zip(self._weights, before, self._before, strict=True)
@@ -42,6 +42,6 @@ class Shaping:
         return len(self._visited)
 
 
-def _reader(name: str) -> Callable[[vizdoom.DoomGame], float]:
+def _make_reader(name: str) -> Callable[[vizdoom.DoomGame], float]:
     variable = getattr(vizdoom.GameVariable, name)
     return lambda game: game.get_game_variable(variable)

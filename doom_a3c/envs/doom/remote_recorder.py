@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from doom_a3c.envs.process import GameProcess
-from doom_a3c.envs.supervisor import PAUSES, persistently
+from doom_a3c.envs.processes.client import GameProcess
+from doom_a3c.envs.processes.supervisor import PAUSES, with_retries
 from doom_a3c.settings.games import DoomSpec, Observation
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ TRIES = 4  # a film is not worth two minutes
 
 
 def _doom_recorder(game: DoomSpec, observation: Observation, resolution: str, every_frame: bool, wire: Any) -> Any:
-    from doom_a3c.envs.doom_recorder import DoomVideoRecorder  # loads ViZDoom, which only game servers need
+    from doom_a3c.envs.doom.recorder import DoomVideoRecorder  # loads ViZDoom, which only game servers need
 
     return DoomVideoRecorder(game, observation, resolution, every_frame)
 
@@ -41,7 +41,7 @@ class RemoteVideoRecorder:
             return process
 
         self.pictures_per_second = DoomSpec.frames_per_second / (1 if every_frame else game.frame_skip)
-        self._process = persistently(started, [], pauses=PAUSES[:TRIES])
+        self._process = with_retries(started, [], pauses=PAUSES[:TRIES])
 
     @property
     def score(self) -> float:

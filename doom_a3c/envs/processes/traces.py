@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from doom_a3c.envs.ends import ARGUMENTS, instance_in
+from doom_a3c.envs.processes.ends import ARGUMENTS, find_instance
 
 
 def clear(folder: Path) -> None:
@@ -26,7 +26,7 @@ def remove_traces(folder: Path) -> None:
     """Removes a folder, and the shared memory of the dead engines that have noted their arguments in it."""
     for arguments in folder.glob(f"**/{ARGUMENTS}"):
         with contextlib.suppress(OSError):
-            remove_shared_memory(instance_in(arguments.read_text().split("\n")))
+            remove_shared_memory(find_instance(arguments.read_text().split("\n")))
     shutil.rmtree(folder, ignore_errors=True)
 
 

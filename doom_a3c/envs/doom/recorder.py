@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from doom_a3c.envs.doom_process import DoomProcess
-from doom_a3c.envs.doom_setup import check, configure
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.setup import check, configure
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.settings.games import DoomSpec, Observation
 

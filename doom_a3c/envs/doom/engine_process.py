@@ -7,7 +7,7 @@ when an engine dies at an unlucky one. So games belong in game servers, which ma
 - a launcher script starts the engine in its own folder (the engine writes into its working directory), and notes its pid,
   its arguments and what it prints;
 - a watchdog thread kills an engine that has not answered for `ANSWER_SECONDS`, which wakes the waiting caller, or else
-  calls what `when_stuck` has set.
+  reports it to the game server, which ends.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from typing import TypeVar
 
 import vizdoom
 
-from doom_a3c.envs.ends import ARGUMENTS, LAUNCHER, LOG, NOTHING_KNOWN, End, engine_end, instance_in
-from doom_a3c.envs.process import private_folder
-from doom_a3c.envs.traces import remove_traces
+from doom_a3c.envs.processes import client
+from doom_a3c.envs.processes.client import make_private_folder
+from doom_a3c.envs.processes.ends import ARGUMENTS, LAUNCHER, LOG, End, EngineError, diagnose_engine, find_instance
+from doom_a3c.envs.processes.traces import remove_traces
 from doom_a3c.settings.fields import UserError
 
 ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
@@ -46,17 +47,6 @@ _DEATHS = (
 Result = TypeVar("Result")
 
 
-class DoomProcessError(Exception):
-    """The engine process is gone; `kind` is 'engine_died' or 'engine_hung', `end` how it ended. Build a new one."""
-
-    def __init__(self, kind: str, end: End = NOTHING_KNOWN) -> None:
-        super().__init__(kind, end)  # which is what pickle gives to another process
-        self.kind, self.end = kind, end
-
-    def __str__(self) -> str:
-        return self.end.words or self.kind
-
-
 class DoomProcess:
     """One running game. Owns the process, its folder, and the fact of whether it has been found hanging."""
 
@@ -64,11 +54,11 @@ class DoomProcess:
         """Starts an engine; `configure` sets the game up and may be called from any thread.
 
         Raises:
-            DoomProcessError: if it dies or hangs while starting.
+            EngineError: if it dies or hangs while starting.
             UserError: if there is no room for what it needs.
         """
         with _writing_to():
-            self.folder = private_folder()
+            self.folder = make_private_folder()
         self.busy_since: float | None = None
         self.hung = False
         with _one_at_a_time:
@@ -82,9 +72,9 @@ class DoomProcess:
                 self.ask(self.game.init)
                 self._forget_launch()
                 return
-            except DoomProcessError as fault:
-                end = End("the engine did not answer") if self.hung else engine_end(self.folder, fault.end.words)
-                failure: Exception = DoomProcessError(fault.kind, end)
+            except EngineError as fault:
+                end = End("the engine did not answer") if self.hung else diagnose_engine(self.folder, fault.end.words)
+                failure: Exception = EngineError(fault.kind, end)
             except vizdoom.FileDoesNotExistException as error:  # any longer: they have been looked at
                 failure = UserError(str(error))
         self.close()
@@ -119,14 +109,14 @@ class DoomProcess:
         """Returns the result of a call that waits for the engine.
 
         Raises:
-            DoomProcessError: if the engine dies, or is killed because it hangs.
+            EngineError: if the engine dies, or is killed because it hangs.
         """
         self.busy_since = time.monotonic()
         try:
             return call()
         except _DEATHS as error:
             told = str(error) if isinstance(error, vizdoom.ViZDoomErrorException) else ""
-            raise DoomProcessError("engine_hung" if self.hung else "engine_died", End(told)) from None
+            raise EngineError("engine_hung" if self.hung else "engine_died", End(told)) from None
         finally:
             self.busy_since = None
 
@@ -141,11 +131,11 @@ class DoomProcess:
     def instance(self) -> str:
         """The id in the names of the running engine's shared memory, '' when there is none (any longer)."""
         with contextlib.suppress(OSError):
-            return instance_in(Path(f"/proc/{self.pid}/cmdline").read_text().split("\0"))
+            return find_instance(Path(f"/proc/{self.pid}/cmdline").read_text().split("\0"))
         return ""
 
     def kill(self) -> None:
-        """Kills the process at once; a caller waiting for its answer gets DoomProcessError."""
+        """Kills the process at once; a caller waiting for its answer gets EngineError."""
         if self.pid is not None and self.instance:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -154,7 +144,7 @@ class DoomProcess:
         """Ends the process and removes what it left; may be called twice, and on a dead engine."""
         if self.folder.exists():
             self.kill()  # nothing in there is worth waiting for, and a hung engine would never end by itself
-            with _one_at_a_time, contextlib.suppress(DoomProcessError):
+            with _one_at_a_time, contextlib.suppress(EngineError):
                 self.ask(self.game.close)
             remove_traces(self.folder)
         _watchdog().watched.discard(self)
@@ -169,7 +159,7 @@ def _with_parent() -> str:
     return ""
 
 
-_WITH_PARENT = _with_parent()  # when the keeper imports this, not in each of the servers that it forks
+_WITH_PARENT = _with_parent()  # when the fork server imports this, not in each of the servers that it forks
 
 
 @contextlib.contextmanager
@@ -186,7 +176,6 @@ class _Watchdog:
 
     def __init__(self) -> None:
         self.watched: weakref.WeakSet[DoomProcess] = weakref.WeakSet()
-        self.stuck: Callable[[str], None] = lambda kind: None
         self._gone_since: weakref.WeakKeyDictionary[DoomProcess, float] = weakref.WeakKeyDictionary()
         threading.Thread(target=self._watch, name="engine-watchdog", daemon=True).start()
 
@@ -207,7 +196,7 @@ class _Watchdog:
         if process.instance or (process.pid is None and not process.hung):  # it lives, or is being launched
             self._gone_since.pop(process, None)
         elif now - max(busy_since, self._gone_since.setdefault(process, now)) > STUCK_SECONDS:
-            self.stuck("engine_hung" if process.hung else "engine_died")
+            client.report_stuck("engine_hung" if process.hung else "engine_died")
 
 
 _watchdog_lock = threading.Lock()
@@ -217,8 +206,3 @@ _make_watchdog = functools.cache(_Watchdog)
 def _watchdog() -> _Watchdog:
     with _watchdog_lock:
         return _make_watchdog()
-
-
-def when_stuck(call: Callable[[str], None]) -> None:
-    """Sets what is called, with the kind of the fault, when an engine's death has left its caller blocked for good."""
-    _watchdog().stuck = call

@@ -13,9 +13,9 @@ from typing import Any
 
 import cloudpickle
 
-from doom_a3c.envs import doom_process, process
-from doom_a3c.envs.ends import NOTHING_KNOWN
-from doom_a3c.envs.wire import Wire
+from doom_a3c.envs.processes import client
+from doom_a3c.envs.processes.connection import Wire
+from doom_a3c.envs.processes.ends import UNKNOWN_END, EngineError
 from doom_a3c.settings.fields import UserError
 
 CLOSE_SECONDS = 3  # for games whose owner is gone
@@ -26,9 +26,8 @@ def serve(wire: Wire, folder: Path) -> None:
 
     An engine that cannot be got rid of otherwise takes this process with it: it blocks the only thread that plays.
     """
-    keeper = os.getppid()
-    process.be_server(folder)
-    doom_process.when_stuck(lambda kind: _die(wire, kind))
+    fork_server = os.getppid()
+    client.become_server(folder, lambda kind: _die(wire, kind))
     thing: Any = None
 
     def answer(message: Any) -> tuple[str, Any]:
@@ -41,7 +40,7 @@ def serve(wire: Wire, folder: Path) -> None:
             return "returned", getattr(thing, method)(*arguments)
         except UserError as error:
             return "mistake", (error, traceback.format_exc())
-        except doom_process.DoomProcessError as error:
+        except EngineError as error:
             return "gone", (error.kind, error.end)
         except Exception:
             return "raised", traceback.format_exc()
@@ -57,7 +56,7 @@ def serve(wire: Wire, folder: Path) -> None:
         signal.alarm(CLOSE_SECONDS)
         with contextlib.suppress(Exception):
             thing.close()
-        if os.getppid() != keeper:  # nobody is left to tidy up
+        if os.getppid() != fork_server:  # nobody is left to tidy up
             shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 folder.parent.rmdir()
@@ -65,5 +64,5 @@ def serve(wire: Wire, folder: Path) -> None:
 
 def _die(wire: Wire, kind: str) -> None:
     with contextlib.suppress(OSError):
-        wire.send(("gone", (kind, NOTHING_KNOWN)), CLOSE_SECONDS)
+        wire.send(("gone", (kind, UNKNOWN_END)), CLOSE_SECONDS)
     os.killpg(0, signal.SIGKILL)

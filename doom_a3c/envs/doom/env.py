@@ -10,11 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import EzPickle
 
-from doom_a3c.envs.doom_process import DoomProcess, DoomProcessError
-from doom_a3c.envs.doom_setup import action_names, check, configure, mirrored, title
-from doom_a3c.envs.game_variables import GameVariables
-from doom_a3c.envs.pixels import History, Pixels, flipped, rgb
-from doom_a3c.envs.shaping import Shaping
+from doom_a3c.envs.doom.engine_process import DoomProcess
+from doom_a3c.envs.doom.setup import check, configure, describe_game, mirror, name_actions
+from doom_a3c.envs.doom.shaping import Shaping
+from doom_a3c.envs.doom.variables import GameVariables
+from doom_a3c.envs.pixels import History, Pixels, flip, to_rgb
+from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.settings.fields import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, SHAPING
@@ -60,10 +61,10 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._numbers = GameVariables(game.variables, game.variable_scales, in_mirror)
         self._actions = check(game, observation)
         if in_mirror:
-            self._spec, self._actions = mirrored(game, self._actions)
+            self._spec, self._actions = mirror(game, self._actions)
         self._shaping = Shaping(weights(game.shaping))
-        names = action_names(game, observation)
-        self.metadata = {**self.metadata, "title": title(game, observation), "action_names": names}
+        names = name_actions(game, observation)
+        self.metadata = {**self.metadata, "title": describe_game(game, observation), "action_names": names}
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
         pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)
@@ -75,18 +76,18 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         """Starts the engine, so that the first reset need not.
 
         Raises:
-            DoomProcessError: if it does not start.
+            EngineError: if it does not start.
         """
         if self._process is None:
-            self._process = self._started()
+            self._process = self._start_process()
 
-    def _started(self) -> DoomProcess:
+    def _start_process(self) -> DoomProcess:
         return DoomProcess(partial(configure, spec=self._spec, observation=self._view))
 
     def _renew(self) -> None:
         """Replaces the engine by a new one; where that does not start, for want of room, say, the old one plays on."""
-        with contextlib.suppress(DoomProcessError, UserError):
-            fresh = self._started()
+        with contextlib.suppress(EngineError, UserError):
+            fresh = self._start_process()
             self._drop_process()
             self._process = fresh
 
@@ -94,7 +95,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions decides all of it.
 
         Raises:
-            DoomProcessError: if an engine that has just been started fails.
+            EngineError: if an engine that has just been started fails.
         """
         super().reset(seed=seed)
         info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
@@ -103,7 +104,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         if self._process is not None:
             try:
                 self._new_episode(self._process, info["seed"])
-            except DoomProcessError as fault:
+            except EngineError as fault:
                 self._drop_process()
                 info = {"seed": int(self.np_random.integers(2**31)), FAULTS: [fault.kind]}
         if self._process is None:
@@ -124,8 +125,8 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         game, buttons = self._process.game, self._actions[int(action)]
         try:
             reward = self._process.ask(lambda: game.make_action(buttons, self._spec.frame_skip))
-            ended, bonus = game.is_episode_finished(), self._shaping.earned(game)
-        except DoomProcessError as fault:
+            ended, bonus = game.is_episode_finished(), self._shaping.compute_bonus(game)
+        except EngineError as fault:
             self._drop_process()
             return self._observe(), 0.0, False, True, {CUT_SHORT: True, FAULTS: [fault.kind]}
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
@@ -141,7 +142,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
             self._variables = self._numbers.shown(state.game_variables)
-        self._history.add(flipped(self._screen) if self._in_mirror else self._screen)
+        self._history.add(flip(self._screen) if self._in_mirror else self._screen)
 
     def _observe(self) -> Any:
         pixels = self._history.pixels()
@@ -149,7 +150,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
 
     def render(self) -> Any:
         """Returns the engine's newest screen as RGB, [height, width, 3]."""
-        return rgb(self._screen)
+        return to_rgb(self._screen)
 
     def picture(self, final: bool) -> Any:
         """Returns the newest screen, None for the end of an episode: the engine has none of it."""

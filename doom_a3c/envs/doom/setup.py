@@ -23,45 +23,45 @@ MAX_DELTA = 180  # degrees of a turn a frame; the engine reads looks and moves i
 MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
 
 
-def action_names(spec: DoomSpec, observation: Observation) -> list[str]:
+def name_actions(spec: DoomSpec, observation: Observation) -> list[str]:
     """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
-    return _names(_configured(spec, observation).get_available_buttons(), spec)
+    return _name_all(_configure_new(spec, observation).get_available_buttons(), spec)
 
 
-def listed_actions(spec: DoomSpec) -> list[str]:
+def name_available_actions(spec: DoomSpec) -> list[str]:
     """Returns the same of a game whose `available_buttons` are known, whatever files it is of."""
     known = vizdoom.Button.__members__
-    return _names([known[name] for name in dict.fromkeys(spec.available_buttons) if name in known], spec)
+    return _name_all([known[name] for name in dict.fromkeys(spec.available_buttons) if name in known], spec)
 
 
-def title(spec: DoomSpec, observation: Observation) -> str:
+def describe_game(spec: DoomSpec, observation: Observation) -> str:
     """Returns what is played, such as 'freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK'."""
-    game = _configured(spec, observation)
+    game = _configure_new(spec, observation)
     files = [Path(file).name for file in (game.get_doom_game_path(), game.get_doom_scenario_path()) if file]
     endless = [] if game.get_episode_timeout() else ["no time-out"]
-    actions = in_words(_names(game.get_available_buttons(), spec))
+    actions = in_words(_name_all(game.get_available_buttons(), spec))
     return ", ".join([" with ".join(files), game.get_doom_map().lower(), *endless, actions])
 
 
-def _configured(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
+def _configure_new(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame:
     game = vizdoom.DoomGame()
     configure(game, spec, observation)
     return game
 
 
-def _names(buttons: Sequence[vizdoom.Button], spec: DoomSpec) -> list[str]:
+def _name_all(buttons: Sequence[vizdoom.Button], spec: DoomSpec) -> list[str]:
     return [
-        "+".join(_name(*pressed) for pressed in zip(buttons, action, strict=True) if pressed[1]) or "NOTHING"
-        for action in button_actions(spec, buttons)
+        "+".join(_name_press(*pressed) for pressed in zip(buttons, action, strict=True) if pressed[1]) or "NOTHING"
+        for action in build_actions(spec, buttons)
     ]
 
 
-def _name(button: vizdoom.Button, value: float) -> str:
+def _name_press(button: vizdoom.Button, value: float) -> str:
     """Returns what a scenario calls a pressed button: its name, and with a delta how far."""
     return f"{button.name}={value:g}" if vizdoom.is_delta_button(button) else button.name
 
 
-def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
+def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
     """Returns the engine's button vectors, one per action of the agent.
 
     'single' presses one button at a time, 'combinations' any subset of them. 'together' presses at once what people do:
@@ -82,7 +82,7 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
     elif spec.buttons == "together":
         pairs = [[name for name in pair if name in binary] for pair in TOGETHER]
         alone = [[name] for name in binary if not any(name in pair for pair in pairs)]
-        actions = _products([[[], *pair] for pair in pairs if pair]) + alone
+        actions = _multiply_groups([[[], *pair] for pair in pairs if pair]) + alone
     elif spec.buttons == "combinations":
         if 2 ** len(binary) > MAX_COMBINATIONS:
             raise UserError(
@@ -92,20 +92,20 @@ def button_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[li
         actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
     elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
         grouped = any(not isinstance(part, str) for action in spec.buttons for part in action)
-        actions = _products(spec.buttons) if grouped else [_pressed(action) for action in spec.buttons]
+        actions = _multiply_groups(spec.buttons) if grouped else [_parse_action(action) for action in spec.buttons]
     else:
         raise UserError(
             "[game] buttons must be 'single', 'together', 'combinations', a list of actions, each a button or a list of "
             f"buttons, or a list of groups of actions, not {spec.buttons!r}"
         )
     if not binary and not isinstance(spec.buttons, list | tuple):
-        raise UserError(_without_buttons(names))
+        raise UserError(_suggest_buttons(names))
     if not actions:
         raise UserError("[game] buttons is empty: name the actions")
-    return [_vector(action, names, binary) for action in actions]
+    return [_build_vector(action, names, binary) for action in actions]
 
 
-def _without_buttons(deltas: Sequence[str]) -> str:
+def _suggest_buttons(deltas: Sequence[str]) -> str:
     """Returns what to do where all the buttons there are, if any, are deltas."""
     if not deltas:
         return "the scenario has no button to press: name some in available_buttons of its cfg"
@@ -116,18 +116,18 @@ def _without_buttons(deltas: Sequence[str]) -> str:
     )
 
 
-def _vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str]) -> list[float]:
+def _build_vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str]) -> list[float]:
     """Returns what each of the buttons gets in an action."""
     pressed = dict.fromkeys(names, 0.0)
     for part in action:
-        name, value = _press(part, names, binary)
+        name, value = _parse_press(part, names, binary)
         if pressed[name] not in (0, value):
             raise UserError(f"[game] buttons: {name} is pressed twice, by {pressed[name]:g} and by {value:g}")
         pressed[name] = value
     return list(pressed.values())
 
 
-def _press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
+def _parse_press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
     """Returns the button that a part of an action presses, one of `names`, and how far: 1 with all that are `binary`."""
     name, valued, amount = str(told).partition("=")
     if name not in names:
@@ -145,20 +145,20 @@ def _press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[s
     return name, value
 
 
-def _pressed(action: Any) -> list[Any]:
+def _parse_action(action: Any) -> list[Any]:
     """Returns the buttons of an action, which may be one alone."""
     if not isinstance(action, str | list | tuple):
         raise UserError(f"[game] buttons: an action is a button or a list of buttons, not {action!r}")
     return [action] if isinstance(action, str) else list(action)
 
 
-def _products(groups: Sequence[Any]) -> list[list[Any]]:
+def _multiply_groups(groups: Sequence[Any]) -> list[list[Any]]:
     """Returns the buttons of every choice of one action from each group."""
     if not all(isinstance(group, list | tuple) and group for group in groups):
         raise UserError(f"[game] buttons: where some are groups of actions, all must be, and none empty: {groups!r}")
     if (count := math.prod(map(len, groups))) > MAX_COMBINATIONS:
         raise UserError(f"[game] buttons: the groups make {count} actions, {MAX_COMBINATIONS} at most")
-    return [list(itertools.chain.from_iterable(map(_pressed, choice))) for choice in itertools.product(*groups)]
+    return [list(itertools.chain.from_iterable(map(_parse_action, choice))) for choice in itertools.product(*groups)]
 
 
 def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
@@ -214,24 +214,24 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
-    game = _configured(spec, observation)
+    game = _configure_new(spec, observation)
     check_files(spec)
-    return button_actions(spec, game.get_available_buttons())
+    return build_actions(spec, game.get_available_buttons())
 
 
-def mirrored(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec, list[list[float]]]:
+def mirror(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec, list[list[float]]]:
     """Returns a game and its actions for somebody who sees it in a mirror: what goes left there goes right here.
 
     The game has the buttons of the other side in the places of its own, and turns and moves its deltas the other way.
     """
-    buttons = tuple(_other_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine has each but once
+    buttons = tuple(_swap_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine has each but once
     signs = [-1.0 if name.endswith("_LEFT_RIGHT_DELTA") else 1.0 for name in buttons]
     return replace(spec, available_buttons=buttons), [
         [sign * value for sign, value in zip(signs, action, strict=True)] for action in actions
     ]
 
 
-def _other_side(button: str) -> str:
+def _swap_side(button: str) -> str:
     """Returns MOVE_LEFT for MOVE_RIGHT, and so on, and any other button as it is."""
     action, _, side = button.rpartition("_")
     return f"{action}_{SIDES[side]}" if side in SIDES else button

@@ -1,0 +1,1 @@
+"""Doom: ViZDoom engines as Gymnasium environments."""

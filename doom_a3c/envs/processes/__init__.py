@@ -1,0 +1,1 @@
+"""Game servers: processes of their own, their supervision and shared memory."""
