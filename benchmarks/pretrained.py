@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 from doom_a3c.agent.parameters import variable_name  # noqa: E402
 from doom_a3c.record.files import write_whole  # noqa: E402
-from doom_a3c.record.statistics import interval_of  # noqa: E402
+from doom_a3c.record.statistics import read_interval  # noqa: E402
 from doom_a3c.run import pretrained  # noqa: E402
 from doom_a3c.run.agent import TrainedAgent  # noqa: E402
 from doom_a3c.run.checkpoint import save  # noqa: E402
@@ -92,7 +92,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "| model | greedy | sampled | random play | games from | seed | frames | minutes | trained by | commit |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    for name, card in pretrained.cards().items():
+    for name, card in pretrained.read_cards().items():
         told = " | ".join(interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
         trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
         yield f"| {name} | {told} | {card.first_seed:,} | {trained} |"
@@ -100,7 +100,7 @@ def page() -> Iterator[str]:
 
 def interval(mean: float, std: float, episodes: int) -> str:
     """Returns a mean with its 95 per cent interval."""
-    return with_interval(mean, interval_of(mean, std, episodes), episodes)
+    return with_interval(mean, read_interval(mean, std, episodes), episodes)
 
 
 def main() -> int:
@@ -127,7 +127,7 @@ def main() -> int:
             slim(source, model)
             card = card_of(best, model)
             model.replace(FOLDER / model.name)  # when its card is known: one that is stopped leaves the old pair
-        cards = pretrained.cards() | {game: card}  # others may be made beside this one
+        cards = pretrained.read_cards() | {game: card}  # others may be made beside this one
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
         write_whole(FOLDER / CARDS, f"{json.dumps(ordered, indent=1)}\n".encode())
         print(f"{game}: greedy {card.greedy[0]:.2f}, sampled {card.sample[0]:.2f}", flush=True)

@@ -39,7 +39,7 @@ from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.scenarios import Scenario, apply_overrides
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.tree import map_nested
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
         envs = [env.unwrapped for env in envs]
 
     def stepper(index: int) -> Callable[[], None]:
-        random = np.random.default_rng(seed_of(index, Stream.RANDOM_PLAY))
+        random = np.random.default_rng(make_seed(index, Stream.RANDOM_PLAY))
         envs[index].reset(seed=index)
         return lambda: envs[index].step(builder.distribution.uniform(games, random))
 

@@ -35,10 +35,10 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
 
 def start_state(config: Config, builder: Builder) -> State:
     """Returns the state of a run that has not begun."""
-    from doom_a3c.engines.local import captured
+    from doom_a3c.engines.local import capture_state
     from doom_a3c.record.progress import Progress
 
-    return captured(builder.model(config), Progress())
+    return capture_state(builder.model(config), Progress())
 
 
 def audited(log: Path, settings: dict[str, Any]) -> Server:

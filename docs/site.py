@@ -51,7 +51,7 @@ def settings_page() -> str:
 def scenarios_page() -> str:
     """Returns a page with all tuned scenarios, with the films and curves that there are."""
     parts = ["# Scenarios", "", _ABOUT_SCENARIOS]
-    for name in catalog.own_names():
+    for name in catalog.list_own_names():
         if "/" in name:
             continue
         scenario = catalog.find(name)

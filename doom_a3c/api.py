@@ -14,13 +14,14 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, new_run, open_session
 from doom_a3c.run.lock import FolderLock
-from doom_a3c.run.pretrained import found
-from doom_a3c.run.run_record import RunRecord, needed_again
+from doom_a3c.run.pretrained import find_model
+from doom_a3c.run.run_record import RunRecord, find_needed_override
 from doom_a3c.settings.config import cpu_count
-from doom_a3c.settings.fields import RunError, UserError, parse_values
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.errors import RunError, UserError
+from doom_a3c.settings.fields import parse_values
+from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import PlaySettings
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.trust import GameOverride
 
 import_tensorflow(cpu_count(), verbose=False, device="auto")  # before the modules that would load it aloud
 
@@ -89,21 +90,21 @@ def train(
     record = new_run({**settings, "scenario": str(scenario)}, name)
     if "models_dir" not in settings:
         record = record._replace(config=dataclasses.replace(record.config, models_dir=f"models/{record.name}"))
-    with FolderLock(expanded(record.config.models_dir), "models_dir") as lock:
+    with FolderLock(expand(record.config.models_dir), "models_dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
-        return _run(record, checkpoints, callback, source=None if from_ is None else found(str(from_)))
+        return _run(record, checkpoints, callback, source=None if from_ is None else find_model(str(from_)))
 
 
 def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
-    """Continues the run of a folder, such as `agent.folder`, with a larger budget, and returns the agent; as `train`.
+    """Continues the run of a folder, such as `agent.find_folder`, with a larger budget, and returns the agent; as `train`.
 
     A `scenario` or a `wad` among the settings names again what a checkpoint does not.
     """
-    folder = expanded(str(models_dir))
+    folder = expand(str(models_dir))
     check_exists(folder / "last.ckpt")
-    named = Named(settings.get("scenario"), settings.pop("wad", None))
+    named = GameOverride(settings.get("scenario"), settings.pop("wad", None))
     with FolderLock(folder, "models_dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
         record = continued_run(checkpoints.record(named), {**settings, "models_dir": str(models_dir)})
@@ -122,7 +123,7 @@ def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | N
     Raises:
         UserError: if it is no checkpoint, or its scenario's files are not here.
     """
-    return Agent.load(found(str(path)), Named(scenario, wad))
+    return Agent.load(find_model(str(path)), GameOverride(scenario, wad))
 
 
 def _run(
@@ -130,7 +131,7 @@ def _run(
     checkpoints: CheckpointFolder,
     callback: Callback | None,
     *,
-    named: Named | None = None,
+    named: GameOverride | None = None,
     source: Path | None = None,
 ) -> Agent:
     if callback is not None and not callable(callback):
@@ -140,7 +141,7 @@ def _run(
         view.stopping = session.stopping
         session.training.run()
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
-    return Agent.load(best, needed_again(record))  # the caller has named that
+    return Agent.load(best, find_needed_override(record))  # the caller has named that
 
 
 class _View:

@@ -9,7 +9,7 @@ from functools import cache, partial
 import numpy as np
 from fakes import STEPS, actor, changed, model, network, until
 
-from doom_a3c.agent.model import flat
+from doom_a3c.agent.model import flatten
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.host import Host
@@ -24,7 +24,7 @@ from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="cluster", workers=2, envs_per_worker=2, rollout_length=4, discount=0.9, max_batch=8, frames=10**9)
 FRAMES = 24  # of a push: 8 steps
-SIZE = len(flat(network().parameters))
+SIZE = len(flatten(network().parameters))
 METRICS = {"policy_loss": 0.125, "value_loss": 2.0, "entropy": 0.25, "uniform_kl": 0.5, "grad_norm": 3.0, "var_norm": 4.0}
 
 

@@ -18,10 +18,11 @@ from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp
-from doom_a3c.engines.queue import queue_engine, queues_of
+from doom_a3c.engines.queue import make_queues, queue_engine
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.record.progress import Progress
-from doom_a3c.settings.fields import UserError, parse_values, plain
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import parse_values, to_flat
 from doom_a3c.settings.infos import FAULTS
 from doom_a3c.settings.network import Network
 
@@ -34,7 +35,7 @@ GRAPHS = Graphs()  # of all networks here, as in a run: each is compiled once
 
 def changed(config, **flat):
     """Returns a config with other values of those settings, by their flat names."""
-    return parse_values(type(config), {**plain(config), **flat}, "test")
+    return parse_values(type(config), {**to_flat(config), **flat}, "test")
 
 
 def until(condition, what="it", *, seconds=30, pause=0.005):
@@ -134,7 +135,7 @@ def queue_runs(make_progress=Progress):
 
     def make(config, make_actor=actor, make_network=network, unblock=None, **queues):
         run = SimpleNamespace(progress=make_progress(), model=model(kind=PullLog), unblocked=threading.Event())
-        run.queues = queues_of(config)._replace(**queues)
+        run.queues = make_queues(config)._replace(**queues)
         run.engine = queue_engine(
             config=config,
             model=run.model,

@@ -5,7 +5,7 @@ import functools
 
 from fakes import model, network
 
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.evaluator import Evaluation, summarize
 from doom_a3c.run.run_record import Best, RunRecord
@@ -78,7 +78,7 @@ class ScriptedEngine:
         self.progress.add_update(1.0, 0)
 
     def capture(self):
-        return captured(self.model, self.progress)
+        return capture_state(self.model, self.progress)
 
     def stop(self):
         self.stops += 1

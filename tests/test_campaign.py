@@ -278,7 +278,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
 
     monkeypatch.setattr(pretrained, "scores_of", scores_of)
     assert pretrained.main() == 0
-    model = models.found("cartpole")
+    model = models.find_model("cartpole")
     (variables, record), (whole, _) = load(model), load(source)
     assert variables.keys() == {variable_name(each) for each in TrainedAgent.load(source).network.parameters}
     assert variables.keys() < whole.keys()  # but for the optimizer's
@@ -287,7 +287,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     stored = sum(entry.file_size for entry in zipfile.ZipFile(model).infolist() if ".data-" in entry.filename)
     assert stored == 2 * sum(value.size for value in variables.values())
     assert (list(record.counters.scores), list(record.counters.curve)) == ([], [])
-    card = models.cards()["cartpole"]
+    card = models.read_cards()["cartpole"]
     assert (card.seed, card.frames, card.minutes, card.commit, card.episodes) == (2, 120, 3.0, "abc", 2)
     assert card.first_seed == pretrained.FIRST_SEED
     assert card.command == "python train.py --scenario cartpole --seed 2 --frames 100"

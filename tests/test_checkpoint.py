@@ -21,9 +21,10 @@ from run_fakes import tiny_record
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from doom_a3c.run.checkpoint import is_whole, label_of, load, record_of, save
+from doom_a3c.run.checkpoint import is_whole, load, read_label, read_record, save
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import to_flat
 
 RECORD = tiny_record(frames=12)
 RECORD = RECORD._replace(counters=RECORD.counters._replace(scores=[1.5, -2.0]))
@@ -75,7 +76,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(saved):
 def test_a_checkpoint_is_read_by_safetensors_alone(saved):
     assert_same(load_file(saved), variables())
     with safe_open(saved, "numpy") as file:
-        assert json.loads(file.metadata()["record"])["config"] == plain(RECORD.config)
+        assert json.loads(file.metadata()["record"])["config"] == to_flat(RECORD.config)
 
 
 def test_the_same_is_written_as_the_same_bytes(saved):
@@ -95,8 +96,8 @@ def test_arrays_that_lie_in_memory_in_another_order_are_written_as_they_read(tmp
 
 def test_a_record_is_read_without_the_arrays(saved, monkeypatch):
     monkeypatch.setattr("safetensors.numpy.load", None)
-    assert record_of(saved) == RECORD
-    assert label_of(saved).run == RECORD.name
+    assert read_record(saved) == RECORD
+    assert read_label(saved).run == RECORD.name
 
 
 def test_saving_again_replaces(saved):
@@ -120,7 +121,7 @@ def test_one_that_is_replaced_while_it_is_read_is_read_as_it_was_or_as_it_is(sav
     thread.start()
     try:
         for _ in range(1000):
-            label_of(saved)
+            read_label(saved)
     finally:
         stop.set()
         thread.join()
@@ -138,7 +139,7 @@ def test_a_file_cut_off_is_refused(saved, part):
     whole = saved.read_bytes()
     saved.write_bytes(whole[: int(part * len(whole))] if 0 <= part < 1 else whole[:part])
     assert "cut off" in complaint(saved)
-    for read in (record_of, label_of):
+    for read in (read_record, read_label):
         with pytest.raises(UserError, match="not a complete checkpoint"):
             read(saved)
 
@@ -186,7 +187,7 @@ def test_a_zip_is_said_to_be_of_an_earlier_development_version(tmp_path):
     message = complaint(path)
     assert "earlier development version" in message
     assert "train" in message
-    for read in (record_of, label_of):
+    for read in (read_record, read_label):
         with pytest.raises(UserError, match="earlier development version"):
             read(path)
     assert not is_whole(path)

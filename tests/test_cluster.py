@@ -19,7 +19,7 @@ from benchmarks.processes import family
 from doom_a3c.engines.cluster.access import ENVIRONMENT
 from doom_a3c.record.progress import Progress
 from doom_a3c.run.checkpoint import load
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.trust import GameOverride
 
 pytestmark = [
     pytest.mark.process,
@@ -105,7 +105,7 @@ def pids(folder, name):
 def saved(folder):
     """Returns the counters of the newest checkpoint, none before there is one."""
     path = folder / "models" / "last.ckpt"
-    return load(path, Named(scenario="cartpole")).record.counters if path.exists() else Progress().counters()
+    return load(path, GameOverride(scenario="cartpole")).record.counters if path.exists() else Progress().counters()
 
 
 def traces(folder):

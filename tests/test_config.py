@@ -12,8 +12,9 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.settings import config as config_module
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
-from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import Schedule, nearest, parse_values, plain, schedule, select, setting, settings_of
+from doom_a3c.settings.engine import VizdoomSettings
+from doom_a3c.settings.errors import suggest
+from doom_a3c.settings.fields import Schedule, parse_values, schedule, select, setting, settings_of, to_flat
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GymnasiumSpec, Observation
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.playing import PlaySettings
@@ -41,7 +42,7 @@ def example(name):
 
 
 def test_the_defaults_are_valid():
-    assert settle(**plain(Config())) == Config()
+    assert settle(**to_flat(Config())) == Config()
 
 
 def test_only_typed_flags_are_parsed():
@@ -59,7 +60,7 @@ def test_every_setting_has_a_flag_of_its_type(name):
         parsed = parse(flag, str(value))
         assert parsed == {name: value}
         assert type(parsed[name]) is SETTINGS[name].kind
-        assert plain(settle(**parsed))[name] == value
+        assert to_flat(settle(**parsed))[name] == value
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -69,7 +70,7 @@ def test_every_setting_has_help(name):
     assert action.help.replace("%%", "%").startswith(text)
 
 
-@pytest.mark.parametrize("record", [Config, GameSettings, PlaySettings, EngineSettings, train.Options, play.Options])
+@pytest.mark.parametrize("record", [Config, GameSettings, PlaySettings, VizdoomSettings, train.Options, play.Options])
 def test_the_help_of_a_setting_is_one_short_sentence(record):
     for one in settings_of(record).values():
         assert 1 <= len(one.text.split()) <= 20, one.flag
@@ -133,7 +134,7 @@ def test_names_of_elsewhere_lead_to_settings_and_none_is_a_setting():
     records = (Config, GameSettings, PlaySettings, train.Options)
     known = {name for record in records for name in settings_of(record)}
     tables = (DoomSpec, AtariSpec, GymnasiumSpec, Observation, Network)
-    keys = {field.name for table in tables for field in dataclasses.fields(table)} | set(settings_of(EngineSettings))
+    keys = {field.name for table in tables for field in dataclasses.fields(table)} | set(settings_of(VizdoomSettings))
     elsewhere = {**FORMER, **OTHERS}
     assert not elsewhere.keys() & (known | keys)
     assert NOTES.keys() <= elsewhere.keys()
@@ -208,7 +209,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
     [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("envs_per_worker", 4096)],
 )
 def test_the_ends_of_a_range_are_in_it(key, value):
-    assert plain(settle(**{key: value}))[key] == value
+    assert to_flat(settle(**{key: value}))[key] == value
 
 
 @pytest.mark.parametrize(
@@ -239,8 +240,8 @@ def test_an_int_is_a_good_float():
 
 @pytest.mark.parametrize("key", ["final_learning_rate", "minutes", "target_score"])
 def test_optional_settings_may_be_unset(key):
-    assert plain(settle(**{key: None}))[key] is None
-    assert plain(settle(**{key: 0.5}))[key] == 0.5
+    assert to_flat(settle(**{key: None}))[key] is None
+    assert to_flat(settle(**{key: 0.5}))[key] == 0.5
 
 
 def test_a_config_cannot_be_changed():
@@ -272,8 +273,8 @@ def test_a_schedule_is_three_flat_settings(name):
     flat = {name: 0.5, f"final_{name}": 0.25, f"{name}_frames": 100}
     config = settle(**flat)
     assert getattr(config, name) == Schedule(0.5, 0.25, 100)
-    assert plain(config).items() >= flat.items()
-    assert list(flat) == [key for key in plain(config) if key in flat]
+    assert to_flat(config).items() >= flat.items()
+    assert list(flat) == [key for key in to_flat(config) if key in flat]
     assert getattr(settle(**{f"final_{name}": 0.25}), name) == Schedule(getattr(Config(), name).start, 0.25)
 
 
@@ -380,7 +381,7 @@ def test_minibatches_are_of_sequences_where_targets_are_known_before(changes, le
 def test_no_workers_are_one_for_each_cpu_and_stay_0_for_the_checkpoint(monkeypatch):
     monkeypatch.setattr(config_module, "cpu_count", lambda: 3)
     config = settle(workers=0, envs_per_worker=5)
-    assert (config.worker_count, config.env_count, plain(config)["workers"]) == (3, 15, 0)
+    assert (config.worker_count, config.env_count, to_flat(config)["workers"]) == (3, 15, 0)
     assert settle(workers=2, envs_per_worker=5).env_count == 10
 
 
@@ -391,8 +392,8 @@ def test_sequences_are_parts_of_rollouts():
 
 
 def test_nearest_is_silent_where_nothing_is_near():
-    assert nearest("workrs", ["workers", "games"]) == " (did you mean workers?)"
-    assert nearest("xyz", ["workers", "games"]) == ""
+    assert suggest("workrs", ["workers", "games"]) == " (did you mean workers?)"
+    assert suggest("xyz", ["workers", "games"]) == ""
 
 
 def test_two_records_share_a_parser():

@@ -12,7 +12,7 @@ from unrolled import B, T, observe, state, unroll
 from doom_a3c.agent.cores import CORES
 from doom_a3c.agent.learner import Learner
 from doom_a3c.algorithm.lstm import product
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 class GRU:

@@ -24,7 +24,7 @@ from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import generalized_advantages
 from doom_a3c.algorithm.vtrace import vtrace
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network
 
 

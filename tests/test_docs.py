@@ -65,7 +65,7 @@ def names_in(path):
 
 
 def complaint(shown, file, anchor, folder, root):
-    """Returns what is wrong with a link of a document in `folder`, None where it leads to what it says."""
+    """Returns what is wrong with a link of a document in `find_folder`, None where it leads to what it says."""
     target = (folder / file).resolve()
     if not target.exists():
         return f"{file}: no such file"
@@ -85,7 +85,7 @@ def complaint(shown, file, anchor, folder, root):
 
 
 def complaints(text, folder, root=ROOT):
-    """Returns what is wrong with the links of a document in `folder`."""
+    """Returns what is wrong with the links of a document in `find_folder`."""
     return [wrong for link in links(text) if (wrong := complaint(*link, folder, root))]
 
 

@@ -16,7 +16,7 @@ from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run import doctor, trial_games
 from doom_a3c.run.doctor import examine
 from doom_a3c.run.launch import new_run
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 class Sick(gymnasium.Env):

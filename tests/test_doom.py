@@ -15,7 +15,7 @@ from doom_a3c.envs.doom.recorder import DoomVideoRecorder
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from wad_files import text_map, wad, wad_of
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.setup import build_actions, check, configure, describe_game
 from doom_a3c.settings import catalog
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import shipped_folder
 from doom_a3c.settings.scenarios import from_plain, to_plain
 

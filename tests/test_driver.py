@@ -12,12 +12,12 @@ from fakes import until as until_within
 from run_fakes import settings
 from told import assert_told_every_metric
 
-from doom_a3c.agent.model import flat
+from doom_a3c.agent.model import flatten
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.record.tensorboard import TensorBoardLogger
@@ -63,7 +63,7 @@ def engines(folder):
                 hosts=1,
                 device="cpu",
                 blueprint=Blueprint(make_server, make_host, remote.pack_settings(config, SCENARIO, 0)),
-                state=captured(model, progress),
+                state=capture_state(model, progress),
                 progress=progress,
                 logger_called=lambda name: TensorBoardLogger(folder / name),
                 add_gif=lambda gif: None,
@@ -162,8 +162,8 @@ def test_the_protocol_over_real_calls(cluster):
 
     config = changed(CONFIG, engine="cluster", max_policy_lag=1, frames=10**9)
     model = Builder(SCENARIO, config).model(config)
-    variables, counters = captured(model, Progress())
-    ones = np.ones(len(flat(model.network.parameters)), np.float32)
+    variables, counters = capture_state(model, Progress())
+    ones = np.ones(len(flatten(model.network.parameters)), np.float32)
     server = connect_server()
 
     def push(host, generation, sequence, version=0, gradients=ones):

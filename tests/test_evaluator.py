@@ -12,7 +12,7 @@ from doom_a3c.agent.player import Player
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.run import random_play
 from doom_a3c.run.evaluator import Evaluator
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 Steady = partial(Tape, pay=lambda action: 1.0)
 

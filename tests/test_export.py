@@ -19,9 +19,9 @@ from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.export import export
-from doom_a3c.run.run_record import begun
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.trust import NOTHING, Named
+from doom_a3c.run.run_record import begin_run
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 PRETRAINED = ROOT / "models" / "pretrained"
 
@@ -34,7 +34,7 @@ def agent_of(name):
     random = np.random.default_rng(0)
     for parameter in network.parameters[:2]:  # the heads
         parameter.assign(random.normal(size=parameter.shape))
-    return TrainedAgent(builder, network, begun(scenario, config), "test")
+    return TrainedAgent(builder, network, begin_run(scenario, config), "test")
 
 
 def decide_by_tensorflow(agent):
@@ -158,9 +158,9 @@ def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path
     (tmp_path / "mine.toml").symlink_to("linked")  # which has a name of no scenario file
     monkeypatch.chdir(tmp_path)
     for named, plays in (
-        (NOTHING, "cartpole"),
-        (Named("mine.toml"), str(tmp_path / "mine.toml")),
-        (Named("cartpole"), "cartpole"),
+        (NO_OVERRIDE, "cartpole"),
+        (GameOverride("mine.toml"), str(tmp_path / "mine.toml")),
+        (GameOverride("cartpole"), "cartpole"),
     ):
         agent = TrainedAgent.load(PRETRAINED / "cartpole.ckpt", named)
         _, example = export(agent, "savedmodel", tmp_path)

@@ -17,7 +17,7 @@ from doom_a3c.run.checkpoint import load, save
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.lock import FolderLock
 from doom_a3c.run.run_record import Best
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 VARIABLES = {"a": np.float32([1, 2])}
 

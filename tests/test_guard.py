@@ -13,7 +13,7 @@ from run_fakes import ScriptedEngine, run_record, settings
 from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.algorithm import step_size
-from doom_a3c.engines.local import LocalEngine, captured
+from doom_a3c.engines.local import LocalEngine, capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog
@@ -25,7 +25,7 @@ from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import PAIRS, CollapseGuard
-from doom_a3c.run.run_record import begun, continued
+from doom_a3c.run.run_record import begin_run, continue_run
 from doom_a3c.run.session import build_session
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
@@ -158,8 +158,8 @@ def test_a_resumed_run_can_lose_what_earlier_sessions_have_gained(run, first, fa
 
 def test_what_another_game_had_is_no_start(run):
     run.progress.add_steps(0, 0, [-500.0] * WINDOW, [])
-    record = begun(catalog.find("cartpole"), CONFIG)._replace(counters=run.progress.counters())
-    run.progress.restore(continued(record, catalog.find("basic"), CONFIG).counters)
+    record = begin_run(catalog.find("cartpole"), CONFIG)._replace(counters=run.progress.counters())
+    run.progress.restore(continue_run(record, catalog.find("basic"), CONFIG).counters)
     watch = run.watching()
     watch.check()
     for score in (20.0, 480.0, 480.0, 10.0, 10.0):
@@ -312,8 +312,8 @@ def test_a_session_is_watched_over_and_knows_its_earlier_collapses(tmp_path, mon
 @pytest.mark.parametrize(("scenario", "halvings"), [("cartpole", 3), ("basic", 0)])
 def test_a_run_that_goes_on_with_another_game_begins_with_the_whole_step_size(scenario, halvings):
     counters = Progress().counters()._replace(halvings=3, faults={COLLAPSED: 3})
-    record = begun(catalog.find("cartpole"), CONFIG)._replace(counters=counters)
-    assert continued(record, catalog.find(scenario), CONFIG).counters.halvings == halvings
+    record = begin_run(catalog.find("cartpole"), CONFIG)._replace(counters=counters)
+    assert continue_run(record, catalog.find(scenario), CONFIG).counters.halvings == halvings
 
 
 def test_the_collapses_of_another_game_do_not_count_towards_the_limit(run):
@@ -359,7 +359,7 @@ def test_every_roll_back_halves_the_step_size():
         shared.roll_back(before)
     np.testing.assert_allclose(changes[1], changes[0] / 2, rtol=1e-3)
     np.testing.assert_allclose(changes[2], changes[0] / 4, rtol=1e-3)
-    assert captured(shared, Progress()).counters.updates == 3  # roll-backs are no updates
+    assert capture_state(shared, Progress()).counters.updates == 3  # roll-backs are no updates
     shared.halvings = 10**6  # nothing overflows
     shared.apply([1.0 + 0 * parameter for parameter in shared.network.parameters], 0.1)
 

@@ -8,7 +8,7 @@ from fakes import complaint
 
 from doom_a3c.settings import catalog
 from doom_a3c.settings.games import shipped_folder
-from doom_a3c.settings.inputs import check_file, text_bytes
+from doom_a3c.settings.inputs import check_file, read_text
 
 CFG = "available_buttons = { ATTACK }\n"
 THINGS = {
@@ -80,7 +80,7 @@ def test_a_vast_file_is_not_read_to_its_end(here):
     with (here / "mine.cfg").open("wb") as file:
         file.write(b"#" * 10**6)
         file.truncate(2**40)
-    assert "is larger" in complaint(text_bytes, here / "mine.cfg")
+    assert "is larger" in complaint(read_text, here / "mine.cfg")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from fakes import changed
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.rollouts import concatenated
+from doom_a3c.agent.rollouts import concatenate
 from doom_a3c.agent.targets import PlayedTargets
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import n_step_returns
@@ -143,7 +143,7 @@ def test_gradients_of_rollouts_in_turn_equal_those_of_all_at_once(make_network, 
     network = decided(make_network())
     learner = Learner(network, changed(SETTINGS, engine=engine, max_grad_norm=max_grad_norm), 0)
     rollouts = [random_rollout(network, seed) for seed in range(3)]
-    in_turn, at_once = gradients_of(learner, rollouts), gradients_of(learner, [concatenated(rollouts)])
+    in_turn, at_once = gradients_of(learner, rollouts), gradients_of(learner, [concatenate(rollouts)])
     assert_close(in_turn.gradients, at_once.gradients)
     assert in_turn.metrics == pytest.approx(at_once.metrics, rel=1e-4, abs=1e-6)
     assert in_turn.metrics.grad_norm > 0.06
@@ -301,7 +301,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
     network, epochs = make_network(), 2
     learner = Learner(network, changed(SETTINGS, epochs=epochs, minibatches=2), 0)
     batches = [
-        learner.prepare(concatenated([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
+        learner.prepare(concatenate([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
     ]
     for place, batch in enumerate(batches):  # every array says which game it is of
         marks = np.arange(batch.games, dtype=np.float32)

@@ -17,7 +17,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from doom_a3c.cli.compare_runs import compare_runs
 from doom_a3c.record.logger_kinds import find_logger
 from doom_a3c.record.loggers import Loggers
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8] * 8], np.uint8), extension=".gif")
 

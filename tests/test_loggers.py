@@ -11,7 +11,7 @@ from doom_a3c.record import loggers as loggers_module
 from doom_a3c.record import rate_limiter
 from doom_a3c.record.loggers import Loggers, flatten
 from doom_a3c.record.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
-from doom_a3c.record.tags import TAGS, tag
+from doom_a3c.record.tags import TAGS, make_tag
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
@@ -23,8 +23,8 @@ def test_every_metric_has_a_tag_and_every_tag_a_metric():
     logged = set.union(*(names for logs in LOGS.values() for names in logs.values()))
     assert set(TAGS) == logged | SHAPING | PASSES | CONFIRMED
     assert len(set(TAGS.values())) == len(TAGS)
-    assert tag("faults.engine_died") == "Faults/engine_died"
-    assert tag("new") == "new"
+    assert make_tag("faults.engine_died") == "Faults/engine_died"
+    assert make_tag("new") == "new"
 
 
 class Inner(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.variables import GameVariables
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.settings.catalog import available, find
+from doom_a3c.settings.catalog import find, list_scenario_files
 from doom_a3c.settings.games import DoomSpec
 
 SEED = 5
@@ -85,7 +85,7 @@ def test_a_side_step_by_so_much_and_a_pickled_game_are_mirrored(closing):
 
 
 def test_which_games_of_doom_are_mirrored():
-    doom = [scenario for scenario in map(find, available()) if isinstance(scenario.game, DoomSpec)]
+    doom = [scenario for scenario in map(find, list_scenario_files()) if isinstance(scenario.game, DoomSpec)]
     names = {"basic", "health_gathering", "health_gathering_supreme", "defend_the_center", "deathmatch"}
     assert {scenario.name for scenario in doom if scenario.game.mirror} == names
 

@@ -10,7 +10,7 @@ from fakes import complaint
 
 from doom_a3c import __version__
 from doom_a3c.record.files import check_exists
-from doom_a3c.settings.catalog import available
+from doom_a3c.settings.catalog import list_scenario_files
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert widest - 10 < max(map(len, lines)) <= widest
-    assert set(available()) < set(lines)
+    assert set(list_scenario_files()) < set(lines)
     basic = lines[lines.index("basic") :]
     assert basic[1:3] == [
         "    basic.wad, input 84x84x1, core lstm, budget 2,100,000 frames",

@@ -12,7 +12,7 @@ from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.rollouts import RolloutStats
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
 from doom_a3c.algorithm.running_moments import RunningMoments
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.updates import count_rollout
 from doom_a3c.record.progress import Progress
 
@@ -151,7 +151,7 @@ def test_weights_and_counters_are_of_one_moment(make_network):
     threads = [threading.Thread(target=learn) for _ in range(4)]
     for thread in threads:
         thread.start()
-    states = [captured(model, progress) for _ in range(50)]
+    states = [capture_state(model, progress) for _ in range(50)]
     stop.set()
     for thread in threads:
         thread.join()

@@ -9,7 +9,7 @@ from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.network_checks import parameters_of
+from doom_a3c.settings.network_checks import count_parameters
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def test_parameters_are_counted_before_they_are_made(inputs, layers, shared):
     spec = Network(**sizes, shared=shared)
     network = ACNetwork(spec, inputs, Categorical(3), 0, "network")
     matrices = [p for p in network.parameters if "kernel" in p.name and not p.name.startswith(("policy", "value"))]
-    assert parameters_of(spec, inputs.pixels, inputs.variables) == sum(int(np.prod(p.shape)) for p in matrices)
+    assert count_parameters(spec, inputs.pixels, inputs.variables) == sum(int(np.prod(p.shape)) for p in matrices)
 
 
 def test_a_seed_decides_the_weights(make_network):

@@ -10,7 +10,7 @@ from fakes import until
 
 from benchmarks.processes import kill
 from doom_a3c.run.checkpoint import load
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.trust import GameOverride
 
 pytestmark = pytest.mark.process
 
@@ -128,7 +128,7 @@ def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert f"{game}{told}" in result.stderr
     assert "what has been learned is in models/last.ckpt" in result.stderr
-    load(tmp_path / "models" / "last.ckpt", Named(scenario="cartpole"))
+    load(tmp_path / "models" / "last.ckpt", GameOverride(scenario="cartpole"))
 
 
 def test_where_an_environment_has_failed_is_told_who_asks_for_it(tmp_path):

@@ -21,8 +21,8 @@ from doom_a3c.run.evaluator import play_first_episodes
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.trust import GameOverride
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,10 @@ def scores_side_by_side(agent, greedy, episodes):
     return finished
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in pretrained.models()])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in pretrained.list_models()])
 def test_a_model_plays_as_its_card_says(name):
-    card = pretrained.cards()[name]
-    assert (pretrained.folder() / f"{name}.ckpt").stat().st_size <= 3_000_000
+    card = pretrained.read_cards()[name]
+    assert (pretrained.find_folder() / f"{name}.ckpt").stat().st_size <= 3_000_000
     policy, (mean, std) = max({"greedy": card.greedy, "sample": card.sample}.items(), key=lambda each: each[1][0])
     gained = mean - card.random[0]
 
@@ -70,12 +70,12 @@ def test_play_py_finds_a_model_by_its_name(tmp_path):
         "play", "--model", "basic", "--episodes", "2", "--record-episodes", 0, "--random-episodes", 0, cwd=tmp_path
     )
     assert result.returncode == 0, result.stderr
-    assert json.loads((tmp_path / "result" / "summary.json").read_text())["model"] == str(pretrained.models()["basic"])
+    assert json.loads((tmp_path / "result" / "summary.json").read_text())["model"] == str(pretrained.list_models()["basic"])
 
 
 def test_every_model_has_a_card_and_is_listed():
-    assert pretrained.models().keys() == pretrained.cards().keys()
-    assert all(f"\n{name} " in f"\n{listing.list_models()}" for name in pretrained.models())
+    assert pretrained.list_models().keys() == pretrained.read_cards().keys()
+    assert all(f"\n{name} " in f"\n{listing.list_models()}" for name in pretrained.list_models())
 
 
 def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):
@@ -99,15 +99,15 @@ def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):
 
 def test_a_model_is_found_by_path_or_name(model, tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "_FOLDERS", (tmp_path / "nowhere", model.parent))
-    assert pretrained.found("best") == model
-    assert pretrained.found(str(model)) == model
+    assert pretrained.find_model("best") == model
+    assert pretrained.find_model(str(model)) == model
     for wrong, told in {
         "bst": "did you mean best",
         f"{tmp_path}/no": "no checkpoint /",
         "no.ckpt": "no checkpoint no",
     }.items():
         with pytest.raises(UserError, match=told):
-            pretrained.found(wrong)
+            pretrained.find_model(wrong)
 
 
 def weights(network):
@@ -152,9 +152,9 @@ def test_actions_are_what_is_pressed_in_whatever_order_the_buttons_are():
 
 
 def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, permuted, tmp_path):
-    told = complaint(TrainedAgent.load, model, Named(scenario=str(permuted)))
+    told = complaint(TrainedAgent.load, model, GameOverride(scenario=str(permuted)))
     assert told == f"{model} has learned other actions than those of {permuted}, or in another order"
-    assert TrainedAgent.load(model, Named(scenario="basic")).actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
+    assert TrainedAgent.load(model, GameOverride(scenario="basic")).actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "last.ckpt").write_bytes(model.read_bytes())
     result = call("train", "--resume", "--scenario", permuted, "--frames", 9000, cwd=tmp_path)

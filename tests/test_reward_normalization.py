@@ -16,11 +16,11 @@ from doom_a3c.agent.rewards import RewardScale, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.page import discounted_returns
-from doom_a3c.run.run_record import begun, continued
+from doom_a3c.run.run_record import begin_run, continue_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in
 
@@ -160,15 +160,15 @@ def test_a_run_measures_what_all_its_workers_are_paid_and_goes_on_from_there(tmp
 
 
 def test_a_run_that_goes_on_with_another_game_measures_anew():
-    record = begun(catalog.find("cartpole"), Config(normalize_rewards=True))
+    record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True))
     record = record._replace(counters=record.counters._replace(steps=5, reward_sums=RunningMoments(5, 1.0, 2.0)))
-    assert continued(record, record.scenario, record.config).counters.reward_sums.size == 5
-    assert continued(record, catalog.find("basic"), record.config).counters.reward_sums == NO_MOMENTS
-    assert continued(record, record.scenario, changed(record.config, discount=0.5)).counters.reward_sums == NO_MOMENTS
+    assert continue_run(record, record.scenario, record.config).counters.reward_sums.size == 5
+    assert continue_run(record, catalog.find("basic"), record.config).counters.reward_sums == NO_MOMENTS
+    assert continue_run(record, record.scenario, changed(record.config, discount=0.5)).counters.reward_sums == NO_MOMENTS
 
 
 def test_the_page_shows_values_beside_what_they_were_learned_from():
-    record = begun(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
+    record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
     played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
     assert discounted_returns(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]

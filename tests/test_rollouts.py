@@ -9,7 +9,7 @@ from by_hand import some_games
 from counting import GAMMA, CountingEnv, codes, observation, picture, session, unroll
 from scipy.special import log_softmax, softmax
 
-from doom_a3c.agent.rollouts import Rollout, concatenated
+from doom_a3c.agent.rollouts import Rollout, concatenate
 
 
 def row(observations, *index):
@@ -165,7 +165,7 @@ def test_rollouts_of_some_games_each_join_to_that_of_all(play, core, variables, 
     rollouts = play((3, 4, 5, 6), rollouts=2, core=core, variables=variables).rollouts
     whole = rollouts[1]  # its core state is not zero
     bounds = itertools.pairwise((0, *seams, 4))
-    joined = concatenated([some_games(whole, slice(*bound)) for bound in bounds])
+    joined = concatenate([some_games(whole, slice(*bound)) for bound in bounds])
     assert isinstance(joined, Rollout)
     tf.nest.assert_same_structure(joined, whole)
     for array, expected in zip(tf.nest.flatten(joined), tf.nest.flatten(whole), strict=True):
@@ -175,13 +175,13 @@ def test_rollouts_of_some_games_each_join_to_that_of_all(play, core, variables, 
 
 def test_a_single_rollout_joins_to_itself(play):
     (rollout,) = play().rollouts
-    assert concatenated([rollout]) is rollout
+    assert concatenate([rollout]) is rollout
 
 
 def test_rollouts_of_different_lengths_do_not_join(play):
     (one,), (other,) = play().rollouts, play(rollout_length=6).rollouts
     with pytest.raises(ValueError, match="dimension"):
-        concatenated([one, other])
+        concatenate([one, other])
 
 
 def test_without_bootstrap_only_the_values_after_the_rollout_are_missing(play):

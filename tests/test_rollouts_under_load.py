@@ -11,7 +11,7 @@ from cluster_fakes import SMALL, Wire, a_host, servers, state_of
 from fakes import actor, caught, changed, network, queue_runs, until
 
 from doom_a3c.agent.learner import Learner
-from doom_a3c.agent.model import flat
+from doom_a3c.agent.model import flatten
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.engines.channel import Channel
@@ -127,7 +127,7 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
     player.close()
     push = wire.pushes[0][0]
     assert push["steps"] == 24
-    np.testing.assert_allclose(push["gradients"], flat(learner.gradients(batches, 0).gradients), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(push["gradients"], flatten(learner.gradients(batches, 0).gradients), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from fakes import changed
 from run_fakes import run_record, settings
 
 from doom_a3c.record.progress import EvaluationPoint, Progress
-from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, begun, record_from_plain, record_to_plain
-from doom_a3c.settings.fields import UserError
+from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, begin_run, record_from_plain, record_to_plain
+from doom_a3c.settings.errors import UserError
 
 POINT = EvaluationPoint(80, 2.0, 0.5, 3.5, 0.25)
 
@@ -95,10 +95,10 @@ def test_a_run_whose_scenarios_name_is_too_long_for_it_is_to_be_given_one():
     scenario, config = settings("cartpole")
     long = dataclasses.replace(scenario, name="a" * 190)
     with pytest.raises(UserError) as refused:
-        begun(long, config)
+        begin_run(long, config)
     assert "None" not in str(refused.value)
     assert "--name" in str(refused.value)
     assert "a" * 40 in str(refused.value)
-    assert begun(long, config, "short").name.startswith("short-seed")
+    assert begin_run(long, config, "short").name.startswith("short-seed")
     with pytest.raises(UserError, match="--name 'a/b'"):
-        begun(scenario, config, "a/b")
+        begin_run(scenario, config, "a/b")

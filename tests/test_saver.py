@@ -7,7 +7,7 @@ import pytest
 from fakes import model
 from run_fakes import tiny_record
 
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.progress import Progress
 from doom_a3c.run import folder as folder_module
@@ -22,7 +22,7 @@ from doom_a3c.run.saver import Saver
 def state():
     progress = Progress()
     progress.add_steps(8, 32, [1.5, -2.0], ["engine_died"])
-    return captured(model(), progress)
+    return capture_state(model(), progress)
 
 
 def test_a_checkpoint_is_due_so_many_seconds_after_the_last_one(tmp_path, monkeypatch, state):

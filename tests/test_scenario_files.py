@@ -78,12 +78,12 @@ def test_the_command_line_goes_before_the_scenarios_frame_skip(every_second):
 GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
 
 
-@pytest.mark.parametrize("name", [name for name in catalog._own_files() if name.startswith("base/")])
+@pytest.mark.parametrize("name", [name for name in catalog._list_own_files() if name.startswith("base/")])
 def test_a_base_is_a_valid_start(write, name):
     scenario = catalog.find(write(f'base = "{name}"\n[game]\n{GAMES[name]}\n'))
     check_combinations(parse_values(Config, scenario.training, name))
     assert "frames" not in scenario.training  # that is for the file to say
-    assert name not in catalog.available()
+    assert name not in catalog.list_scenario_files()
 
 
 def test_a_files_own_cfg_may_lie_beside_it(write, tmp_path):

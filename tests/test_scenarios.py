@@ -21,8 +21,8 @@ from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
 from doom_a3c.settings.infos import FAULTS
 from doom_a3c.settings.scenarios import apply_overrides, from_plain, to_plain
 
-NAMES = sorted(catalog.available())
-OWN = [name for name in NAMES if catalog.available()[name].suffix == ".toml"]
+NAMES = sorted(catalog.list_scenario_files())
+OWN = [name for name in NAMES if catalog.list_scenario_files()[name].suffix == ".toml"]
 TUNED = [name for name in OWN if not name.startswith("reference/")]
 
 
@@ -41,7 +41,7 @@ def test_a_scenario_loads_and_its_settings_fit_each_other(name):
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
-    own = catalog.tomllib.loads(catalog.available()[name].read_text())
+    own = catalog.tomllib.loads(catalog.list_scenario_files()[name].read_text())
     assert 10 < len(own["description"]) < 100  # its own words, not those of its base
     assert own["expected_score"]
     assert catalog.find(name).training["frames"] >= 10_000

@@ -20,7 +20,7 @@ from cluster_fakes import (
 )
 from fakes import STEPS, changed, model, network, until
 
-from doom_a3c.agent.model import flat, split
+from doom_a3c.agent.model import flatten, split
 from doom_a3c.algorithm.running_moments import moments_of
 from doom_a3c.engines.updates import MAX_NON_FINITE
 from doom_a3c.settings.fields import Schedule
@@ -44,7 +44,7 @@ def test_before_its_start_a_server_lets_everyone_wait(build):
     server.start(state_of(2, frames=24, steps=8, updates=7), {"a": 1})
     assert server.status()["ready"]
     answer = server.join("a", 1)
-    assert np.array_equal(answer.pop("weights"), flat(network("as_started", seed=2).parameters))
+    assert np.array_equal(answer.pop("weights"), flatten(network("as_started", seed=2).parameters))
     assert answer == {"verdict": "joined", "version": 7, "frames": 24, "reward_sums": [0, 0.0, 0.0]}
     assert counted(server) == (1, 0, 7)
 
@@ -137,7 +137,7 @@ def test_gradients_are_applied_as_without_a_server(build):
         rate = Schedule(1e-2, 1e-3, 4 * FRAMES).at(number * FRAMES, SMALL.frames)
         alone.apply(split(message["gradients"], alone.network.parameters), rate)
         answer = server.push("a", 1, number, message, number - 1)
-        assert np.array_equal(answer.pop("weights"), flat(alone.network.parameters))
+        assert np.array_equal(answer.pop("weights"), flatten(alone.network.parameters))
         assert answer == {"verdict": "applied", "version": number, **told(number)}
     assert variables(server) == comparable(alone.snapshot())
     assert counted(server) == (3, 6, 3)

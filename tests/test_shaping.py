@@ -32,7 +32,7 @@ from doom_a3c.run.launch import new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
-from doom_a3c.settings.shaping import Weight, shaping_table, weights
+from doom_a3c.settings.shaping import Weight, parse_weights, shaping_table
 
 HEALTH = catalog.find("health_gathering")
 TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT": {"gain": -2.0, "most": 1.5}}
@@ -159,11 +159,11 @@ def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
     )
     scenario = catalog.find(str(tmp_path / "mine.toml"))
     table = {"KILLCOUNT": Weight(gain=1.0), "HEALTH": Weight(gain=0.05, loss=0.01, most=2.0)}
-    assert weights(scenario.game.shaping) == table
-    assert weights(from_plain(to_plain(scenario), "x").game.shaping) == table
+    assert parse_weights(scenario.game.shaping) == table
+    assert parse_weights(from_plain(to_plain(scenario), "x").game.shaping) == table
     flags = ("KILLCOUNT=1", "HEALTH=0.05,0.01,2")
     record = new_run({"scenario": "take_cover", "shaping": flags, "models_dir": str(tmp_path)})
-    assert weights(record.scenario.game.shaping) == table
+    assert parse_weights(record.scenario.game.shaping) == table
 
 
 @pytest.mark.parametrize(

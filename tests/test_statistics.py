@@ -7,7 +7,7 @@ import pytest
 
 from doom_a3c.cli import compare
 from doom_a3c.record import figures
-from doom_a3c.record.statistics import difference, interval_of, mean_interval
+from doom_a3c.record.statistics import compare_means, mean_interval, read_interval
 from doom_a3c.run.score_text import describe_certainty
 
 SAMPLES = 1500  # of games, whose share of intervals that hold the truth has a standard error of 0.006 at 0.95
@@ -45,7 +45,7 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(draw, games, least):
 
 
 def test_a_spread_of_rounding_is_none():
-    assert not difference([0.3, 0.2], [0.2, 0.1]).real
+    assert not compare_means([0.3, 0.2], [0.2, 0.1]).real
     assert mean_interval([0.1 + 0.2, 0.3]) is None
 
 
@@ -53,7 +53,7 @@ def test_a_spread_of_rounding_is_none():
 @pytest.mark.parametrize("draw", [bell, skewed, two_peaks, hit_or_miss])
 def test_equal_agents_are_told_apart_in_one_of_twenty_comparisons(draw, games):
     random = np.random.default_rng(games)
-    apart = [difference(draw(random, games).tolist(), draw(random, games).tolist()).real for _ in range(SAMPLES)]
+    apart = [compare_means(draw(random, games).tolist(), draw(random, games).tolist()).real for _ in range(SAMPLES)]
     assert 0.02 <= np.mean(apart) <= 0.067  # three standard errors above 0.05; the percentile bootstrap has 0.09 to 0.11
 
 
@@ -61,13 +61,13 @@ def test_an_interval_is_students():
     scores = [81.0, 81.0, 83.0, 83.0]
     half = 3.182 * np.std(scores, ddof=1) / 2  # of three degrees of freedom, as tables have it
     assert mean_interval(scores) == pytest.approx((82.0 - half, 82.0 + half), rel=1e-3)
-    assert interval_of(82.0, 1.0, 4) == pytest.approx(mean_interval(scores))
+    assert read_interval(82.0, 1.0, 4) == pytest.approx(mean_interval(scores))
 
 
 @pytest.mark.parametrize("scores", [[3.0], [2.0, 2.0], [2100.0] * 50])
 def test_scores_without_spread_have_no_interval(scores):
     assert mean_interval(scores) is None
-    assert interval_of(scores[0], 0.0, len(scores)) is None
+    assert read_interval(scores[0], 0.0, len(scores)) is None
     figures.draw_distributions("scores", {"greedy policy": scores})
 
 
@@ -76,31 +76,31 @@ def test_equal_scores_still_allow_others_in_three_of_so_many_games():
     assert "3 in 50" in said
     assert "2 in 2" in describe_certainty(None, 2)
     assert "one game" in describe_certainty(None, 1)
-    assert "95% interval 1.00 to 12.0" in describe_certainty(interval_of(6.5, 5.5 / 12.706, 2), 2)
+    assert "95% interval 1.00 to 12.0" in describe_certainty(read_interval(6.5, 5.5 / 12.706, 2), 2)
 
 
 def test_scores_that_are_not_finite_are_no_error():
-    assert not difference([float("inf"), 1.0], [0.0, 0.0]).real
+    assert not compare_means([float("inf"), 1.0], [0.0, 0.0]).real
 
 
 def test_a_difference_is_seen_pair_by_pair():
     luck = np.random.default_rng(2).normal(0.0, 100.0, size=30)  # what a seed brings
     better = luck + np.linspace(0.5, 1.5, 30)
-    found = difference(better.tolist(), luck.tolist())
+    found = compare_means(better.tolist(), luck.tolist())
     assert found.mean == pytest.approx(1.0)
     assert found.real
-    assert difference(luck.tolist(), better.tolist()).interval.high < 0
+    assert compare_means(luck.tolist(), better.tolist()).interval.high < 0
 
 
 @pytest.mark.parametrize(("games", "apart", "real"), [(5, 1.0, False), (6, 1.0, True), (50, 0.0, False), (1, 1.0, False)])
 def test_the_same_difference_in_every_game_is_real_where_a_coin_would_not_fall_so(games, apart, real):
-    found = difference([5.0 + apart] * games, [5.0] * games)
+    found = compare_means([5.0 + apart] * games, [5.0] * games)
     assert (found.mean, found.interval, found.real) == (apart, None, real)
 
 
 def test_a_comparison_tells_its_intervals_without_a_sign_and_writes_them_with_one(tmp_path):
     scores = {"one": [1.0, 2.0, 3.0], "other": [11.0, 13.0, 12.0], "twin": [1.0, 2.0, 3.0]}
-    found = {name: difference(scores["one"], scores[name]) for name in ("other", "twin")}
+    found = {name: compare_means(scores["one"], scores[name]) for name in ("other", "twin")}
     low, high = found["other"].interval
     assert low < high < 0
     assert f"interval {-high:.2f} to {-low:.1f}" in (said := compare._format_verdict("one", "other", found["other"]))

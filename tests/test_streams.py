@@ -12,7 +12,7 @@ from doom_a3c.run.episode_player import EpisodePlayer
 from doom_a3c.run.random_play import random_scores
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def words(seed):
 def test_streams_of_one_seed_differ_from_each_other_and_from_that_of_a_game():
     for seed in (0, 7, 2**31 - 1):
         keys = [(), (0,), (0, 0), (0, 0, 0), (1,), (0, 1)]
-        streams = [words(seed_of(seed, stream, *each)) for stream in Stream for each in keys]
+        streams = [words(make_seed(seed, stream, *each)) for stream in Stream for each in keys]
         games = [words(np.random.SeedSequence([seed + game, *zeros])) for game in range(4) for zeros in ([], [0] * 3)]
         assert len(set(streams)) == len(Stream) * len(keys)
         assert not set(streams) & set(games)
 
 
 def test_a_players_actions_and_games_have_streams_of_their_own_that_are_the_same_each_time():
-    seed = seed_of(1, Stream.TRAINING, 0, 0)
+    seed = make_seed(1, Stream.TRAINING, 0, 0)
     (random, games), (again, others) = split_seed(seed, 5), split_seed(seed, 5)
     assert random.bit_generator.state == again.bit_generator.state
     np.testing.assert_array_equal(games, others)

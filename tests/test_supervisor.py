@@ -21,7 +21,7 @@ from doom_a3c.envs.processes import supervisor
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, get_fork_server
 from doom_a3c.envs.processes.supervisor import GamesError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
 
 

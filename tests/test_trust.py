@@ -14,13 +14,13 @@ from commands import call
 from fakes import changed, complaint
 from run_fakes import run_record, tiny_record
 
-from doom_a3c.run.checkpoint import MAX_ARRAYS, MAX_HEADER, is_whole, label_of, load, record_of, save
+from doom_a3c.run.checkpoint import MAX_ARRAYS, MAX_HEADER, is_whole, load, read_label, read_record, save
 from doom_a3c.run.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import shipped_folder
 from doom_a3c.settings.scenarios import most_parameters
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.trust import GameOverride
 
 
 def plain_record(scenario="basic", **game):
@@ -88,14 +88,14 @@ def test_rules_are_numbers_for_variables_of_the_games_server(rules):
 
 def test_a_wad_that_the_user_names_is_played(wad):
     data = plain_record(wad="/home/stranger/mine.wad")
-    record = record_from_plain(data, "x.ckpt", Named(wad=str(wad)))
+    record = record_from_plain(data, "x.ckpt", GameOverride(wad=str(wad)))
     assert record.scenario.game.wad == str(wad)
-    assert "does not exist" in complaint(record_from_plain, data, "x.ckpt", Named(wad=str(wad.with_name("no.wad"))))
+    assert "does not exist" in complaint(record_from_plain, data, "x.ckpt", GameOverride(wad=str(wad.with_name("no.wad"))))
 
 
 def test_a_scenario_that_the_user_names_is_played_with_the_runs_frame_skip():
     data = plain_record(id="evil:Game-v0", frame_skip=3)
-    game = record_from_plain(data, "x.ckpt", Named(scenario="simpler_basic")).scenario.game
+    game = record_from_plain(data, "x.ckpt", GameOverride(scenario="simpler_basic")).scenario.game
     assert game.wad == catalog.find("simpler_basic").game.wad
     assert game.frame_skip == 3
 
@@ -186,7 +186,7 @@ def test_a_header_larger_than_any_is_refused_unread(saved):
     content = saved.read_bytes()
     for length in (MAX_HEADER + 1, 2**40, 2**64 - 1):
         saved.write_bytes(length.to_bytes(8, "little") + content[8:])
-        for read in (load, record_of, label_of):
+        for read in (load, read_record, read_label):
             assert "not a complete checkpoint" in complaint(read, saved)
 
 
@@ -244,7 +244,7 @@ def test_data_that_is_short_or_long_is_refused(saved):
     header, content = split(saved)
     for size in (0, 27, 29, 1000):
         join(saved, header, content.ljust(size, b"\0")[:size])
-        for read in (load, record_of, label_of):
+        for read in (load, read_record, read_label):
             message = complaint(read, saved)
             assert "not a complete checkpoint" in message
             assert ("longer" if size > 28 else "cut off") in message
@@ -288,7 +288,7 @@ def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
 def test_what_is_no_file_is_not_read(tmp_path, kind):
     path = tmp_path / "best.ckpt"
     {"fifo": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
-    for read in (load, record_of, label_of):
+    for read in (load, read_record, read_label):
         assert complaint(read, path)
 
 
@@ -296,7 +296,7 @@ def test_what_is_no_file_is_not_read(tmp_path, kind):
 def test_json_nested_without_end_is_refused(saved, nested):
     for write in (replace_record, lambda path, text: join(path, text.encode(), bytes(100))):
         write(saved, nested * 100_000)
-        for read in (load, record_of, label_of):
+        for read in (load, read_record, read_label):
             assert "not a complete checkpoint" in complaint(read, saved)
 
 
@@ -368,5 +368,5 @@ def test_a_users_wad_of_a_shipped_name_is_not_taken_for_that(tmp_path):
 def test_a_wad_that_has_no_effect_is_a_mistake(tmp_path):
     refused = call("train", "--scenario", "cartpole", "--wad", "mine.wad", cwd=tmp_path)
     assert (refused.returncode, "--wad goes with --resume" in refused.stderr) == (2, True)
-    for named in (Named(scenario="basic", wad="x.wad"), Named(wad="x.wad")):
+    for named in (GameOverride(scenario="basic", wad="x.wad"), GameOverride(wad="x.wad")):
         assert "has no effect" in complaint(record_from_plain, plain_record("cartpole"), "x.ckpt", named)

@@ -15,8 +15,8 @@ from doom_a3c.envs.doom.setup import configure
 from doom_a3c.settings import catalog, wads
 from doom_a3c.settings.games import DoomSpec, shipped_folder
 from doom_a3c.settings.levels import check_files
-from doom_a3c.settings.starts import Starts, starts_in
-from doom_a3c.settings.wads import contents_of, maps_in
+from doom_a3c.settings.starts import Starts, read_starts
+from doom_a3c.settings.wads import list_maps, read_contents
 
 WHOLE = wad("MAP01", *MAP)
 
@@ -24,8 +24,8 @@ WHOLE = wad("MAP01", *MAP)
 def test_a_map_is_what_its_lumps_follow(tmp_path):
     path = tmp_path / "mine.wad"
     path.write_bytes(wad("E1M1", *MAP, "eleven", "map02", "TEXTMAP", "ENDMAP", kind=b"IWAD"))
-    assert maps_in(path) == ["E1M1", "MAP02"]
-    assert maps_in(shipped_folder() / "basic.wad") == ["MAP01"]
+    assert list_maps(path) == ["E1M1", "MAP02"]
+    assert list_maps(shipped_folder() / "basic.wad") == ["MAP01"]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_a_map_is_what_its_lumps_follow(tmp_path):
 def test_what_the_engine_cannot_play_is_no_map(tmp_path, data):
     path = tmp_path / "mine.wad"
     path.write_bytes(data)
-    assert maps_in(path) == []
+    assert list_maps(path) == []
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("maps/map01.wad", data)
         archive.writestr("maps/readme.txt", "no map either")
-    assert maps_in(tmp_path / "mine.pk3") == []
+    assert list_maps(tmp_path / "mine.pk3") == []
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_what_the_engine_cannot_play_is_no_map(tmp_path, data):
 def test_what_is_no_whole_wad_is_told(tmp_path, data):
     path = tmp_path / "mine.wad"
     path.write_bytes(data)
-    assert "mine.wad is no complete WAD file" in complaint(maps_in, path)
+    assert "mine.wad is no complete WAD file" in complaint(list_maps, path)
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("inner.wad", data)
     if data[:4] == b"PWAD":
-        assert "mine.pk3 is no complete WAD file or zip" in complaint(maps_in, tmp_path / "mine.pk3")
+        assert "mine.pk3 is no complete WAD file or zip" in complaint(list_maps, tmp_path / "mine.pk3")
     else:  # the engine passes over it
-        assert maps_in(tmp_path / "mine.pk3") == []
+        assert list_maps(tmp_path / "mine.pk3") == []
 
 
 def test_what_a_mac_adds_to_a_zip_is_no_wad(tmp_path):
@@ -75,20 +75,20 @@ def test_what_a_mac_adds_to_a_zip_is_no_wad(tmp_path):
             archive.writestr(name, data)
     with zipfile.ZipFile(tmp_path / "plain.zip", "w") as archive:
         archive.writestr("maps/map01.wad", WHOLE)
-    assert maps_in(tmp_path / "mine.zip") == maps_in(tmp_path / "plain.zip")
+    assert list_maps(tmp_path / "mine.zip") == list_maps(tmp_path / "plain.zip")
 
 
 def test_a_game_in_an_archive_is_to_be_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
         archive.writestr("heretic.wad", wad_of(("PLAYPAL", bytes(768)), *text_map("MAP01", 1), kind=b"IWAD"))
-    assert "unpack" in complaint(maps_in, tmp_path / "mine.zip")
+    assert "unpack" in complaint(list_maps, tmp_path / "mine.zip")
 
 
 def test_a_directory_that_is_in_the_file_may_still_be_too_large(tmp_path):
     with (tmp_path / "mine.wad").open("wb") as file:
         file.write(b"PWAD" + struct.pack("<II", 2**28 - 1, 12))
         file.truncate(2**32)  # takes no room on the disk
-    assert "directory of 268,435,455 lumps" in complaint(maps_in, tmp_path / "mine.wad")
+    assert "directory of 268,435,455 lumps" in complaint(list_maps, tmp_path / "mine.wad")
 
 
 def test_maps_are_looked_for_in_archives_too(tmp_path):
@@ -96,18 +96,18 @@ def test_maps_are_looked_for_in_archives_too(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("maps/map07.wad", WHOLE)
         archive.writestr("inner.wad", WHOLE)
-    assert maps_in(path) == ["MAP07", "MAP01"]
+    assert list_maps(path) == ["MAP07", "MAP01"]
     renamed = path.rename(tmp_path / "mine.wad")  # the engine too goes by what is in it
-    assert maps_in(renamed) == ["MAP07", "MAP01"]
+    assert list_maps(renamed) == ["MAP07", "MAP01"]
     renamed.write_bytes(b"PK\3\4" + bytes(100))
-    assert "mine.wad is no complete" in complaint(maps_in, renamed)
+    assert "mine.wad is no complete" in complaint(list_maps, renamed)
 
 
 def test_an_archive_is_not_unpacked_whatever_it_unpacks_to(tmp_path, monkeypatch):
     monkeypatch.setattr(wads, "MAX_INNER_BYTES", 2**20)
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inner.wad", wad("MAP01", *MAP, size=2**20))
-    assert "the WAD files in it are larger than 1 MiB" in complaint(maps_in, tmp_path / "mine.pk3")
+    assert "the WAD files in it are larger than 1 MiB" in complaint(list_maps, tmp_path / "mine.pk3")
 
 
 # Where the engine looks in an archive
@@ -135,7 +135,7 @@ PLACES = {
 @pytest.mark.parametrize(("place", "loaded"), PLACES.items())
 def test_a_map_in_an_archive_counts_where_the_engine_looks(tmp_path, place, loaded):
     path = archive(tmp_path / "mine.zip", {"readme.txt": "", place: LEVEL})
-    assert maps_in(path) == ["MAP01"] * loaded
+    assert list_maps(path) == ["MAP01"] * loaded
     if not loaded:
         said = complaint(check_files, DoomSpec(wad=str(path)))
         assert place in said
@@ -160,7 +160,7 @@ def test_a_wad_in_the_folder_maps_begins_with_its_map_and_lends_it_its_own_name(
     path = archive(
         tmp_path / "mine.pk3", {"maps/hall.wad": wad_of(*text_map("MAP05", 1)), "maps/no.wad": wad("CREDIT", "MAP01", *MAP)}
     )
-    assert maps_in(path) == ["HALL"]
+    assert list_maps(path) == ["HALL"]
 
 
 def test_of_two_maps_of_one_name_the_last_is_played(tmp_path):
@@ -216,7 +216,7 @@ ALONE, SEVERAL, NONE = Starts(True, False), Starts(False, True), Starts(False, F
 
 def starts(tmp_path, *lumps):
     (tmp_path / "mine.wad").write_bytes(wad_of(*lumps))
-    return starts_in(tmp_path / "mine.wad", contents_of(tmp_path / "mine.wad").levels[0])
+    return read_starts(tmp_path / "mine.wad", read_contents(tmp_path / "mine.wad").levels[0])
 
 
 @pytest.mark.parametrize(
@@ -286,4 +286,4 @@ def test_a_text_that_is_too_large_to_be_one_is_left_to_the_engine(tmp_path):
         file.write(struct.pack("<4sII", b"PWAD", 2, 12 + size))
         file.seek(12 + size)  # takes no room on the disk
         file.write(b"".join(struct.pack("<II8s", *entry) for entry in entries))
-    assert starts_in(path, contents_of(path).levels[0]) is None
+    assert read_starts(path, read_contents(path).levels[0]) is None

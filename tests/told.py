@@ -18,7 +18,7 @@ from doom_a3c.record.loggers import flatten
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RunMetrics
-from doom_a3c.run.run_record import begun
+from doom_a3c.run.run_record import begin_run
 from doom_a3c.run.session import build_session
 
 # What each log is told; `host` is that of every host.
@@ -106,7 +106,7 @@ def assert_told_every_metric(engine, folder, monkeypatch):
     view = Until(lambda: all(wanted[log] <= names[log] for log in wanted))
     games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
     make_logger = partial(JsonLinesLogger, names=names)
-    with build_session(begun(scenario, config), games, CheckpointFolder(folder), None, view, make_logger) as session:
+    with build_session(begin_run(scenario, config), games, CheckpointFolder(folder), None, view, make_logger) as session:
         view.stopping = session.stopping
         assert session.training.run().stopped_by == "SIGTERM", f"logged after five minutes: {dict(names)}"
     assert {log: {name for name in known if not name.startswith("faults.")} for log, known in names.items()} == wanted

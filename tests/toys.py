@@ -8,7 +8,7 @@ from functools import partial
 import gymnasium
 import numpy as np
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.infos import LIFE_LOST
 
 

@@ -125,7 +125,7 @@ def _replace(module: Any, **values: Any) -> None:
 def remember_shipped_files() -> None:
     """Has the catalog look up once which files are shipped, and what is in them."""
     parser: Any = vars(catalog)["tomllib"]
-    shipped = {text: parser.loads(text) for text in (path.read_text() for path in catalog._own_files().values())}
+    shipped = {text: parser.loads(text) for text in (path.read_text() for path in catalog._list_own_files().values())}
 
     class Remembering:
         TOMLDecodeError = parser.TOMLDecodeError
@@ -134,7 +134,7 @@ def remember_shipped_files() -> None:
         def loads(text: str) -> dict[str, Any]:
             return copy.deepcopy(shipped[text]) if text in shipped else cast(dict[str, Any], parser.loads(text))
 
-    files, available = functools.cache(catalog._own_files), functools.cache(catalog.available)
+    files, available = functools.cache(catalog._list_own_files), functools.cache(catalog.list_scenario_files)
     _replace(catalog, tomllib=Remembering, _own_files=files, available=available)
 
 

@@ -20,7 +20,8 @@ from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_t
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
-from doom_a3c.settings.fields import UserError, settings_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.games import DoomSpec, GymnasiumSpec, shipped_folder
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.scenarios import Scenario
@@ -197,7 +198,7 @@ def tomls(folder: Path) -> Door:
 
     own = [
         path
-        for name, path in catalog.available().items()
+        for name, path in catalog.list_scenario_files().items()
         if path.suffix == ".toml" and name in ("basic", "cartpole", "pong")
     ]
     texts = [path.read_bytes() for path in own]

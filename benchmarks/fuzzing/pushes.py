@@ -11,17 +11,17 @@ import numpy as np
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.learner import LearnerMetrics
-from doom_a3c.agent.model import GlobalModel, flat
+from doom_a3c.agent.model import GlobalModel, flatten
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.rollouts import Rollout, VersionedRollout, blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.record.progress import Progress, to_plain
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network
 from fuzzing.doors import Door
 from fuzzing.guards import FindingError
@@ -65,8 +65,8 @@ class Servers:
         network = ACNetwork(spec, Inputs((6, 6, 1), 0), Categorical(3), 0, "global", "float32")
         self._trainer = ACNetwork(spec, Inputs((6, 6, 1), 0), Categorical(3), 1, "trainer", "float32")
         self._model = GlobalModel(network, make_optimizer("adam", network.parameters, None))
-        self._start = captured(self._model, Progress())
-        self.size = len(flat(network.parameters))
+        self._start = capture_state(self._model, Progress())
+        self.size = len(flatten(network.parameters))
         observations = np.zeros((GAMES, 6, 6, 1), np.uint8)
         core_state = tuple(np.asarray(part) for part in network.initial_state(GAMES))
         self.blank = blank_rollout(observations, STEPS, core_state, network.distribution)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.lstm import lstm, product
-from doom_a3c.settings.errors import UserError, nearest
+from doom_a3c.settings.errors import UserError, suggest
 
 CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
 
@@ -95,9 +95,9 @@ class NoCore:
 CORES: dict[str, type[Core]] = {"lstm": LSTM, "skip_lstm": SkipLSTM, "none": NoCore}
 
 
-def core_called(name: str) -> type[Core]:
+def find_core(name: str) -> type[Core]:
     """Returns the core that a scenario names; raises UserError where there is none of that name."""
     if name not in CORES:
         known = " or ".join(map(repr, CORES))
-        raise UserError(f"[network] core must be {known}, not {name!r}{nearest(name, CORES)}")
+        raise UserError(f"[network] core must be {known}, not {name!r}{suggest(name, CORES)}")
     return CORES[name]

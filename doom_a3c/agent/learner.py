@@ -16,7 +16,7 @@ from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
 from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
 from doom_a3c.algorithm.vtrace import WeightedTargets
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 
 if TYPE_CHECKING:
     from doom_a3c.settings.config import Config
@@ -100,7 +100,7 @@ class Learner:
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
         """`index` tells the learners of a run apart: each deals minibatches in its own order."""
         self._network, self._config, self._estimator = network, config, make_estimator(config)
-        self._random = np.random.default_rng(seed_of(config.seed, Stream.MINIBATCHES, index, 0))
+        self._random = np.random.default_rng(make_seed(config.seed, Stream.MINIBATCHES, index, 0))
         self._compiled = network.compiled(("gradients", config), self._gradients)
         self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
         self._combined = network.compiled(("combined", config), self._combine)

@@ -15,7 +15,7 @@ from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.rewards import RewardStats
-from doom_a3c.settings.errors import listed
+from doom_a3c.settings.errors import shorten_list
 
 if TYPE_CHECKING:
     from doom_a3c.algorithm.optimizers import Optimizer
@@ -33,7 +33,7 @@ class SharedNetwork:
         self.network = network
         self._lock = threading.Lock()
         self._copying: dict[ACNetwork, Graph] = {}  # by the network that pulls
-        self._flat = network.compiled("flat", lambda: flat(network.parameters))
+        self._flat = network.compiled("flat", lambda: flatten(network.parameters))
         self._replace = network.compiled("replace", partial(_assign, network.parameters))
         self.version = 0  # updates and roll-backs that have made these weights
         self.since = 0  # the version that the newest roll-back made: what older ones have played is not learned from
@@ -51,7 +51,7 @@ class SharedNetwork:
             return np.asarray(self._flat()), self.version
 
     def replace(self, weights: Vector, version: int) -> None:
-        """Takes over weights that `weights` of another network of this shape returned."""
+        """Takes over weights that `parse_weights` of another network of this shape returned."""
         with self._lock:
             self._replace(weights)
             self.version = version
@@ -115,7 +115,7 @@ class GlobalModel(SharedNetwork):
             ValueError: if a name or a shape is not this model's.
         """
         if snapshot.keys() != self._variables.keys():
-            raise ValueError(f"variables differ: {listed(sorted(snapshot.keys() ^ self._variables.keys()), 3)}")
+            raise ValueError(f"variables differ: {shorten_list(sorted(snapshot.keys() ^ self._variables.keys()), 3)}")
         for name, value in snapshot.items():
             if tuple(self._variables[name].shape) != value.shape:
                 raise ValueError(f"{name} is {value.shape}, not {tuple(self._variables[name].shape)}")
@@ -137,7 +137,7 @@ class GlobalModel(SharedNetwork):
             self._variables[name].assign(value)
 
 
-def flat(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
+def flatten(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
     """Returns tensors as one vector, in their order."""
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 

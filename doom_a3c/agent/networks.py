@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from doom_a3c.agent.cores import CoreState, core_called
+from doom_a3c.agent.cores import CoreState, find_core
 from doom_a3c.agent.distributions import Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import Matrix, add_bias, matrix_type
-from doom_a3c.settings.network import Network, maps_of, numbers_apart
+from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 
 # Pixels, uint8 [..., H, W, C], or numbers, float32 [..., V], or both by the names `pixels` and `variables`.
 Observations: TypeAlias = NDArray[Any] | tf.Tensor | Mapping[str, NDArray[Any] | tf.Tensor]
@@ -62,7 +62,7 @@ def observation_inputs(space: Any) -> Inputs:
 _Layers = list[tuple[Matrix, tf.Variable]]  # kernels and biases, in their order
 
 
-def _layers(
+def _make_layers(
     make: Parameters, name: str, features: int, sizes: Sequence[int], dtype: tf.DType | None = None
 ) -> tuple[_Layers, int]:
     """Returns fully connected layers of those sizes over so many features, and how many there are after them."""
@@ -81,10 +81,10 @@ class _Torso:
         self._spec, self._inputs = spec, inputs
         self._activation = getattr(tf.nn, spec.activation)
         self._convolutions = []
-        apart = numbers_apart(spec, inputs.pixels, inputs.variables)
+        apart = count_separate_numbers(spec, inputs.pixels, inputs.variables)
         features = inputs.variables - apart
         if inputs.pixels is not None:
-            maps = maps_of(spec, inputs.pixels)
+            maps = compute_maps(spec, inputs.pixels)
             for index, ((filters, size, stride), (*_, channels)) in enumerate(zip(spec.convolutions, maps, strict=False)):
                 name = f"{prefix}conv{index}"
                 # One channel alone is too thin for matrix units: that convolution keeps full precision.
@@ -92,12 +92,12 @@ class _Torso:
                 kernel = make.matrix(f"{name}/kernel", (size, size, channels, filters), size * size * channels, dtype)
                 self._convolutions.append((kernel, make.zeros(f"{name}/bias", filters), stride))
             features += math.prod(maps[-1])
-        self._hidden, features = _layers(make, f"{prefix}hidden", features, spec.hidden)
+        self._hidden, features = _make_layers(make, f"{prefix}hidden", features, spec.hidden)
         # These are small beside the picture's: rounding would cost more than it gains.
-        self._variable_hidden, joining = _layers(
+        self._variable_hidden, joining = _make_layers(
             make, f"{prefix}variables", apart, spec.variable_hidden if apart else (), tf.float32
         )
-        self.core = core_called(spec.core)(features + joining, spec.core_size, make, prefix)
+        self.core = find_core(spec.core)(features + joining, spec.core_size, make, prefix)
 
     def run(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns features [T * B, ...] of observations [T, B, ...], and the state after them."""
@@ -112,13 +112,13 @@ class _Torso:
                 maps = (tf.cast(pixels, tf.float32) - self._spec.pixel_mean) / self._spec.pixel_scale
             for index, (kernel, bias, stride) in enumerate(self._convolutions):
                 weights = (kernel.read(), bias) if index else self._centring(kernel.read(), bias)
-                maps = self._activation(_convolved(maps, *weights, stride))
+                maps = self._activation(_convolve(maps, *weights, stride))
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
         if self._variable_hidden:
-            return _joined([self._through(self._hidden, seen[0]), self._through(self._variable_hidden, variables)])
+            return _join([self._through(self._hidden, seen[0]), self._through(self._variable_hidden, variables)])
         if variables is not None:
             seen.append(variables)
-        return self._through(self._hidden, _joined(seen))
+        return self._through(self._hidden, _join(seen))
 
     def _through(self, layers: _Layers, features: tf.Tensor) -> tf.Tensor:
         """Returns what fully connected layers make of features [N, ...]."""
@@ -267,7 +267,7 @@ class ACNetwork:
         return Output(tf.matmul(features[0], self._policy), values), tuple(itertools.chain(*states))
 
 
-def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:
+def _convolve(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:
     """Returns the convolution [N, H', W', F] of maps [N, H, W, C], without padding.
 
     Where the stride divides both widths, columns that are read together become channels: nothing moves in memory, and
@@ -284,7 +284,7 @@ def _convolved(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int)
     return add_bias(maps, bias)
 
 
-def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+def _join(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns features [N, ...] side by side, in the type of the first."""
     return tf.concat([tf.cast(part, parts[0].dtype) for part in parts], axis=1) if len(parts) > 1 else parts[0]
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from doom_a3c.agent.precision import Matrix
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 
 
 def variable_name(variable: tf.Variable) -> str:
@@ -18,7 +18,7 @@ class Parameters:
     """Makes variables with random weights. Owns the random stream, and what has been made, in its order."""
 
     def __init__(self, seed: int, matrix_type: tf.DType) -> None:
-        self._random, self._type = np.random.default_rng(seed_of(seed, Stream.WEIGHTS)), matrix_type
+        self._random, self._type = np.random.default_rng(make_seed(seed, Stream.WEIGHTS)), matrix_type
         self.made: list[tf.Variable] = []
         self.matrices: list[Matrix] = []
 

@@ -68,7 +68,7 @@ def met_faults(infos: dict[str, Any]) -> list[str]:
     return [kind for table in tables for kinds in table.get(FAULTS, ()) for kind in kinds or ()]
 
 
-def _bonuses(infos: dict[str, Any], games: int) -> Rewards:
+def _read_bonuses(infos: dict[str, Any], games: int) -> Rewards:
     """Returns what shaping pays each game, be the step its episode's last one or not."""
     nothing = np.zeros(games)
     paid: Rewards = infos.get("final_info", {}).get(SHAPING, nothing) + infos.get(SHAPING, nothing)
@@ -119,7 +119,7 @@ class Player:
         infos = self.infos
         self.core_state, ends = decision.core_state, terminated | truncated
         self.resets = ends.astype(np.float32)
-        cut_short, bonuses = _cut_short(infos, len(ends)), _bonuses(infos, len(ends))
+        cut_short, bonuses = _cut_short(infos, len(ends)), _read_bonuses(infos, len(ends))
         return Step(
             observations,
             resets,

@@ -81,7 +81,7 @@ def joined_states(states: Sequence[CoreState]) -> CoreState:
     return states[0] if len(states) == 1 else tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
-def concatenated(rollouts: Sequence[Rollout]) -> Rollout:
+def concatenate(rollouts: Sequence[Rollout]) -> Rollout:
     """Returns rollouts of equal length as one of all their games."""
     if len(rollouts) == 1:
         return rollouts[0]
@@ -116,7 +116,7 @@ class _Recorded:
         self.values[t], self.paid[t] = step.decision.values, step.rewards + step.bonuses
         self.discounts[t, step.terminated | step.life_lost] = 0.0
         self.ends[t] = step.terminated | step.truncated | step.life_lost
-        self.truncations += _truncations(t, step)
+        self.truncations += _list_truncations(t, step)
         self.versions.add(step.decision.version)
         self.episodes += step.episodes
         self.faults += step.faults
@@ -189,7 +189,7 @@ class Actor:
             next_values,
             played.log_probs,
         )
-        faults = played.faults + _unusable(usable, observations)
+        faults = played.faults + _find_unusable(usable, observations)
         stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, played.episodes, faults, sums)
         return VersionedRollout(rollout, min(played.versions), stats)
 
@@ -211,14 +211,14 @@ class Actor:
         self._player.close()
 
 
-def _unusable(rewards: Bools, observations: Observations) -> list[str]:
+def _find_unusable(rewards: Bools, observations: Observations) -> list[str]:
     """Returns the kinds of faults in what games have given; `rewards` says which can be learned from."""
     numbers = [array for array in tf.nest.flatten(observations) if array.dtype == np.float32]
     good = rewards.all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)
     return [kind for kind, is_good in zip(UNUSABLE, good, strict=True) if not is_good]
 
 
-def _truncations(t: int, step: Step) -> list[Truncation]:
+def _list_truncations(t: int, step: Step) -> list[Truncation]:
     """Returns time, game, final observation and the state to value it with, of each episode that was cut off."""
     return [
         (t, int(game), step.finals[game], tuple(state[game] for state in step.decision.core_state))

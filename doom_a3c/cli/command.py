@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from doom_a3c.cli.streams import OutputLostError, can_redraw, harden_streams
 from doom_a3c.quiet import print_at_once
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 _NO_ROOM = (
     errno.ENOSPC,

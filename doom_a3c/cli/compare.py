@@ -11,11 +11,11 @@ from typing import Any
 from doom_a3c.cli.lines import Lines
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
-from doom_a3c.record.statistics import Difference, Interval, difference, mean_interval
+from doom_a3c.record.statistics import Difference, Interval, compare_means, mean_interval
 from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.playback import Playback
 from doom_a3c.run.score_text import CAVEAT, describe_certainty
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import PlaySettings
 
@@ -49,7 +49,7 @@ def compare(
         lines.clear()
         if scores[names[0]]:
             _write_scores(folder, settings, scores)
-    differences = {other: difference(scores[names[0]], scores[other]) for other in names[1:]}
+    differences = {other: compare_means(scores[names[0]], scores[other]) for other in names[1:]}
     _print_results(settings, scores, differences, lines)
     _write(folder, settings, scores, differences)
     lines(f"comparison.png, comparison.csv and comparison.json are in {folder}")

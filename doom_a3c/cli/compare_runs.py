@@ -14,13 +14,13 @@ import numpy as np
 from doom_a3c.record import figures
 from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.tags import tag
-from doom_a3c.run.names import called
-from doom_a3c.settings.fields import UserError
+from doom_a3c.record.tags import make_tag
+from doom_a3c.run.names import scenario_in
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.inputs import expand
 
-_TAG = tag("reward")
+_TAG = make_tag("reward")
 
 
 class Curve(NamedTuple):
@@ -39,7 +39,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     Raises:
         UserError: for a path that is no folder, or if no run has a curve.
     """
-    found = [_read_curves(expanded(path)) for path in paths]
+    found = [_read_curves(expand(path)) for path in paths]
     curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
     short = [name for _, names in found for name in names]
     if not curves:
@@ -48,7 +48,7 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
         )
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
-        groups.setdefault(called(curve.run), []).append(curve)
+        groups.setdefault(scenario_in(curve.run), []).append(curve)
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.save_png(figures.draw_runs("mean score", drawn), target)

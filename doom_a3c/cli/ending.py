@@ -11,12 +11,12 @@ from doom_a3c.cli.status import format_curve
 from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.progress import EvaluationPoint, Point
-from doom_a3c.run.run_record import RunRecord, needed_again
+from doom_a3c.run.run_record import RunRecord, find_needed_override
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
-from doom_a3c.settings.fields import first_line
+from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.formatting import format_score
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.inputs import expand
 
 CURVE_COLUMNS = 30  # characters
 
@@ -46,7 +46,7 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
 
 def flags_to_repeat(record: RunRecord) -> str:
     """Returns the flags that a user has to repeat because a checkpoint does not hold them, '' if none."""
-    named = needed_again(record)
+    named = find_needed_override(record)
     flags = {"--wad": named.wad, "--scenario": named.scenario}
     return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
@@ -60,7 +60,7 @@ def write_results(session: Session, result: Result, seconds: float, summary: str
     progress, folder = session.progress, session.gifs
     if summary:
         try:
-            write_json(expanded(summary), summary_dict(session, result, seconds))
+            write_json(expand(summary), summary_dict(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
             raise SystemExit(f"{command.program_name('train')}: {why}") from None

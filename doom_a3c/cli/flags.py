@@ -6,7 +6,8 @@ import argparse
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
-from doom_a3c.settings.fields import Setting, UserError, hint, settings_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import Setting, hint, settings_of
 
 _SHELLS = ("bash", "zsh", "tcsh")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from doom_a3c.cli.layout import format_table, wrap
-from doom_a3c.run.pretrained import cards
+from doom_a3c.run.pretrained import read_cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.formatting import format_score
@@ -18,7 +18,7 @@ _BUTTONS = 76  # characters for their names: some games have hundreds of actions
 def list_models() -> str:
     """Returns a table of the pretrained models and their scores."""
     rows = []
-    for name, card in cards().items():
+    for name, card in read_cards().items():
         scores = (format_score(card.greedy[0]), format_score(card.sample[0]), format_score(card.random[0]))
         rows.append((name, *scores, f"{card.frames:,}", f"{card.minutes:g}"))
     table = format_table(("model", "greedy", "sampled", "random play", "frames", "minutes"), rows, "lrrrrr")
@@ -28,7 +28,7 @@ def list_models() -> str:
 def list_scenarios() -> str:
     """Returns every scenario's game, input, frame budget, buttons and expected score, wrapped to the terminal."""
     lines = []
-    for name in sorted(catalog.available(), key=lambda name: ("/" in name, name)):
+    for name in sorted(catalog.list_scenario_files(), key=lambda name: ("/" in name, name)):
         scenario = catalog.find(name)
         buttons, seen = _describe_interface(scenario)
         facts = (

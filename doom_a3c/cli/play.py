@@ -21,10 +21,11 @@ from doom_a3c.record.files import output_folder
 from doom_a3c.run import pretrained
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import cpu_count
-from doom_a3c.settings.fields import UserError, parse_values, select, setting, settings_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import parse_values, select, setting, settings_of
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import SHOWING, PlaySettings
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
     from doom_a3c.run.agent import TrainedAgent
@@ -84,13 +85,13 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
-    models = [pretrained.found(model) for model in options.compare or (options.model,)]
+    models = [pretrained.find_model(model) for model in options.compare or (options.model,)]
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.run.agent import TrainedAgent  # late: TensorFlow is imported by now
 
-    agents = [TrainedAgent.load(model, Named(options.scenario, options.wad)) for model in models]
+    agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
 
     lines = Lines(options.quiet)

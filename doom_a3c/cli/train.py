@@ -19,15 +19,16 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, find_runs, new_run, open_session
 from doom_a3c.run.lock import FolderLock
-from doom_a3c.run.pretrained import found
+from doom_a3c.run.pretrained import find_model
 from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
-from doom_a3c.settings.fields import RunError, UserError, parse_values, select, setting
+from doom_a3c.settings.errors import RunError, UserError
+from doom_a3c.settings.fields import parse_values, select, setting
 from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.groups import OUTPUTS, USUAL
-from doom_a3c.settings.inputs import expanded
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
     from doom_a3c.run.session import Session
@@ -103,8 +104,8 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     if options.wad:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = new_run(settings, options.name)
-    source = found(options.from_) if options.from_ else None
-    with FolderLock(expanded(record.config.models_dir), "--models-dir") as lock:
+    source = find_model(options.from_) if options.from_ else None
+    with FolderLock(expand(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
         checkpoints = CheckpointFolder(lock.folder, lock.held)
         checkpoints.check_unused()
@@ -117,9 +118,9 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--name {options.name} names a new run: one that is resumed keeps its name")
     if options.from_:
         raise UserError(f"--from {options.from_} is for a new run: one that is resumed goes on with its own weights")
-    folder = expanded(settings.get("models_dir", Config.models_dir))
+    folder = expand(settings.get("models_dir", Config.models_dir))
     _check_resumable(folder)
-    named = Named(settings.get("scenario"), options.wad)
+    named = GameOverride(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
         record = continued_run(checkpoints.record(named), settings)
@@ -141,7 +142,7 @@ def _run(
     record: RunRecord,
     checkpoints: CheckpointFolder,
     *,
-    named: Named | None = None,
+    named: GameOverride | None = None,
     source: Path | None = None,
 ) -> int:
     """Trains, as `open_session` says; returns the exit status.

@@ -27,7 +27,7 @@ class State(NamedTuple):
         return (mine.updates, mine.halvings) == (its.updates, its.halvings)
 
 
-def captured(model: GlobalModel, progress: Progress) -> State:
+def capture_state(model: GlobalModel, progress: Progress) -> State:
     """Returns the state of a run. Rollouts are counted once played: the newest may not have been learned from."""
 
     def counters() -> Counters:
@@ -74,7 +74,7 @@ class LocalEngine:
 
     def capture(self) -> State:
         """Returns the weights, optimizer slots and counters of this moment."""
-        return captured(self._model, self._progress)
+        return capture_state(self._model, self._progress)
 
     def roll_back(self, state: State) -> None:
         """Takes over the weights and optimizer slots of an earlier moment, with half the step size; what is counted stays.

@@ -51,7 +51,7 @@ class Queues(NamedTuple):
     rollouts: Channel[VersionedRollout]
 
 
-def queues_of(config: Config) -> Queues:
+def make_queues(config: Config) -> Queues:
     """Returns queues of the sizes that the settings say."""
     return Queues(Channel(config.worker_count), Channel(config.queue_size))
 

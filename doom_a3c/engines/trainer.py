@@ -7,7 +7,7 @@ from functools import partial
 from doom_a3c.agent.learner import Gradients, Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.rollouts import VersionedRollout, concatenated
+from doom_a3c.agent.rollouts import VersionedRollout, concatenate
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
 from doom_a3c.record.progress import Progress
@@ -42,7 +42,7 @@ class Trainer:
         self.batch = sum(played.stats.steps for group in groups for played in group)
         version = min(played.version for group in groups for played in group)
         self._model.pull(self._network)
-        batches = [learner.prepare(concatenated([played.rollout for played in group])) for group in groups]
+        batches = [learner.prepare(concatenate([played.rollout for played in group])) for group in groups]
 
         def apply(gradients: Gradients, last: bool) -> bool:
             going_on = self._updater.apply(gradients, version, last)

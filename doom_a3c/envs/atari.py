@@ -16,8 +16,8 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.envs.pixels import Pixels, to_rgb
-from doom_a3c.settings.fields import UserError, nearest
-from doom_a3c.settings.games import ATARI, AtariSpec, Observation, in_words
+from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.games import ATARI, AtariSpec, Observation, describe_actions
 from doom_a3c.settings.infos import LIFE_LOST
 from doom_a3c.settings.streams import Stream
 
@@ -41,7 +41,7 @@ def find_rom(game: AtariSpec) -> str:
     known = list_games()
     if not match or match[1] not in known:
         ids = [f"{ATARI}{name}-v5" for name in known]
-        raise UserError(f"there is no Atari game {game.id!r}{nearest(game.id, ids)}; ids look like ALE/Pong-v5")
+        raise UserError(f"there is no Atari game {game.id!r}{suggest(game.id, ids)}; ids look like ALE/Pong-v5")
     return known[match[1]]
 
 
@@ -96,7 +96,7 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         self.single_observation_space = Box(0, 255, self._shape, np.uint8)
         self.observation_space = batch_space(self.single_observation_space, games)
         names = list_actions(game)
-        self.metadata = {**self.env.metadata, "title": f"{game.id}, {in_words(names)}", "action_names": names}
+        self.metadata = {**self.env.metadata, "title": f"{game.id}, {describe_actions(names)}", "action_names": names}
         self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
         self._lost = np.zeros(games, np.bool_)  # a life in the last step
         self._lives = np.zeros(games, np.int32)

@@ -17,7 +17,7 @@ from gymnasium.wrappers import TimeLimit
 from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.processes.supervisor import MakeEnv
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import (
     FREEDOOM,
     AtariSpec,
@@ -25,7 +25,7 @@ from doom_a3c.settings.games import (
     GameSpec,
     GymnasiumSpec,
     Observation,
-    located,
+    locate,
     shipped_folder,
 )
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
@@ -202,7 +202,7 @@ class _DoomFactory(_Factory):
 
     def _try(self) -> None:
         """Starts the game once in a process of its own: a level that crashes the engine would crash this one too."""
-        level = located(self._game.wad or self._game.iwad or FREEDOOM)
+        level = locate(self._game.wad or self._game.iwad or FREEDOOM)
         if not self._tried and level.parent not in (shipped_folder(), shipped_folder().parent):
             with closing(_make_in_processes(self._list_makers(1, limited=False), 1, 1, prepare=True)) as env:
                 env.wait_for_one()

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 
 from doom_a3c.envs.pixels import History, Pixels
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import Observation
 
 _TAKES = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 _REPLACED = "gym, which Gymnasium has replaced: write import gymnasium as gym"
 

@@ -17,7 +17,7 @@ from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, suggest_gymnasium
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.envs.unknown_ids import suggest_atari, suggest_id
-from doom_a3c.settings.fields import UserError, first_line
+from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 

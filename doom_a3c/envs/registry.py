@@ -10,14 +10,14 @@ from typing import Any
 
 from gymnasium.envs.registration import register, registry
 
-from doom_a3c.settings.catalog import own_names
+from doom_a3c.settings.catalog import list_own_names
 
 NAMESPACE = "doom_a3c"
 
 
 def list_ids() -> dict[str, str]:
     """Returns the scenarios by their ids: 'doom_a3c/DeadlyCorridor-v0' is deadly_corridor."""
-    return {f"{NAMESPACE}/{_to_camel_case(name)}-v0": name for name in own_names() if "/" not in name}
+    return {f"{NAMESPACE}/{_to_camel_case(name)}-v0": name for name in list_own_names() if "/" not in name}
 
 
 def _to_camel_case(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 import gymnasium
 
-from doom_a3c.settings.fields import first_line
+from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.games import ATARI
 
 _ATARI_ID = re.compile(r"(?:ale_py:|gymnasium:)?(?:ALE/)?(\w+?)(-ram)?-?(NoFrameskip|Deterministic)?-v(\d+)")

@@ -11,7 +11,7 @@ from typing import Any
 
 from doom_a3c.record.files import write_json
 from doom_a3c.record.loggers import Metrics, NullLogger, flatten
-from doom_a3c.record.tags import tag
+from doom_a3c.record.tags import make_tag
 
 _FLUSH_SECONDS = 5.0
 TABLE = "metrics.csv"
@@ -43,7 +43,7 @@ class CsvLogger(NullLogger):
     def metrics(self, metrics: Metrics, count: int) -> None:
         """Writes one line per number."""
         with self._lock:
-            self._writer.writerows((count, tag(name), value) for name, value in flatten(metrics))
+            self._writer.writerows((count, make_tag(name), value) for name, value in flatten(metrics))
             if time.monotonic() - self._flushed > _FLUSH_SECONDS:
                 self._file.flush()
                 self._flushed = time.monotonic()

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 
-from doom_a3c.settings.fields import first_line
+from doom_a3c.settings.errors import first_line
 
 SECONDS_BETWEEN_TRIES = 10.0  # after a failure
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.inputs import check_file, expanded
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.inputs import check_file, expand
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -64,7 +64,7 @@ def output_folder(path: str, flag: str) -> Path:
     Raises:
         UserError: naming the flag, if it cannot be.
     """
-    folder = expanded(path)
+    folder = expand(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".writable-{os.getpid()}"
@@ -82,7 +82,7 @@ def output_file(path: str, flag: str) -> Path:
     Raises:
         UserError: naming the flag, if it cannot be.
     """
-    file = expanded(path)
+    file = expand(path)
     try:
         kind = file.stat().st_mode
     except FileNotFoundError:

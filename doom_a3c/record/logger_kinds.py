@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from doom_a3c.record.loggers import MakeLogger
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 def find_logger(kind: str) -> MakeLogger:

@@ -17,7 +17,7 @@ from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
 from doom_a3c.record.loggers import Logger, Metrics, NullLogger, flatten
-from doom_a3c.record.tags import tag
+from doom_a3c.record.tags import make_tag
 
 EXPERIMENT = "doom_a3c"
 _MAX_PARAMETER = 500  # characters
@@ -60,7 +60,7 @@ class MlflowLogger(NullLogger):
     def metrics(self, metrics: Metrics, count: int) -> None:
         """Logs all numbers in one request."""
         now = int(1000 * time.time())
-        numbers = [Metric(_clean(f"{self._prefix}{tag(name)}"), value, now, count) for name, value in flatten(metrics)]
+        numbers = [Metric(_clean(f"{self._prefix}{make_tag(name)}"), value, now, count) for name, value in flatten(metrics)]
         self._client.log_batch(self._run, metrics=numbers)
 
     def settings(self, settings: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
-from doom_a3c.settings.fields import finite, whole
+from doom_a3c.settings.fields import parse_finite, parse_int
 
 WINDOW = 100  # episodes in the running mean
 MAX_SCORE = 1e100  # a mean of larger ones may overflow
@@ -73,56 +73,58 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     """Returns the counters that `to_plain` made plain; raises KeyError, TypeError or ValueError for anything else."""
     if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
         raise ValueError("there are too many scores")
-    numbers = {name: whole(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
+    numbers = {name: parse_int(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
     return Counters(
         **numbers,
-        faults=_faults(data["faults"]),
+        faults=_parse_faults(data["faults"]),
         scores=[_finite_score(score) for score in data["scores"]],
-        curve=[_point(*point) for point in data["curve"]],
-        stride=whole(data["stride"], "stride", low=1),
-        reward_sums=moments_from(data["reward_sums"], numbers["steps"]),
-        halvings=whole(data["halvings"], "halvings"),
+        curve=[_parse_point(*point) for point in data["curve"]],
+        stride=parse_int(data["stride"], "stride", low=1),
+        reward_sums=parse_moments(data["reward_sums"], numbers["steps"]),
+        halvings=parse_int(data["halvings"], "halvings"),
     )
 
 
-def moments_from(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMoments:
+def parse_moments(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMoments:
     """Returns moments of at most so many numbers that have been plain data; raises TypeError or ValueError for others.
 
     What the limits let through stays within them, whatever a game pays from then on.
     """
     size, mean, m2 = numbers
-    moments = RunningMoments(whole(size, "how many", high=most), finite(mean, "a mean"), finite(m2, "a spread"))
+    moments = RunningMoments(
+        parse_int(size, "how many", high=most), parse_finite(mean, "a mean"), parse_finite(m2, "a spread")
+    )
     if not (abs(moments.mean) <= MAX_MEAN and 0 <= moments.m2 <= MAX_SCORE):
         raise ValueError(f"a spread is {m2}, around {mean}")
     return moments
 
 
 def _finite_score(value: Any) -> float:
-    score = finite(value, "a score")
+    score = parse_finite(value, "a score")
     if abs(score) > MAX_SCORE:
         raise ValueError(f"a score is {score}")
     return score
 
 
-def _faults(counts: Mapping[Any, Any]) -> dict[str, int]:
+def _parse_faults(counts: Mapping[Any, Any]) -> dict[str, int]:
     if len(counts) > MAX_KINDS + 1 or not all(KIND.fullmatch(kind) for kind in counts):
         raise ValueError("faults of kinds that there are not")
-    return {kind: whole(count, "faults") for kind, count in counts.items()}
+    return {kind: parse_int(count, "faults") for kind, count in counts.items()}
 
 
-def evaluation_point(frames: Any, *numbers: Any) -> EvaluationPoint:
+def parse_evaluation(frames: Any, *numbers: Any) -> EvaluationPoint:
     """Returns the evaluation that these are the numbers of; raises TypeError or ValueError if they are not."""
-    point = EvaluationPoint(whole(frames, "frames"), *map(_finite_score, numbers))
+    point = EvaluationPoint(parse_int(frames, "frames"), *map(_finite_score, numbers))
     if point.greedy_std < 0 or point.sampled_std < 0:
         raise ValueError("a standard deviation is below 0")
     return point
 
 
-def _point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
-    return Point(whole(episode, "episode"), whole(frames, "frames"), _finite_score(score), _finite_score(mean))
+def _parse_point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
+    return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _finite_score(score), _finite_score(mean))
 
 
-def curve_of(scores: Iterable[float]) -> Sequence[Point]:
+def parse_curve(scores: Iterable[float]) -> Sequence[Point]:
     """Returns the curve of a few episodes that have been played one after the other."""
     progress = Progress()
     progress.add_steps(0, 0, scores, ())

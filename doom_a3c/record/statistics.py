@@ -45,10 +45,10 @@ def mean_interval(scores: Sequence[float]) -> Interval | None:
     with np.errstate(over="ignore", invalid="ignore"):  # rewards need not be finite
         if np.ptp(values) <= EQUAL * np.abs(values).max():
             return None
-        return interval_of(float(values.mean()), float(values.std()), len(values))
+        return read_interval(float(values.mean()), float(values.std()), len(values))
 
 
-def interval_of(mean: float, std: float, games: int) -> Interval | None:
+def read_interval(mean: float, std: float, games: int) -> Interval | None:
     """Returns the 95% interval from a mean, a population standard deviation, and the number of games."""
     if games < 2 or std == 0:
         return None
@@ -58,7 +58,7 @@ def interval_of(mean: float, std: float, games: int) -> Interval | None:
     return Interval(mean - half, mean + half)
 
 
-def difference(scores: Sequence[float], others: Sequence[float]) -> Difference:
+def compare_means(scores: Sequence[float], others: Sequence[float]) -> Difference:
     """Returns the mean difference of `scores` and `others`, paired by seed, for a lucky seed helps both."""
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.asarray(scores, np.float64) - np.asarray(others, np.float64)

@@ -50,6 +50,6 @@ TAGS = {
 }
 
 
-def tag(name: str) -> str:
+def make_tag(name: str) -> str:
     """Returns the tag of a metric, or its name if it has none."""
     return f"Faults/{name.removeprefix(_FAULTS)}" if name.startswith(_FAULTS) else TAGS.get(name, name)

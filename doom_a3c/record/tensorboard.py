@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
 
 from doom_a3c.record.loggers import Metrics, flatten
-from doom_a3c.record.tags import tag
+from doom_a3c.record.tags import make_tag
 
 _QUIETLY = np.errstate(over="ignore")  # rewards may exceed float32
 _RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # metrics of the hyper-parameter view
@@ -30,13 +30,13 @@ class TensorBoardLogger:
         """Writes one point per number."""
         with self._writer.as_default():
             for name, value in flatten(metrics):
-                tf.summary.scalar(tag(name), np.asarray(value, np.float32), step=_step(count))
+                tf.summary.scalar(make_tag(name), np.asarray(value, np.float32), step=_step(count))
 
     @_QUIETLY
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes a histogram."""
         with self._writer.as_default():
-            tf.summary.histogram(tag(name), np.asarray(values, np.float32), step=_step(frames))
+            tf.summary.histogram(make_tag(name), np.asarray(values, np.float32), step=_step(frames))
 
     def settings(self, settings: Mapping[str, Any]) -> None:
         """Writes all settings as text, and the scalar ones as hyper-parameters of the evaluation score."""
@@ -45,7 +45,7 @@ class TensorBoardLogger:
             known = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
             hparams.hparams_config(
                 hparams=[hparams.HParam(name) for name in sorted(known)],
-                metrics=[hparams.Metric(tag(name), display_name=shown) for name, shown in _RESULTS.items()],
+                metrics=[hparams.Metric(make_tag(name), display_name=shown) for name, shown in _RESULTS.items()],
             )
             hparams.hparams(known)
         self._writer.flush()

@@ -19,7 +19,7 @@ from doom_a3c.record.recording import EpisodeRecorder, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import TrainingViewer
 from doom_a3c.settings.config import Config, ProgressCounts
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 
 
 class FilmedPlayer(Player):
@@ -93,7 +93,7 @@ class ActorFactory:
 
     def _make_player(self, env: VectorEnv[Any, Any, Any], policy: Decider, index: int) -> Player:
         config = self._config
-        seed = seed_of(config.seed, Stream.TRAINING, self._restarts, index, self._host)
+        seed = make_seed(config.seed, Stream.TRAINING, self._restarts, index, self._host)
         if not config.gif_every:
             return Player.from_seed(env, policy, seed)
         recorder = EpisodeRecorder(

@@ -16,10 +16,10 @@ from doom_a3c.record.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.run_record import PolicyName, RunRecord
-from doom_a3c.settings.catalog import find, users_file
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.catalog import find, find_users_file
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.tree import map_nested
-from doom_a3c.settings.trust import NOTHING, Named
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.11 has its own
@@ -35,7 +35,7 @@ class TrainedAgent:
         self._policy, self._random = Policy(network), np.random.default_rng()
 
     @classmethod
-    def load(cls, path: str | PathLike[str], named: Named = NOTHING) -> Self:
+    def load(cls, path: str | PathLike[str], named: GameOverride = NO_OVERRIDE) -> Self:
         """Returns the agent of a checkpoint; `named` overrides the game that it plays.
 
         Raises:
@@ -56,7 +56,7 @@ class TrainedAgent:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         agent = cls(builder, network, record, str(path))
         if name := named.wad or named.scenario:
-            file = users_file(name)
+            file = find_users_file(name)
             agent.plays = str(file.absolute()) if file else name  # it is found from any folder
         return agent
 

@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
-from doom_a3c.agent.cores import core_called
+from doom_a3c.agent.cores import find_core
 from doom_a3c.agent.distributions import distribution_over
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
@@ -16,7 +16,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, about
+from doom_a3c.settings.errors import UserError, error_context
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.network_checks import check_size
 from doom_a3c.settings.scenarios import Scenario
@@ -39,12 +39,12 @@ class Builder:
         self._training: list[Any] = []  # every vector that training plays
         self._observations, actions, self.title, names, self.draws = self._games.describe()
         self.inputs: Inputs = observation_inputs(self._observations)
-        with about(scenario.game.title):
+        with error_context(scenario.game.title):
             self.distribution = distribution_over(actions)
         self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
-        with about(f"scenario {scenario.name}"):
+        with error_context(f"scenario {scenario.name}"):
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
-            core_called(scenario.network.core)  # networks are made later, and know no scenario's name
+            find_core(scenario.network.core)  # networks are made later, and know no scenario's name
 
     def has_learned(self, learned: DoomSpec | None) -> bool:
         """Tells whether the actions are those of the `learned` game; True if that is None."""

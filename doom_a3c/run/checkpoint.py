@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.run_record import Label, RunRecord, label_from_plain, record_from_plain, record_to_plain
-from doom_a3c.settings.fields import UserError, first_line
+from doom_a3c.run.run_record import RunLabel, RunRecord, label_from_plain, record_from_plain, record_to_plain
+from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.network_checks import MAX_PARAMETERS
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
 from doom_a3c.settings.tree import all_finite
-from doom_a3c.settings.trust import NOTHING, Named
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 MAX_HEADER, MAX_ARRAYS = 4 * 2**20, 10_000  # bytes, and a hundred times the arrays of any network
 SLOTS = 3  # numbers in a checkpoint per parameter, at most: its value, and two of the optimizer's
@@ -94,7 +94,7 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-def load(path: Path, named: Named = NOTHING) -> Checkpoint:
+def load(path: Path, named: GameOverride = NO_OVERRIDE) -> Checkpoint:
     """Reads a checkpoint, which may be a stranger's: every size is checked before memory of that size is allocated.
 
     Raises:
@@ -113,14 +113,14 @@ def load(path: Path, named: Named = NOTHING) -> Checkpoint:
         return Checkpoint(_read_arrays(file, header), record)
 
 
-def record_of(path: Path, named: Named = NOTHING) -> RunRecord:
+def read_record(path: Path, named: GameOverride = NO_OVERRIDE) -> RunRecord:
     """Reads the record of a checkpoint's run, without the arrays; raises UserError as `load` does."""
     check_exists(path)
     with _open(path) as file:
         return record_from_plain(_read_header(file).record, str(path), named)
 
 
-def label_of(path: Path) -> Label:
+def read_label(path: Path) -> RunLabel:
     """Reads which run a checkpoint is of; raises UserError if it does not say."""
     with _open(path) as file:
         return label_from_plain(_read_header(file).record)

@@ -24,18 +24,18 @@ from doom_a3c.run.trial_games import (
     TRIAL_STEPS,
     TRIALS,
     RandomPlay,
-    numbers_of,
-    pixels_of,
     play_at_random,
+    read_numbers,
+    read_pixels,
     try_actions,
 )
 from doom_a3c.settings.config import cpu_count
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
-from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, located
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, locate
+from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import most_parameters
-from doom_a3c.settings.wads import maps_in
+from doom_a3c.settings.wads import list_maps
 
 LOW, HIGH = 0.01, 1.0  # the range of scaled rewards that training learns well from
 _SLOTS = 3  # numbers that a checkpoint has for each weight: its own, and two of the optimizer
@@ -77,16 +77,16 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
 
 
 def _list_maps(game: DoomSpec) -> Finding:
-    maps = [name.lower() for name in maps_in(located(game.wad or game.iwad or FREEDOOM))]
+    maps = [name.lower() for name in list_maps(locate(game.wad or game.iwad or FREEDOOM))]
     others = [name for name in maps if name != game.map_played]
     more = f"; it also has {', '.join(others[:8])}{' ...' if len(others) > 8 else ''}" if others else ""
     return Finding("maps", f"{game.map_played} of {game.title} is played{more}")
 
 
 def _check_pixels(record: RunRecord, play: RandomPlay) -> Finding:
-    pictures = [pixels for each in play.observations if (pixels := pixels_of(each)) is not None]
+    pictures = [pixels for each in play.observations if (pixels := read_pixels(each)) is not None]
     if not pictures:
-        return Finding("network sees", f"{numbers_of(play.observations[0]).shape[0]} numbers")
+        return Finding("network sees", f"{read_numbers(play.observations[0]).shape[0]} numbers")
     height, width, channels = pictures[0].shape
     newest = [newest_picture(each, record.scenario.observation.stack) for each in pictures]
     sheet = output_folder(record.config.frames_dir, "--frames-dir") / f"{record.scenario.name}-seen.png"
@@ -116,7 +116,7 @@ def _check_numbers(record: RunRecord, play: RandomPlay) -> Finding:
         shares = ", ".join(f"[{index}] in {100 * play.unusable[index]:.3g}%" for index in np.flatnonzero(play.unusable)[:6])
         advice = "return finite float32 numbers only: training cannot use NaN or infinity"
         return Finding("numbers seen", f"some are NaN or infinite: {shares} of observations", advice)
-    largest = np.max([np.abs(numbers_of(each)) for each in play.observations], axis=0)
+    largest = np.max([np.abs(read_numbers(each)) for each in play.observations], axis=0)
     large = [f"[{index}] {value:.4g}" for index, value in enumerate(largest) if value > 10]
     doom = isinstance(record.scenario.game, DoomSpec)
     cure = "with variable_scales" if doom else "in the environment, or with gymnasium.wrappers.TransformObservation"
@@ -230,7 +230,7 @@ def _available_megabytes() -> float:
 
 
 def _check_disk(record: RunRecord) -> Finding:
-    folder = next(each for each in (expanded(record.config.models_dir).absolute() / "x").parents if each.exists())
+    folder = next(each for each in (expand(record.config.models_dir).absolute() / "x").parents if each.exists())
     free, needed = shutil.disk_usage(folder).free / 1e6, 4e-6 * _SLOTS * most_parameters(record.scenario) * _CHECKPOINTS
     players = f"{record.config.worker_count} workers x {record.config.envs_per_worker} games"
     says = f"{free:,.0f} MB free for {needed:,.0f} MB of checkpoints at most; {players}"

@@ -21,8 +21,8 @@ from doom_a3c.record.gif_writer import Picture
 from doom_a3c.record.overlay import Overlay, place_beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import StepViewer
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.tree import map_nested
 
 
@@ -180,7 +180,7 @@ class EpisodePlayer:
         show: Callable[[Picture], None],
         on_step: Callable[[int], None],
     ) -> PlayedEpisode:
-        random = np.random.default_rng(seed_of(seed, Stream.PLAY))  # independent of earlier episodes
+        random = np.random.default_rng(make_seed(seed, Stream.PLAY))  # independent of earlier episodes
         seeds: Any = np.array([seed])  # the form that all vectors take
         player = Player(self._env, self._policy, random, seeds)
         if player.cut_short[0]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import not_ours, write_whole
 from doom_a3c.run.agent import TrainedAgent
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file, exists
 
 _MARK = b"exported by doom_a3c"  # in a model

@@ -12,7 +12,7 @@ from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
 from doom_a3c.record.overlay import Overlay, place_beside
 from doom_a3c.record.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 STEP_SECONDS = 3.0  # that a step of a game may take as the run ends
 

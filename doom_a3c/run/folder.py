@@ -12,10 +12,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from doom_a3c.run.checkpoint import SAVING, is_whole, label_of, record_of, save
-from doom_a3c.run.run_record import Label, RunRecord
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.trust import NOTHING, Named
+from doom_a3c.run.checkpoint import SAVING, is_whole, read_label, read_record, save
+from doom_a3c.run.run_record import RunLabel, RunRecord
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 KEPT = 5
 
@@ -33,7 +33,7 @@ class CheckpointFolder:
         """Raises UserError, naming the run, if there is a checkpoint: a new run would overwrite another's."""
         for path in (self.last, self.best, *sorted(self.folder.glob("*.ckpt"))):
             if path.exists():
-                label = _label(path)
+                label = _read_label(path)
                 name = f", {label.run}" if label else ""
                 resume = "continue it with --resume, or " if self.last.exists() else ""
                 remedy = f"{resume}keep it and name another --models-dir"
@@ -44,10 +44,10 @@ class CheckpointFolder:
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
         return next(filter(is_whole, newest_first), None)
 
-    def record(self, named: Named = NOTHING) -> RunRecord:
-        """Reads what the newest checkpoint says of its run; raises UserError as `record_of` does, `naming_another`."""
+    def record(self, named: GameOverride = NO_OVERRIDE) -> RunRecord:
+        """Reads what the newest checkpoint says of its run; raises UserError as `read_record` does, `naming_another`."""
         with self.naming_another():
-            return record_of(self.last, named)
+            return read_record(self.last, named)
 
     @contextlib.contextmanager
     def naming_another(self) -> Iterator[None]:
@@ -134,13 +134,13 @@ class CheckpointFolder:
         One of another scenario or another run is kept under another name, and gets its own again when that returns.
         """
         if self.best.exists():
-            label = _label(self.best)
+            label = _read_label(self.best)
             if _is_of(label, record):
                 return _with_score(record, label)
             self.best.rename(self._free(f"best-{label.scenario if label else 'unreadable'}"))
             record = _with_score(record, None)
         for kept in sorted(self.folder.glob("best-*.ckpt"), key=lambda path: path.stat().st_mtime, reverse=True):
-            if _is_of(label := _label(kept), record):
+            if _is_of(label := _read_label(kept), record):
                 kept.rename(self.best)
                 return _with_score(record, label)
         return record
@@ -154,17 +154,17 @@ class CheckpointFolder:
         return path
 
 
-def _is_of(label: Label | None, record: RunRecord) -> bool:
+def _is_of(label: RunLabel | None, record: RunRecord) -> bool:
     return label is not None and (label.run, label.scenario) == (record.name, record.scenario.name)
 
 
-def _with_score(record: RunRecord, label: Label | None) -> RunRecord:
+def _with_score(record: RunRecord, label: RunLabel | None) -> RunRecord:
     score, confirmed = (label.score, label.confirmed) if label else (None, False)
     return record._replace(best=record.best._replace(score=score, confirmed=confirmed))
 
 
-def _label(path: Path) -> Label | None:
+def _read_label(path: Path) -> RunLabel | None:
     try:
-        return label_of(path)
+        return read_label(path)
     except UserError:  # damaged
         return None

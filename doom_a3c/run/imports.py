@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from doom_a3c.quiet import capture_stderr
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:
@@ -35,7 +35,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with capture_stderr(not verbose):
         # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here.
-        with importing(), without("keras.src"):
+        with import_lock(), hide_modules("keras.src"):
             import tensorflow as tf
 
         gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
@@ -52,7 +52,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
 
 
 @contextlib.contextmanager
-def importing() -> Iterator[None]:
+def import_lock() -> Iterator[None]:
     """Spares what is imported inside the block the collector of cycles: it would find nothing, again and again."""
     gc.disable()
     try:
@@ -63,7 +63,7 @@ def importing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without(module: str) -> Iterator[None]:
+def hide_modules(module: str) -> Iterator[None]:
     """Lets imports of a module fail inside the block, unless it has been imported before."""
     if module in sys.modules:
         yield

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.run.checkpoint import load
 from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.imports import import_tensorflow, importing
+from doom_a3c.run.imports import import_lock, import_tensorflow
 from doom_a3c.run.names import is_run_name
-from doom_a3c.run.run_record import RunRecord, begun, continued
+from doom_a3c.run.run_record import RunRecord, begin_run, continue_run
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.consistency import check_combinations
-from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import GymnasiumSpec
-from doom_a3c.settings.inputs import expanded
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
     from doom_a3c.envs.games import GameFactory
@@ -39,7 +40,7 @@ def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
     scenario, config = scenarios.apply_overrides(scenario, {**scenario.training, **settings}, "settings")
-    return begun(scenario, _check_combinations(scenario, config, settings), name)
+    return begin_run(scenario, _check_combinations(scenario, config, settings), name)
 
 
 def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
@@ -51,10 +52,10 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     scenario = old.scenario
     if settings.get("scenario", old.config.scenario) != old.config.scenario:
         scenario = catalog.find(settings["scenario"])
-    kept = {key: value for key, value in plain(old.config).items() if key not in _OF_A_SESSION}
+    kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     scenario, config = scenarios.apply_overrides(scenario, {**kept, **settings}, "the checkpoint's settings")
-    record = continued(old, scenario, _check_combinations(scenario, config, settings))
+    record = continue_run(old, scenario, _check_combinations(scenario, config, settings))
     if budget := config.exhausted_budget(record.counters):
         played = getattr(record.counters, budget)
         raise UserError(
@@ -79,7 +80,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
     Others are accepted if the run has written to them before, on this machine.
     """
     for flag, folder in (("--frames-dir", kept["frames_dir"]), ("--logs-dir", kept["logs_dir"])):
-        path = expanded(folder)
+        path = expand(folder)
         inside = not path.is_absolute() and ".." not in path.parts
         if not inside and not (is_run_name(name) and os.path.isdir(path / name)):
             raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
@@ -89,7 +90,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
 def open_session(
     record: RunRecord,
     checkpoints: CheckpointFolder,
-    named: Named | None,
+    named: GameOverride | None,
     view: View,
     verbose: bool = False,
     source: Path | None = None,
@@ -111,7 +112,7 @@ def open_session(
         import_tensorflow(cpu_count(), verbose, device)
         variables = None if named is None else _load_newest(checkpoints, named)
         checkpoints.tidy()
-        with importing():  # takes a second; the games start meanwhile
+        with import_lock():  # takes a second; the games start meanwhile
             from doom_a3c.run.session import build_session
         view.phase(games.startup_status)
         with (
@@ -121,7 +122,7 @@ def open_session(
             yield session
 
 
-def _load_newest(checkpoints: CheckpointFolder, named: Named) -> dict[str, Any]:
+def _load_newest(checkpoints: CheckpointFolder, named: GameOverride) -> dict[str, Any]:
     """Returns the variables of the newest checkpoint."""
     with checkpoints.naming_another():
         checkpoint = load(checkpoints.last, named)
@@ -157,6 +158,6 @@ def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Returns the folders up to two levels below the current one that hold a run, other than `folder`."""
+    """Returns the folders up to two levels below the current one that hold a run, other than `find_folder`."""
     found = {path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")}
     return sorted(found - {folder})

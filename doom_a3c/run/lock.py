@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from doom_a3c.record.files import output_folder
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import exists
 
 _FILE = ".lock"

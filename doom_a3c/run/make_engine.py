@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.engines.engine import Engine
-from doom_a3c.engines.local import LocalEngine, captured
-from doom_a3c.engines.queue import queue_engine, queues_of
+from doom_a3c.engines.local import LocalEngine, capture_state
+from doom_a3c.engines.queue import make_queues, queue_engine
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.record.gifs import Gif
@@ -50,7 +50,7 @@ def _make_local_engine(
         config, builder, progress, model.reward_stats, outputs.add_recording, restarts=record.restarts
     )
     if config.engine == "queue":
-        learners, make = config.trainers, partial(queue_engine, queues=queues_of(config))
+        learners, make = config.trainers, partial(queue_engine, queues=make_queues(config))
     else:
         learners, make = config.worker_count, partial(threads_engine, example=builder.example(config.envs_per_worker))
     return make(
@@ -73,7 +73,7 @@ def _make_cluster_engine(record: RunRecord, model: GlobalModel, progress: Progre
         hosts=record.config.hosts,
         device=record.config.device,
         blueprint=Blueprint(remote.build_server, remote.build_host, settings),
-        state=captured(model, progress),
+        state=capture_state(model, progress),
         progress=progress,
         logger_called=outputs.loggers,
         add_gif=lambda message: outputs.add_gif(remote.unpack_gif(message)),

@@ -15,8 +15,8 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.run.saver import Saver
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.streams import Stream, make_seed
 
 
 def make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
@@ -25,7 +25,7 @@ def make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evalu
     return Evaluator(
         builder.evaluation_env(count_games(config.evaluation_episodes)),
         builder.network("evaluator", config.seed),
-        seed_of(config.seed, Stream.EVALUATION, record.restarts),
+        make_seed(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
         engine.add_fault,
     )

@@ -8,7 +8,7 @@ import time
 _NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")
 
 
-def run_name(called: str, seed: int) -> str:
+def make_run_name(called: str, seed: int) -> str:
     """Returns the name of a run that begins now."""
     return f"{called}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -18,7 +18,7 @@ def is_run_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def called(name: str) -> str:
+def scenario_in(name: str) -> str:
     """Returns what runs of one kind have in common in their names, whatever their seed and time."""
     parts = _NAME.fullmatch(name)
     return parts[1] if parts else name

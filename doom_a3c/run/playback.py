@@ -20,7 +20,7 @@ from doom_a3c.run.episode_player import EpisodePlayer, PlayedEpisode, Screen
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.page import Results, render_page
 from doom_a3c.run.random_play import random_scores
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
 
 JOINED = "episodes.mp4"  # all episodes as one film
@@ -42,7 +42,7 @@ class Playback:
         screen: Screen | None = None,
         on_step: Callable[[int, int], None] = lambda index, steps: None,
     ) -> None:
-        """Recordings and scores go to `folder`, if any, and pictures to `screen`.
+        """Recordings and scores go to `find_folder`, if any, and pictures to `screen`.
 
         `on_step` is called after each step, with the index of its episode and the steps of that episode so far.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.settings.fields import UserError, nearest
+from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists
 
 # In a checkout the models lie beside the package, in an installed wheel inside it.
@@ -32,33 +32,33 @@ class Card(NamedTuple):
     random: tuple[float, float]
 
 
-def folder() -> Path:
+def find_folder() -> Path:
     """Returns where the models lie."""
     return next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
 
 
-def models() -> dict[str, Path]:
+def list_models() -> dict[str, Path]:
     """Returns the models by name."""
-    return {path.stem: path for path in sorted(folder().glob("*.ckpt"))}
+    return {path.stem: path for path in sorted(find_folder().glob("*.ckpt"))}
 
 
-def cards() -> dict[str, Card]:
+def read_cards() -> dict[str, Card]:
     """Returns what is known of each model, by name."""
-    path = folder() / CARDS
+    path = find_folder() / CARDS
     tables: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return {name: Card(**table) for name, table in tables.items()}
 
 
-def found(model: str) -> Path:
+def find_model(model: str) -> Path:
     """Returns the checkpoint that a user names: a file of the user's, or a model that comes with the project.
 
     Raises:
         UserError: if there is neither.
     """
-    known = models()
+    known = list_models()
     if "/" in model or model.endswith(".ckpt") or exists(Path(model)):
         check_exists(Path(model))
         return Path(model)
     if model in known:
         return known[model]
-    raise UserError(f"there is no checkpoint or model {model}{nearest(model, known)}; play.py --list-models shows all")
+    raise UserError(f"there is no checkpoint or model {model}{suggest(model, known)}; play.py --list-models shows all")

@@ -15,8 +15,8 @@ from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluator import play_first_episodes, split_episodes
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.streams import Stream, make_seed
 
 GAMES = 10
 MAX_SECONDS = 30.0
@@ -48,7 +48,7 @@ def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = M
     games, end = min(GAMES, episodes), time.monotonic() + seconds
     epsilons = np.zeros(games, np.float32)
     with closing(builder.evaluation_env(games)) as env:
-        streams = split_seed(seed_of(seed, Stream.RANDOM_PLAY), games)
+        streams = split_seed(make_seed(seed, Stream.RANDOM_PLAY), games)
         player = Player(env, RandomPolicy(builder.distribution), *streams)
         quotas = split_episodes(episodes, games)
         finished = play_first_episodes(lambda: player.step(epsilons), quotas, lambda: time.monotonic() < end)

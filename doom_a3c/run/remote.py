@@ -14,7 +14,8 @@ from doom_a3c.record.gifs import Gif, GifMaker
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
-from doom_a3c.settings.fields import UserError, plain
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import to_flat
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.host import Host
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def pack_settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> Settings:
     """Returns everything that `build_server` and `build_host` need, as plain data."""
-    return {"config": plain(config), "scenario": scenarios.to_plain(scenario), "restarts": restarts}
+    return {"config": to_flat(config), "scenario": scenarios.to_plain(scenario), "restarts": restarts}
 
 
 def build_server(settings: Settings) -> ParameterServer:

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
-from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, evaluation_point, from_plain, to_plain
-from doom_a3c.run.names import run_name
+from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, from_plain, parse_evaluation, to_plain
+from doom_a3c.run.names import make_run_name
 from doom_a3c.settings import scenarios
-from doom_a3c.settings.checks import checked_name, is_name
+from doom_a3c.settings.checks import is_name, parse_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, about, finite, first_line, plain, require, whole
+from doom_a3c.settings.errors import UserError, error_context, first_line, require
+from doom_a3c.settings.fields import parse_finite, parse_int, to_flat
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.levels import check_files
-from doom_a3c.settings.trust import NOTHING, Named, admitted, needed
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride, check_game_allowed, choose_override
 
 FORMAT = 6
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
@@ -64,7 +65,7 @@ class RunRecord(NamedTuple):
     learned: DoomSpec | None = None  # whose buttons have been learned, where a user has named another game to play
 
 
-class Label(NamedTuple):
+class RunLabel(NamedTuple):
     """The identity of a run, and its best score, see `Best`."""
 
     run: str
@@ -75,7 +76,7 @@ class Label(NamedTuple):
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
     """Returns a record as plain data, for JSON: others may read it, so it does not say where files of the user's lie."""
-    scenario, config = scenarios.to_plain(record.scenario), plain(record.config)
+    scenario, config = scenarios.to_plain(record.scenario), to_flat(record.config)
     for table, key in ((scenario["game"], "wad"), (scenario["game"], "iwad"), (config, "scenario")):
         if os.path.isabs(table.get(key, "")):
             table[key] = f"./{os.path.basename(table[key])}"  # a bare name is a file of ViZDoom's
@@ -93,14 +94,14 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def needed_again(record: RunRecord) -> Named:
+def find_needed_override(record: RunRecord) -> GameOverride:
     """Returns what a user has to name again where a checkpoint with this record is loaded."""
-    return needed(
+    return choose_override(
         record_to_plain(record)["scenario"]["game"], getattr(record.scenario.game, "wad", ""), record.config.scenario
     )
 
 
-def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunRecord:
+def record_from_plain(data: Any, source: str, named: GameOverride = NO_OVERRIDE) -> RunRecord:
     """Returns the record that `record_to_plain` made plain, after checking every value in it; `data` may be anybody's.
 
     Raises:
@@ -113,19 +114,19 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
     try:
         if unknown := data.keys() - _KEYS:
             raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
-        tables = {**data["scenario"], "game": admitted(data["scenario"]["game"], source, named)}
-        with about(source):
+        tables = {**data["scenario"], "game": check_game_allowed(data["scenario"]["game"], source, named)}
+        with error_context(source):
             scenario = scenarios.from_plain(tables, "its scenario")
             check_files(scenario.game)
-            learned = _learned(data["scenario"]) if named.scenario else None
+            learned = _read_learned_game(data["scenario"]) if named.scenario else None
             scenario, config = scenarios.apply_overrides(scenario, data["config"], "its settings")
         return RunRecord(
-            checked_name(data["run"]),
-            whole(data["restarts"], "restarts"),
+            parse_name(data["run"]),
+            parse_int(data["restarts"], "restarts"),
             scenario,
             config,
             from_plain(data["progress"]),
-            _best(data),
+            _parse_best(data),
             learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -134,29 +135,29 @@ def record_from_plain(data: Any, source: str, named: Named = NOTHING) -> RunReco
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from None
 
 
-def label_from_plain(data: Any) -> Label:
+def label_from_plain(data: Any) -> RunLabel:
     """Returns the label of a record, whatever game it is of; raises KeyError or ValueError else."""
     try:
-        names = checked_name(data["run"]), checked_name(data["scenario"]["name"])
-        return Label(*names, _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"]))
+        names = parse_name(data["run"]), parse_name(data["scenario"]["name"])
+        return RunLabel(*names, _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"]))
     except TypeError as error:  # it is no table
         raise ValueError(str(error)) from None
 
 
-def begun(scenario: scenarios.Scenario, config: Config, name: str | None = None) -> RunRecord:
+def begin_run(scenario: scenarios.Scenario, config: Config, name: str | None = None) -> RunRecord:
     """Returns the record of a run that begins now, by a name that tells runs apart: what it is called, seed and time.
 
     Raises:
         UserError: if it cannot be called so.
     """
-    named = run_name(scenario.name if name is None else name, config.seed)
+    named = make_run_name(scenario.name if name is None else name, config.seed)
     own = f"the scenario's name, {scenario.name[:40]!r}..., cannot name a run, set --name"
     wanted = own if name is None else f"--name {name!r}"
     require(is_name(named) and name != "", f"{wanted}: a name is a line of 180 characters at most, without slashes and ~")
     return RunRecord(named, 0, scenario, config, Progress().counters(), Best())
 
 
-def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
+def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
     """Returns the record of a run that is resumed with such settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of another game are no measure
@@ -167,7 +168,7 @@ def continued(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> R
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
 
 
-def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
+def _read_learned_game(scenario: Mapping[str, Any]) -> DoomSpec | None:
     """Returns the buttons of a checkpoint's own game, None where it is no game of Doom's."""
     game = {key: scenario["game"].get(key) for key in ("available_buttons", "buttons")}
     if not all(game.values()):
@@ -176,19 +177,19 @@ def _learned(scenario: Mapping[str, Any]) -> DoomSpec | None:
     return learned if isinstance(learned, DoomSpec) else None
 
 
-def _best(data: Mapping[str, Any]) -> Best:
+def _parse_best(data: Mapping[str, Any]) -> Best:
     evaluations, policy = data["evaluations"], data["policy"]
     if len(evaluations) > MAX_EVALUATIONS:
         raise ValueError("there are too many evaluations")
     if policy not in get_args(PolicyName):
         raise ValueError(f"policy {policy!r}")
-    points = tuple(evaluation_point(*evaluation) for evaluation in evaluations)
+    points = tuple(parse_evaluation(*evaluation) for evaluation in evaluations)
     score, confirmed = _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"])
     return Best(score, cast(PolicyName, policy), points, confirmed)
 
 
 def _parse_score(value: Any) -> float | None:
-    return None if value is None else finite(value, "best_evaluation")
+    return None if value is None else parse_finite(value, "best_evaluation")
 
 
 def _parse_confirmed(value: Any) -> bool:

@@ -13,7 +13,7 @@ from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.run_record import Best, RunRecord
-from doom_a3c.settings.fields import RunError
+from doom_a3c.settings.errors import RunError
 from doom_a3c.settings.tree import all_finite
 
 ROOM = 2  # checkpoints that a save needs room for: the newest and the best

@@ -29,14 +29,14 @@ from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import CollapseGuard
 from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
 from doom_a3c.run.make_evaluations import make_evaluations, make_evaluator
-from doom_a3c.run.names import called, run_name
+from doom_a3c.run.names import make_run_name, scenario_in
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.run_record import RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 
 class Session(NamedTuple):
@@ -147,7 +147,7 @@ def _reserve_log_dir(record: RunRecord, logs_dir: Path) -> RunRecord:
             return record
         except FileExistsError:
             time.sleep(0.1)
-            record = record._replace(name=run_name(called(record.name), record.config.seed))
+            record = record._replace(name=make_run_name(scenario_in(record.name), record.config.seed))
 
 
 def _describe(record: RunRecord, builder: Builder) -> str:

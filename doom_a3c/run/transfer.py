@@ -7,8 +7,8 @@ from pathlib import Path
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoint import load
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.trust import Named
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.trust import GameOverride
 
 
 def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> str:
@@ -26,7 +26,7 @@ def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> 
     Raises:
         UserError: if it is no checkpoint, or of another network altogether.
     """
-    checkpoint = load(source, Named(plays))
+    checkpoint = load(source, GameOverride(plays))
     checkpoint.check_finite(source)
     own, scenario = checkpoint.record.scenario.name, builder.scenario.name
     heads = own == scenario and builder.has_learned(checkpoint.record.learned)

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from doom_a3c.envs.games import GameFactory
-from doom_a3c.settings.streams import Stream, seed_of
+from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.tree import Observation, map_nested
 
 GAMES = 8  # played at random
@@ -52,7 +52,7 @@ class _Sample:
 
     def check(self, observations: Observation) -> None:
         """Counts the unusable numbers of observations [B, ...]."""
-        numbers = numbers_of(observations)
+        numbers = read_numbers(observations)
         self._unusable = self._unusable + np.sum(~np.isfinite(numbers), axis=0)
         self._count += len(numbers)
 
@@ -65,7 +65,7 @@ class _Sample:
 @np.errstate(over="ignore", invalid="ignore")  # rewards may be infinite, or overflow when summed
 def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     """Plays random actions, until the time is over or each game has finished its episodes."""
-    random = np.random.default_rng(seed_of(seed, Stream.RANDOM_PLAY))
+    random = np.random.default_rng(make_seed(seed, Stream.RANDOM_PLAY))
     scores: list[float] = []
     lengths: list[int] = []
     time_outs = 0
@@ -102,13 +102,13 @@ def action_count(env: VectorEnv[Any, Any, Any]) -> int:
     return int(env.single_action_space.n)  # type: ignore[attr-defined]  # discrete
 
 
-def numbers_of(observations: Observation) -> NDArray[np.float32]:
+def read_numbers(observations: Observation) -> NDArray[np.float32]:
     """Returns the numbers of observations, [..., V]; V is 0 where they are pixels alone."""
     numbers = observations["variables"] if isinstance(observations, dict) else observations
     return numbers if numbers.dtype == np.float32 else np.empty((*numbers.shape[:-3], 0), np.float32)
 
 
-def pixels_of(observation: Observation) -> NDArray[np.uint8] | None:
+def read_pixels(observation: Observation) -> NDArray[np.uint8] | None:
     """Returns the pixels of one game's observation, None where it has none."""
     pixels = observation["pixels"] if isinstance(observation, dict) else observation
     return pixels if pixels.ndim == 3 else None

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.cfg import game_table
-from doom_a3c.settings.fields import UserError, about, nearest
-from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, located, shipped_folder
-from doom_a3c.settings.inputs import check_file, exists, text_bytes
+from doom_a3c.settings.cfg import read_cfg
+from doom_a3c.settings.errors import UserError, error_context, suggest
+from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, locate, shipped_folder
+from doom_a3c.settings.inputs import check_file, exists, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
 from doom_a3c.settings.wads import GAME_FILES
@@ -37,32 +37,32 @@ _GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)
 _UNVERSIONED_ID = re.compile(r"(?:([\w-]+)/)?([\w.-]+)")
 
 
-def _own_files() -> dict[str, Path]:
+def _list_own_files() -> dict[str, Path]:
     """Returns the project's own files by name, those in sub-folders with the folder's name before theirs."""
     folder = next(folder for folder in SCENARIO_FOLDERS if folder.is_dir())
     return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
 
 
-def own_names() -> list[str]:
+def list_own_names() -> list[str]:
     """Returns the names of the scenarios that the project has tuned files of."""
-    return [name for name in _own_files() if not name.startswith("base/")]
+    return [name for name in _list_own_files() if not name.startswith("base/")]
 
 
-def available() -> dict[str, Path]:
+def list_scenario_files() -> dict[str, Path]:
     """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
-    files = _own_files()
-    tuned = {name: files[name] for name in own_names()}
+    files = _list_own_files()
+    tuned = {name: files[name] for name in list_own_names()}
     shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in (*_MATCHES, *_SOLD)}
     return {**shipped, **tuned}
 
 
-def users_file(name: str) -> Path | None:
+def find_users_file(name: str) -> Path | None:
     """Returns the user's file that a name given to --scenario means, None where it is none."""
-    path = _path(name)
+    path = _to_path(name)
     return path if path.suffix.lower() in _KINDS and exists(path) else None
 
 
-def _path(name: str) -> Path:
+def _to_path(name: str) -> Path:
     return Path(os.path.expanduser(name))  # Path's own raises where there is no such user
 
 
@@ -74,9 +74,9 @@ def find(name: str) -> Scenario:
     Raises:
         UserError: if there is no such scenario, or its files are missing or broken.
     """
-    if path := users_file(name):
+    if path := find_users_file(name):
         return _load(path)
-    path, known = _path(name), available()
+    path, known = _to_path(name), list_scenario_files()
     bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
     if bare in known:
         return _load(known[bare])
@@ -90,19 +90,19 @@ def find(name: str) -> Scenario:
     if path.suffix.lower() in _KINDS and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")
     if _GYMNASIUM_ID.fullmatch(name):
-        return _gymnasium(name)
-    if newest := _newest(name):
-        return _gymnasium(newest)
+        return _find_gymnasium(name)
+    if newest := _find_newest(name):
+        return _find_gymnasium(newest)
     if exists(path):
         raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3")
-    raise UserError(f"unknown scenario {name!r}{nearest(bare, known)}; --list-scenarios shows all, a path to a file works")
+    raise UserError(f"unknown scenario {name!r}{suggest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
 
 def _load(path: Path) -> Scenario:
     check_file(path)
     kind, path = path.suffix.lower(), path.resolve()  # a link may lead to a file of another name
     if kind == ".toml":
-        return _scenario(_table_of(path), str(path))
+        return _build_scenario(_read_table(path), str(path))
     if kind == ".cfg":
         files = {"config": str(path)}
     else:
@@ -110,10 +110,10 @@ def _load(path: Path) -> Scenario:
         if not exists(config):
             raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
-    return _untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
+    return _build_untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
 
 
-def _newest(name: str) -> str | None:
+def _find_newest(name: str) -> str | None:
     """Returns the newest id of an environment named without its version, None if Gymnasium knows none."""
     if not (parts := _UNVERSIONED_ID.fullmatch(name)):
         return None
@@ -125,27 +125,27 @@ def _newest(name: str) -> str | None:
     return name if name in registry else f"{name}-v{version}" if version is not None else None
 
 
-def _gymnasium(name: str) -> Scenario:
-    for path in available().values():  # by name: pong comes before its variant pong_lstm
+def _find_gymnasium(name: str) -> Scenario:
+    for path in list_scenario_files().values():  # by name: pong comes before its variant pong_lstm
         if path.suffix == ".toml" and path.parent.name != "reference":
-            table = _table_of(path)
+            table = _read_table(path)
             if table["game"].get("id") == name:
-                return _scenario(table, str(path))
+                return _build_scenario(table, str(path))
     base = "base/atari" if name.startswith(ATARI) else "base/gymnasium"
-    return _untuned(base, re.split(r"[/:]", name)[-1].replace("-", "_"), name, {"id": name})
+    return _build_untuned(base, re.split(r"[/:]", name)[-1].replace("-", "_"), name, {"id": name})
 
 
-def _untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
-    table = _table_of(_own_files()[base])
+def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
+    table = _read_table(_list_own_files()[base])
     training = {"normalize_rewards": "reward_clip" not in table["training"]}  # nobody knows their size
     own = {"name": name, "description": f"{title}, untuned", "game": game, "training": training}
-    return _scenario(_merged(table, own), title)
+    return _build_scenario(_merge(table, own), title)
 
 
-def _scenario(table: dict[str, Any], source: str) -> Scenario:
+def _build_scenario(table: dict[str, Any], source: str) -> Scenario:
     """Builds the scenario that a user's files describe, once what they name is known to be there."""
     scenario = from_plain(_with_config_read(table, source), source)
-    with about(f"scenario {scenario.name}"):
+    with error_context(f"scenario {scenario.name}"):
         scenario = replace(scenario, game=_on_its_own(scenario.game))
         check_files(scenario.game)
     return scenario
@@ -169,16 +169,16 @@ def _with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
         return dict(table)
     if not isinstance(name, str):
         raise UserError(f"{source}: [game] config must be a text, the name of a cfg file")
-    with about(source):
+    with error_context(source):
         check_there(name)
     own = {key: value for key, value in game.items() if key != "config"}
-    return {**table, "game": _merged(game_table(located(name)), own)}
+    return {**table, "game": _merge(read_cfg(locate(name)), own)}
 
 
-def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _read_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
     try:
-        data = tomllib.loads(text_bytes(path).decode())
+        data = tomllib.loads(read_text(path).decode())
     except ValueError as error:  # of TOML, of UTF-8, or an endless number
         raise UserError(f"{path}: not a readable TOML file: {error}") from None
     except RecursionError:
@@ -198,17 +198,17 @@ def _table_of(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
                 game[key] = str(own)
     if "base" not in data:
         return {**data, "name": path.stem}
-    files, base = _own_files(), data.pop("base")
+    files, base = _list_own_files(), data.pop("base")
     if not isinstance(base, str) or base not in files:
         raise UserError(f"{path}: base must be one of {', '.join(files)}, not {base!r}")
     if files[base] in (path, *above):
         raise UserError(f"{path}: base {base!r} is in the end based on this file itself")
-    return {**_merged(_table_of(files[base], (path, *above)), data), "name": path.stem}
+    return {**_merge(_read_table(files[base], (path, *above)), data), "name": path.stem}
 
 
-def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `own` over `base`, table by table."""
-    tables = {key: _merged(base[key], value) for key, value in own.items() if _are_tables(base.get(key), value)}
+    tables = {key: _merge(base[key], value) for key, value in own.items() if _are_tables(base.get(key), value)}
     return {**base, **own, **tables}
 
 

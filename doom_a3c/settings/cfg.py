@@ -10,10 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import Setting, UserError, nearest, settings_of
+from doom_a3c.settings.engine import VizdoomSettings
+from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.fields import Setting, settings_of
 from doom_a3c.settings.games import RULE, shipped_folder
-from doom_a3c.settings.inputs import exists, text_bytes
+from doom_a3c.settings.inputs import exists, read_text
 
 # What the agent decides itself: how it is played, and what is drawn of it.
 _IGNORED = re.compile(
@@ -29,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def game_table(path: Path) -> dict[str, Any]:
+def read_cfg(path: Path) -> dict[str, Any]:
     """Returns the [game] table that a cfg file stands for: `wad`, `iwad`, `map`, `available_buttons`, `rules` and
     `settings`, those that it has.
 
@@ -37,31 +38,31 @@ def game_table(path: Path) -> dict[str, Any]:
         UserError: naming the file, and the line where there is one, if it is not understood.
     """
     table: dict[str, Any] = {"settings": {}}
-    for number, key, more, value in _assignments(path):
+    for number, key, more, value in _read_assignments(path):
         where = f"{path}, line {number}"
         plain_key = key.lower().replace("_", "")
         if plain_key == "availablebuttons":
             before = table.get("available_buttons", ()) if more else ()
-            table["available_buttons"] = list(dict.fromkeys((*before, *_names(value, where))))
+            table["available_buttons"] = list(dict.fromkeys((*before, *_parse_names(value, where))))
         elif plain_key == "doommap":
             table["map"] = value
         elif plain_key in _FILES:
-            table[_FILES[plain_key]] = _file(path, value)
+            table[_FILES[plain_key]] = _parse_file(path, value)
         elif plain_key == "gameargs":
-            table["rules"] = {**(table.get("rules", {}) if more else {}), **_rules(value, where)}
+            table["rules"] = {**(table.get("rules", {}) if more else {}), **_parse_rules(value, where)}
         elif _REFUSED.fullmatch(plain_key):
             raise UserError(f"{where}: {key} is not taken, as it could start any program; leave it out")
         elif more:
             raise UserError(f"{where}: += adds to lists, and {key} is none; use =")
         elif not _IGNORED.fullmatch(plain_key):
-            name, known = _known(key, where)
-            table["settings"][name] = _value(known, value, where)
+            name, known = _check_known(key, where)
+            table["settings"][name] = _parse_value(known, value, where)
     return table
 
 
-def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
+def _read_assignments(path: Path) -> list[tuple[int, str, bool, str]]:
     """Returns line number, key, whether it adds, and value of each assignment; lists in braces may span lines."""
-    lines = text_bytes(path).decode("utf-8", "replace").replace("\r", "").split("\n")
+    lines = read_text(path).decode("utf-8", "replace").replace("\r", "").split("\n")
     found: list[tuple[int, str, bool, str]] = []
     unfinished, first = "", 0
     for number, line in enumerate(lines, 1):
@@ -80,13 +81,13 @@ def _assignments(path: Path) -> list[tuple[int, str, bool, str]]:
     return found
 
 
-def _names(value: str, where: str) -> list[str]:
+def _parse_names(value: str, where: str) -> list[str]:
     if not re.fullmatch(r"\{[\w\s]*\}", value):
         raise UserError(f"{where}: a list looks like {{ MOVE_LEFT ATTACK }}")
     return [name.upper() for name in value[1:-1].split()]
 
 
-def _file(path: Path, value: str) -> str:
+def _parse_file(path: Path, value: str) -> str:
     """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name.
 
     What follows a # is a comment, unless it belongs to the name, as in hash#tag.wad, and in level #1.wad where that exists.
@@ -97,7 +98,7 @@ def _file(path: Path, value: str) -> str:
     return value if path.parent == shipped_folder() or not exists(beside) else str(beside)
 
 
-def _rules(arguments: str, where: str) -> dict[str, int]:
+def _parse_rules(arguments: str, where: str) -> dict[str, int]:
     """Returns the rules among the engine's arguments, which is all that a game needs of those."""
     words = arguments.split()
     pairs = dict(zip(words[::2], words[1::2], strict=False))
@@ -107,14 +108,14 @@ def _rules(arguments: str, where: str) -> dict[str, int]:
     return {name[1:]: int(number) for name, number in pairs.items()}
 
 
-def _known(key: str, where: str) -> tuple[str, Setting]:
-    for name, known in settings_of(EngineSettings).items():
+def _check_known(key: str, where: str) -> tuple[str, Setting]:
+    for name, known in settings_of(VizdoomSettings).items():
         if name.replace("_", "") == key.lower().replace("_", ""):
             return name, known
-    raise UserError(f"{where}: unknown setting {key!r}{nearest(key, settings_of(EngineSettings))}")
+    raise UserError(f"{where}: unknown setting {key!r}{suggest(key, settings_of(VizdoomSettings))}")
 
 
-def _value(known: Setting, value: str, where: str) -> Any:
+def _parse_value(known: Setting, value: str, where: str) -> Any:
     try:
         if known.kind is not bool and not _NUMBER.fullmatch(value):
             raise ValueError

@@ -7,16 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import MAX_TEXT, UserError, about, parse_values, require
+from doom_a3c.settings.engine import VizdoomSettings
+from doom_a3c.settings.errors import UserError, error_context, require
+from doom_a3c.settings.fields import MAX_TEXT, parse_values
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
-from doom_a3c.settings.shaping import weights
+from doom_a3c.settings.shaping import parse_weights
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 MAX_SCALE = 1e6  # of a game variable, whose sum with others is to stay a number
 
 
-def checked_name(value: Any) -> str:
+def parse_name(value: Any) -> str:
     """Returns `value` if it is a name of a scenario or a run; raises ValueError if not."""
     if not is_name(value):
         raise ValueError(f"{str(value)[:40]!r} is no name")
@@ -34,7 +35,7 @@ def check_values(value: Any, depth: int = 0) -> None:
         require(depth < 8 and len(value) < 1000, "a table or list is too large")
         for key, part in value.items():
             check_values(key, depth + 1)
-            with about(str(key)):
+            with error_context(str(key)):
                 check_values(part, depth + 1)
     elif isinstance(value, list | tuple):
         require(depth < 8 and len(value) < 1000, "a table or list is too large")
@@ -59,7 +60,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
         bool(game.wad or game.available_buttons), "[game] needs a config or a wad, or the id of a Gymnasium environment"
     )
     require(all(isinstance(name, str) for name in game.available_buttons), "[game] available_buttons takes names")
-    parse_values(EngineSettings, game.settings, "[game.settings]")
+    parse_values(VizdoomSettings, game.settings, "[game.settings]")
     require(
         game.settings.get("episode_timeout") != 0,
         "episode_timeout = 0 gives episodes no time-out at all: name the frames that one may last, such as 2100, or leave "
@@ -68,7 +69,7 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
     require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
     require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
-    weights(game.shaping)
+    parse_weights(game.shaping)
     numbers = all(type(scale) in (int, float) and abs(scale) <= MAX_SCALE for scale in game.variable_scales)
     require(
         numbers and len(game.variable_scales) in (0, len(game.variables)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import UserError, settings_of
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.fields import settings_of
 
 MAX_GAMES = 65_536  # games of a run: each takes memory
 

@@ -14,7 +14,7 @@ _LEARNED = "; part of the score"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class VizdoomSettings:
     """Keys of [game.settings] in a Doom scenario; an unset key keeps ViZDoom's default."""
 
     living_reward: float | None = setting(None, "Reward of every frame" + _LEARNED)

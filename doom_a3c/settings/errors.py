@@ -27,7 +27,7 @@ def require(condition: bool, message: str) -> None:
 
 
 @contextlib.contextmanager
-def about(what: str) -> Iterator[None]:
+def error_context(what: str) -> Iterator[None]:
     """Prefixes UserErrors raised inside the block with their subject."""
     try:
         yield
@@ -35,13 +35,13 @@ def about(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {error}") from error
 
 
-def listed(words: Sequence[str], most: int) -> str:
+def shorten_list(words: Sequence[str], most: int) -> str:
     """Returns 'a, b and 4 more': the first words and the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """Returns ' (did you mean X?)' for the known word closest to `word`, '' if none is close."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)

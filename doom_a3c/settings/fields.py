@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
-from doom_a3c.settings.errors import RunError, UserError, about, first_line, listed, nearest, require
-from doom_a3c.settings.renames import new_name, note
+from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.renames import explain, new_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-__all__ = ["RunError", "UserError", "about", "first_line", "listed", "nearest", "require"]  # of errors.py, for all above
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
 MAX_TEXT = 1000  # characters of any text
@@ -92,16 +90,18 @@ class Setting:
         if self.choices:
             return " or ".join(self.choices)
         if self.above is not None:
-            return f"above {number(self.above)}" + (f", to {number(self.high)}" if self.high is not None else "")
+            return f"above {format_number(self.above)}" + (
+                f", to {format_number(self.high)}" if self.high is not None else ""
+            )
         if self.low is not None:
-            low = number(self.low)
-            return f"{low} to {number(self.high)}" if self.high is not None else f"{low} or more"
+            low = format_number(self.low)
+            return f"{low} to {format_number(self.high)}" if self.high is not None else f"{low} or more"
         return ""
 
     @property
     def help(self) -> str:
         """The help text, with the default, unit, range and group."""
-        value = self.default_words or _WORDS.get(str(self.default)) or number(self.default)
+        value = self.default_words or _WORDS.get(str(self.default)) or format_number(self.default)
         default = "" if self.switch else f"default {value}"
         group = f"goes with {self.goes_with.words}" if self.goes_with else ""
         facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
@@ -122,7 +122,7 @@ class Setting:
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
         if type(value) is not self.kind:
-            raise ValueError(f"{written(value)} is not {KINDS[self.kind]}")
+            raise ValueError(f"{format_value(value)} is not {KINDS[self.kind]}")
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
             raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
         if isinstance(value, str) and not (value.strip() or self.choices):
@@ -142,7 +142,7 @@ class Setting:
         return above_low and (self.high is None or value <= self.high)
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Returns an int with separators, such as '1,048,576'; any other value as a plain text."""
     return f"{value:,}" if type(value) is int else str(value)
 
@@ -151,7 +151,7 @@ def _flag(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns a value in a scenario file's notation, such as `true` or `[256]`; in Python's if TOML has none."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -279,7 +279,7 @@ def parse_values(record: type[Record], values: Mapping[str, Any], source: str) -
     return record(**checked)
 
 
-def plain(record: DataclassInstance) -> dict[str, Any]:
+def to_flat(record: DataclassInstance) -> dict[str, Any]:
     """Returns the flat values of a record, for JSON; `parse_values` builds an equal one from them."""
     flat: dict[str, Any] = {}
     for field in dataclasses.fields(record):
@@ -291,14 +291,14 @@ def plain(record: DataclassInstance) -> dict[str, Any]:
     return flat
 
 
-def whole(value: Any, name: str, low: int = 0, high: int = 2**62) -> int:
+def parse_int(value: Any, name: str, low: int = 0, high: int = 2**62) -> int:
     """Returns `value` if it is an int in that range; raises ValueError with the `name` otherwise."""
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
 
 
-def finite(value: Any, name: str) -> float:
+def parse_finite(value: Any, name: str) -> float:
     """Returns `value` as a float if it is a finite number; raises ValueError with the `name` otherwise."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{name} is {str(value)[:40]}")
@@ -311,7 +311,7 @@ def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """Returns ': its name here is X' for another program's name or a former one of the known X, else as `nearest`."""
+    """Returns ': its name here is X' for another program's name or a former one of the known X, else as `suggest`."""
     known = list(known)
     new = new_name(word, known)
-    return f": its name here is {new}{note(word)}" if new else nearest(word, known)
+    return f": its name here is {new}{explain(word)}" if new else suggest(word, known)

@@ -53,7 +53,7 @@ class DoomSpec(_Spec):
     buttons: Any = "single"  # or 'together', 'combinations', a list of actions, each a button or some, or of groups of them
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # factor on each of them
-    settings: Mapping[str, Any] = field(default_factory=dict)  # `EngineSettings` that differ from ViZDoom's own
+    settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's own
     shaping: Mapping[str, Any] = field(default_factory=dict)  # of rewards for learning alone, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
     mirror: bool = False  # a worker plays every second of its games, from the second on, as if seen in a mirror
@@ -128,7 +128,7 @@ def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
     return AtariSpec if str(table["id"]).startswith(ATARI) else GymnasiumSpec
 
 
-def in_words(actions: Sequence[str]) -> str:
+def describe_actions(actions: Sequence[str]) -> str:
     """Returns the number of actions and the first ten, such as '2 actions: LEFT RIGHT'."""
     more = " ..." if len(actions) > 10 else ""
     return f"{len(actions)} action{'s' * (len(actions) != 1)}: {' '.join(actions[:10])}{more}"
@@ -141,7 +141,7 @@ def shipped_folder() -> Path:
     return Path(vizdoom.scenarios_path).resolve()
 
 
-def located(file: str) -> Path:
+def locate(file: str) -> Path:
     """Returns the path of a wad or cfg: as written if absolute, else among ViZDoom's own."""
     if Path(file).is_absolute():
         return Path(file)

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 MAX_TEXT_BYTES = 256 * 1024  # a hundred times as much as the longest scenario file
 _MARKS = {
@@ -17,7 +17,7 @@ _MARKS = {
 }
 
 
-def expanded(path: str) -> Path:
+def expand(path: str) -> Path:
     """Returns the path with ~ expanded; raises UserError for an unknown user."""
     try:
         return Path(path).expanduser()
@@ -49,7 +49,7 @@ def check_file(path: Path) -> None:
         raise UserError(f"{path} cannot be read: its permissions do not allow it")
 
 
-def text_bytes(path: Path) -> bytes:
+def read_text(path: Path) -> bytes:
     """Returns the bytes of a text file in an encoding that extends ASCII.
 
     Raises:

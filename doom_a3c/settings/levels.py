@@ -6,20 +6,20 @@ import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from doom_a3c.settings.fields import UserError, listed, require
-from doom_a3c.settings.games import FREEDOOM, DoomSpec, GameSpec, located
+from doom_a3c.settings.errors import UserError, require, shorten_list
+from doom_a3c.settings.games import FREEDOOM, DoomSpec, GameSpec, locate
 from doom_a3c.settings.inputs import check_file, exists
-from doom_a3c.settings.starts import starts_in
-from doom_a3c.settings.wads import Contents, Level, contents_of
+from doom_a3c.settings.starts import read_starts
+from doom_a3c.settings.wads import Contents, Level, read_contents
 
 MAX_SHOWN = 8  # maps in a list of those that there are
 
 
 def check_there(file: str) -> None:
     """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
-    there = Path(file).is_absolute() or exists(located(file))
+    there = Path(file).is_absolute() or exists(locate(file))
     require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
-    check_file(located(file))
+    check_file(locate(file))
 
 
 def check_files(game: GameSpec) -> None:
@@ -29,9 +29,9 @@ def check_files(game: GameSpec) -> None:
     for file in filter(None, (game.wad, game.iwad)):
         check_there(file)
     if game.iwad:
-        _check_game(located(game.iwad))
-    path = located(game.wad or game.iwad or FREEDOOM)
-    contents = contents_of(path)
+        _check_game(locate(game.iwad))
+    path = locate(game.wad or game.iwad or FREEDOOM)
+    contents = read_contents(path)
     if game.wad and contents.is_game:
         raise UserError(
             f"{path} is a complete game (an IWAD with a PLAYPAL), not a level for one: name it in doom_game_path of the "
@@ -43,12 +43,12 @@ def check_files(game: GameSpec) -> None:
 def is_game(file: str) -> bool:
     """Returns whether a file that a scenario names is a game of its own; raises as `check_files` does."""
     check_there(file)
-    return contents_of(located(file)).is_game
+    return read_contents(locate(file)).is_game
 
 
 def _check_game(path: Path) -> None:
     require(
-        contents_of(path).palette,
+        read_contents(path).palette,
         f"{path} is not a game: it has no PLAYPAL, and the engine crashes without one. doom_game_path takes a game "
         "(default freedoom2.wad), doom_scenario_path takes a level",
     )
@@ -65,16 +65,18 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
         return
     misplaced = list(dict.fromkeys(level.inside for level in contents.levels if not level.loaded))
     if misplaced:
-        others = f"has {_shown(levels)} and " if levels else "has "
+        others = f"has {_shorten(levels)} and " if levels else "has "
         raise UserError(
-            f"the engine finds no map {name!r} in {path}: it {others}{_shown(misplaced)}, but the engine looks in "
+            f"the engine finds no map {name!r} in {path}: it {others}{_shorten(misplaced)}, but the engine looks in "
             f"maps/NAME.wad, whose first lump is the map, and in WADs at the archive's top: move it to maps/{name}.wad"
         )
     if levels:
-        raise UserError(f"there is no map {name!r} in {path.name}, which has {_shown(levels)}: set doom_map to one of them")
+        raise UserError(
+            f"there is no map {name!r} in {path.name}, which has {_shorten(levels)}: set doom_map to one of them"
+        )
     if contents.archives:
         raise UserError(
-            f"{path} has no map to play: the engine opens no archive in another; unpack {_shown(contents.archives)}"
+            f"{path} has no map to play: the engine opens no archive in another; unpack {_shorten(contents.archives)}"
         )
     raise UserError(
         f"{path} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
@@ -82,16 +84,16 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
 
 
 def _check_starts(path: Path, level: Level, others: Mapping[str, Level]) -> None:
-    starts = starts_in(path, level)
+    starts = read_starts(path, level)
     if starts is None or starts.player_1:
         return
     its = "is for several players: it has starts for others, but none" if starts.several else "has no start"
     near = itertools.islice(others.items(), MAX_SHOWN)
-    playable = [name for name, other in near if (others_starts := starts_in(path, other)) and others_starts.player_1]
+    playable = [name for name, other in near if (others_starts := read_starts(path, other)) and others_starts.player_1]
     cure = f"doom_map = {playable[0]} has one" if playable else "add one in a level editor"
     name = f"{level.name.lower()} of {path.name}"
     raise UserError(f"{name} {its} for player 1 (a thing of type 1), and the engine crashes without one: {cure}")
 
 
-def _shown(names: Iterable[str]) -> str:
-    return listed(list(names), MAX_SHOWN)
+def _shorten(names: Iterable[str]) -> str:
+    return shorten_list(list(names), MAX_SHOWN)

@@ -20,7 +20,7 @@ class Network:
     shared: bool = True  # actor and critic are two heads of one network, or a network each
 
 
-def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
+def compute_maps(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Returns the shapes (height, width, channels) of a picture and of each convolution's output."""
     maps = [pixels]
     for filters, size, stride in network.convolutions:
@@ -29,6 +29,6 @@ def maps_of(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
     return maps
 
 
-def numbers_apart(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
+def count_separate_numbers(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
     """Returns how many of the numbers have layers of their own: all or none, and none without a picture beside them."""
     return numbers if pixels is not None and network.variable_hidden else 0

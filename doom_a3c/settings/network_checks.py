@@ -6,7 +6,7 @@ import itertools
 import math
 
 from doom_a3c.settings.errors import require
-from doom_a3c.settings.network import Network, maps_of, numbers_apart
+from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 
 MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
 MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
@@ -23,14 +23,14 @@ def check_network(network: Network, pixels: tuple[int, ...]) -> None:
         all(type(size) is int and size >= 1 for size in sizes),
         "[network] hidden, variable_hidden and core_size must be 1 or more",
     )
-    apart = _weights(1, network.variable_hidden)  # by themselves: which numbers a game shows may not be known yet
+    apart = _count_weights(1, network.variable_hidden)  # by themselves: which numbers a game shows may not be known yet
     require(apart <= MAX_PARAMETERS, f"[network] variable_hidden has {apart:,} parameters, {MAX_PARAMETERS:,} at most")
     for layer in network.convolutions:
         require(
             isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
             "[network] a convolution is [filters, size, stride], each 1 or more",
         )
-    maps = maps_of(network, pixels)
+    maps = compute_maps(network, pixels)
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
 
 
@@ -42,9 +42,9 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
         pixels: height, width and channels of a picture, None where none is seen.
         numbers: how many are seen besides.
     """
-    seen = sum((math.prod(shape) for shape in maps_of(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
+    seen = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
     require(seen <= MAX_BETWEEN, f"[network] convolutions make {seen:,} numbers of a picture, {MAX_BETWEEN:,} at most")
-    parameters = parameters_of(network, pixels, numbers)
+    parameters = count_parameters(network, pixels, numbers)
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
@@ -52,25 +52,25 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     )
 
 
-def parameters_of(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
+def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
     """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
-    apart = numbers_apart(network, pixels, numbers)
+    apart = count_separate_numbers(network, pixels, numbers)
     count, features = 0, numbers - apart
     if pixels is not None:
-        maps = maps_of(network, pixels)
+        maps = compute_maps(network, pixels)
         for (filters, size, _), (*_, channels) in zip(network.convolutions, maps, strict=False):
             count += size * size * channels * filters
         features += math.prod(maps[-1])
-    count += _weights(features, network.hidden)
+    count += _count_weights(features, network.hidden)
     features = (features, *network.hidden)[-1]
     if apart:
-        count += _weights(apart, network.variable_hidden)
+        count += _count_weights(apart, network.variable_hidden)
         features += network.variable_hidden[-1]
     gates = {"none": 0, "lstm": 4, "skip_lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
     count += gates * network.core_size * (features + network.core_size)
     return count if network.shared else 2 * count
 
 
-def _weights(features: int, sizes: tuple[int, ...]) -> int:
+def _count_weights(features: int, sizes: tuple[int, ...]) -> int:
     """Returns how many weights fully connected layers of those sizes have over so many features."""
     return sum(before * size for before, size in itertools.pairwise((features, *sizes)))

@@ -85,7 +85,7 @@ def new_name(word: str, known: Iterable[str]) -> str | None:
     return next((names[negated + one] for one in candidates.split() if negated + one in names), None)
 
 
-def note(word: str) -> str:
+def explain(word: str) -> str:
     """Returns ' (per worker)' or the like where the new name counts something else, '' elsewhere."""
     return f" ({NOTES[_key(word)]})" if _key(word) in NOTES else ""
 

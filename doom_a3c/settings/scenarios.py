@@ -13,13 +13,14 @@ from typing import Any
 
 from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import KINDS, UserError, about, hint, parse_values, require, select, settings_of, written
+from doom_a3c.settings.engine import VizdoomSettings
+from doom_a3c.settings.errors import UserError, error_context, require
+from doom_a3c.settings.fields import KINDS, format_value, hint, parse_values, select, settings_of
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.network_checks import check_network, check_size, parameters_of
-from doom_a3c.settings.renames import new_name, note
-from doom_a3c.settings.shaping import shaping_table, weights
+from doom_a3c.settings.network_checks import check_network, check_size, count_parameters
+from doom_a3c.settings.renames import explain, new_name
+from doom_a3c.settings.shaping import parse_weights, shaping_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) 
 def split_overrides(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Config]:
     """Splits flat `values` into settings of the game and of the run; raises UserError as `apply_overrides`."""
     own = parse_values(GameSettings, select(values, GameSettings), source)
-    weights(shaping_table(own.shaping))
+    parse_weights(shaping_table(own.shaping))
     others = {key: value for key, value in values.items() if key not in vars(own)}
     return own, parse_values(Config, others, source)
 
@@ -71,7 +72,7 @@ def to_plain(scenario: Scenario) -> dict[str, Any]:
 
 def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     """Builds a scenario from nested plain data; raises UserError that names `source` for anything unknown."""
-    with about(source):
+    with error_context(source):
         check_values({key: value for key, value in data.items() if key != "training"})
     tables = dict(data)
     for key in ("game", "observation", "network", "training"):
@@ -96,7 +97,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
 
 def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: str) -> None:
     """Raises UserError for a setting that stands in another table than its own, naming that."""
-    own = dict.fromkeys(settings_of(EngineSettings), "game.settings")
+    own = dict.fromkeys(settings_of(VizdoomSettings), "game.settings")
     own |= dict.fromkeys(settings_of(Config), "training")
     own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
     own |= dict.fromkeys(("id", "config"), "game")  # which of them there is says whose game it is
@@ -107,7 +108,7 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
         for key, value in values.items():
             if key not in own and (new := new_name(key, own)):
                 place = f", in [{own[new]}]" if own[new] != table else ""
-                raise UserError(f"{source}: unknown setting {key!r}: its name here is {new}{note(key)}{place}")
+                raise UserError(f"{source}: unknown setting {key!r}: its name here is {new}{explain(key)}{place}")
             if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
                 place = "in a table of its own, [shaping]" if key == "shaping" else _place(own[key])
                 raise UserError(f"{source}: {key} stands {_place(table)}, and belongs {place}")
@@ -130,8 +131,8 @@ def _table(kind: type, values: Mapping[str, Any], source: str) -> Any:
         if isinstance(default, float) and type(value) is int:
             value = float(value)
         if key != "buttons" and type(value) is not type(default):
-            example = f", such as {written(default)}" if default and not isinstance(default, bool) else ""
-            raise UserError(f"{source}: {key} must be {KINDS[type(default)]}{example}, not {written(given)}")
+            example = f", such as {format_value(default)}" if default and not isinstance(default, bool) else ""
+            raise UserError(f"{source}: {key} must be {KINDS[type(default)]}{example}, not {format_value(given)}")
         checked_values[key] = value
     return kind(**checked_values)
 
@@ -146,7 +147,7 @@ def validate_scenario(scenario: Scenario) -> Scenario:
     Raises:
         UserError: naming the mistake and the cure.
     """
-    with about(f"scenario {scenario.name}"):
+    with error_context(f"scenario {scenario.name}"):
         require(is_name(scenario.name), "a name is a line of 200 characters at most, has no slash, and begins with no dot")
         parse_values(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
         if isinstance(scenario.game, DoomSpec):
@@ -163,12 +164,12 @@ def most_parameters(scenario: Scenario) -> int:
     """Returns how many parameters the network has at most, its heads a million, a game of Gymnasium's 10,000 numbers."""
     pixels = (*scenario.observation.size, scenario.observation.channels)
     seen = [(pixels, 10_000), (None, 10_000)] if isinstance(scenario.game, GymnasiumSpec) else [_least_seen(scenario)]
-    return max(parameters_of(scenario.network, *each) for each in seen) + 1_000_000
+    return max(count_parameters(scenario.network, *each) for each in seen) + 1_000_000
 
 
 def least_parameters(scenario: Scenario) -> int:
     """Returns how many parameters the network has at least, whatever actions the game has, and whatever it shows."""
-    return parameters_of(scenario.network, *_least_seen(scenario))
+    return count_parameters(scenario.network, *_least_seen(scenario))
 
 
 def _least_seen(scenario: Scenario) -> tuple[tuple[int, ...] | None, int]:

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from doom_a3c.settings.fields import UserError, finite, require
+from doom_a3c.settings.errors import UserError, require
+from doom_a3c.settings.fields import parse_finite
 
 PLACES = "PLACES"
 SQUARE = 128  # map units along the side of a place; a player is 32 wide
@@ -40,24 +41,24 @@ class Weight:
         return worth if self.most is None else max(-self.most, min(self.most, worth))
 
 
-def weights(table: Mapping[str, Any]) -> dict[str, Weight]:
+def parse_weights(table: Mapping[str, Any]) -> dict[str, Weight]:
     """Returns the weights of a [shaping] table by variable.
 
     Raises:
         UserError: naming the mistake.
     """
     require(len(table) <= MAX_VARIABLES, f"[shaping] has {len(table)} variables, {MAX_VARIABLES} at most")
-    return {name: _weight(name, value) for name, value in table.items()}
+    return {name: _parse_weight(name, value) for name, value in table.items()}
 
 
-def _weight(name: str, value: Any) -> Weight:
+def _parse_weight(name: str, value: Any) -> Weight:
     parts = value if isinstance(value, Mapping) else {"gain": value}
     require(
         parts.keys() <= set(_PARTS) and len(parts) > 0,
         f"[shaping] {name} takes a number, or a table of gain, loss and most, such as {{ gain = 0.05, loss = 0.0 }}",
     )
     try:
-        checked = {part: finite(number, f"[shaping] {name}: {part}") for part, number in parts.items()}
+        checked = {part: parse_finite(number, f"[shaping] {name}: {part}") for part, number in parts.items()}
     except ValueError as error:
         raise UserError(f"{error}; it takes a number") from None
     for part, number in checked.items():

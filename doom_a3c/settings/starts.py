@@ -27,26 +27,28 @@ class Starts(NamedTuple):
     several: bool  # others, in a game of several players
 
 
-def starts_in(path: Path, level: Level) -> Starts | None:
+def read_starts(path: Path, level: Level) -> Starts | None:
     """Returns the player starts of a map; None if its things cannot be read, which the engine then reports."""
     if max(lump.size for lump in level.lumps) > MAX_BYTES:
         return None
-    return _starts_in(path, level, path.stat().st_mtime_ns)
+    return _read_starts(path, level, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=16)  # every game of a server asks for the same
-def _starts_in(path: Path, level: Level, changed: int) -> Starts | None:
+def _read_starts(path: Path, level: Level, changed: int) -> Starts | None:
     if (text := read_lump(path, level, "TEXTMAP")) is not None:
         things = _things_in_text(text.decode("latin-1"))
     else:
-        things = _things(read_lump(path, level, "THINGS") or b"", hexen="BEHAVIOR" in [lump.name for lump in level.lumps])
+        things = _read_things(
+            read_lump(path, level, "THINGS") or b"", hexen="BEHAVIOR" in [lump.name for lump in level.lumps]
+        )
     if things is None:
         return None
     types = {kind for kind, argument in things if kind != PLAYER_1 or argument == 0}  # others are for who comes from a map
     return Starts(PLAYER_1 in types, bool(types & {DEATHMATCH, *OTHER_PLAYERS}))
 
 
-def _things(data: bytes, *, hexen: bool) -> list[tuple[int, int]]:
+def _read_things(data: bytes, *, hexen: bool) -> list[tuple[int, int]]:
     """Returns type and first argument of each thing in Doom's format, or in Hexen's."""
     layout = _HEXEN if hexen else _DOOM
     whole = data[: len(data) // layout.size * layout.size]

@@ -19,7 +19,7 @@ class Stream(IntEnum):
     RESTARTS = 8  # the seeds by which episodes begin again
 
 
-def seed_of(seed: int, stream: Stream, *keys: int) -> np.random.SeedSequence:
+def make_seed(seed: int, stream: Stream, *keys: int) -> np.random.SeedSequence:
     """Returns the seed of a stream; other `keys` give other streams for the same purpose.
 
     Nothing here may draw from `default_rng(seed)` itself: a Gymnasium game draws from that stream after `reset(seed=seed)`.

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from doom_a3c.settings.catalog import find
-from doom_a3c.settings.fields import UserError
-from doom_a3c.settings.games import located
-from doom_a3c.settings.inputs import expanded
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.games import locate
+from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import to_plain
 
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
@@ -21,17 +21,17 @@ _OF_MAKE = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # 
 _WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
 
 
-class Named(NamedTuple):
+class GameOverride(NamedTuple):
     """What a user names in place of what a checkpoint says of its game."""
 
     scenario: str | None = None  # whose game is played
     wad: str | None = None  # the file that the game is played with
 
 
-NOTHING = Named()
+NO_OVERRIDE = GameOverride()
 
 
-def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> dict[str, Any]:
+def check_game_allowed(game: Mapping[str, Any], source: str, named: GameOverride = NO_OVERRIDE) -> dict[str, Any]:
     """Returns the [game] table of a checkpoint, or what the user has named in its place.
 
     Args:
@@ -49,36 +49,36 @@ def admitted(game: Mapping[str, Any], source: str, named: Named = NOTHING) -> di
         own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
         return {key: value for key, value in to_plain(find(named.scenario))["game"].items() if key != "frame_skip"} | own
     if "id" in game:
-        return _gymnasium(game, source)
-    wad = named.wad and str(expanded(named.wad).resolve())
+        return _check_gymnasium(game, source)
+    wad = named.wad and str(expand(named.wad).resolve())
     table = {**game, "wad": wad} if wad else dict(game)
-    if (file := table.get("wad")) and file != wad and not _shipped(file):
+    if (file := table.get("wad")) and file != wad and not _is_shipped(file):
         name = str(file).rpartition("/")[2][:100]
         raise UserError(f"{source} plays {name!r}, which is not ViZDoom's own: if you trust that file, name it with --wad")
-    if (file := table.get("iwad")) and not (_shipped(file) and file.endswith(".wad")):
+    if (file := table.get("iwad")) and not (_is_shipped(file) and file.endswith(".wad")):
         raise UserError(
             f"{source} plays on {str(file)[:200]!r}, which is not ViZDoom's own: name its scenario with --scenario"
         )
     return table
 
 
-def needed(game: Mapping[str, Any], wad: str, scenario: str) -> Named:
+def choose_override(game: Mapping[str, Any], wad: str, scenario: str) -> GameOverride:
     """Returns what a user has to name again where a checkpoint has that [game] table: its `wad`, or its `scenario`."""
-    for named in (NOTHING, Named(wad=wad or None)):
+    for named in (NO_OVERRIDE, GameOverride(wad=wad or None)):
         try:
-            admitted(game, "the checkpoint", named)
+            check_game_allowed(game, "the checkpoint", named)
             return named
         except UserError:
             continue
-    return Named(scenario)
+    return GameOverride(scenario)
 
 
-def _shipped(file: object) -> bool:
+def _is_shipped(file: object) -> bool:
     """Returns whether ViZDoom ships a wad of that bare name."""
-    return isinstance(file, str) and bool(_BARE.fullmatch(file)) and located(file).is_file()
+    return isinstance(file, str) and bool(_BARE.fullmatch(file)) and locate(file).is_file()
 
 
-def _gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _check_gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not isinstance(game["id"], str) or not _ID.fullmatch(game["id"]):
         raise UserError(
             f"{source} plays {str(game['id'])[:100]!r}: a game of a module's is played only if you name it, with --scenario"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file
 
 GAME_FILES = (".wad", ".pk3", ".ipk3", ".zip")
@@ -70,7 +70,7 @@ class Contents(NamedTuple):
         return self.iwad and self.palette
 
 
-def contents_of(path: Path) -> Contents:
+def read_contents(path: Path) -> Contents:
     """Returns what a WAD file or an archive holds.
 
     Raises:
@@ -78,16 +78,16 @@ def contents_of(path: Path) -> Contents:
     """
     check_file(path)
     status = path.stat()
-    return _contents(path, status.st_size, status.st_mtime_ns)
+    return _read_contents(path, status.st_size, status.st_mtime_ns)
 
 
-def maps_in(path: Path) -> list[str]:
-    """Returns the names of the maps that the engine finds in a WAD file or an archive; raises as `contents_of` does."""
-    return contents_of(path).maps
+def list_maps(path: Path) -> list[str]:
+    """Returns the names of the maps that the engine finds in a WAD file or an archive; raises as `read_contents` does."""
+    return read_contents(path).maps
 
 
 def read_lump(path: Path, level: Level, name: str) -> bytes | None:
-    """Returns what is in a lump of a map, None where it has none of that name; raises as `contents_of` does."""
+    """Returns what is in a lump of a map, None where it has none of that name; raises as `read_contents` does."""
     for lump in level.lumps:
         if lump.name == name:
             with _reading(path) as file:
@@ -113,23 +113,23 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
 
 
 @functools.lru_cache(maxsize=16)  # every game of a server asks for the same
-def _contents(path: Path, size: int, changed: int) -> Contents:
+def _read_contents(path: Path, size: int, changed: int) -> Contents:
     with _reading(path) as file:
         archive = file.read(2) == b"PK"
         file.seek(0)
         if archive:
-            return _archive_contents(file, path)
-        iwad, lumps = _directory(file, size)
-        return Contents(_levels(lumps), (), any(lump.name == PALETTE for lump in lumps), iwad)
+            return _read_archive(file, path)
+        iwad, lumps = _read_directory(file, size)
+        return Contents(_find_levels(lumps), (), any(lump.name == PALETTE for lump in lumps), iwad)
 
 
-def _archive_contents(file: IO[bytes], path: Path) -> Contents:
+def _read_archive(file: IO[bytes], path: Path) -> Contents:
     """Returns what an archive holds; raises UserError if that is a game of its own, which the engine draws in black."""
     levels: list[Level] = []
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
         entries = sorted(archive.infolist(), key=lambda entry: entry.filename.lower())
-        wads = [entry for entry in entries if _place(entry.filename)[2] == ".wad"]
+        wads = [entry for entry in entries if _split_path(entry.filename)[2] == ".wad"]
         for entry in sorted(wads, key=lambda entry: not _is_map_file(entry.filename)):  # WADs within come after all files
             unpacked += entry.file_size
             if unpacked > MAX_INNER_BYTES:
@@ -138,34 +138,34 @@ def _archive_contents(file: IO[bytes], path: Path) -> Contents:
                 if inner.read(4) not in _KINDS:  # the engine passes over it: in a Mac's zip a ._NAME.wad is no WAD
                     continue
                 inner.seek(0)
-                iwad, lumps = _directory(inner, entry.file_size)
+                iwad, lumps = _read_directory(inner, entry.file_size)
             if iwad and any(lump.name == PALETTE for lump in lumps):
                 raise UserError(
                     f"{path} holds a complete game (an IWAD with a PLAYPAL), {entry.filename}: unpack it, and name it in "
                     "doom_game_path of the cfg, or [game] iwad of the .toml"
                 )
-            levels += _levels_inside(entry.filename, path.stem, lumps)
-    inner_archives = tuple(entry.filename for entry in entries if _place(entry.filename)[2] in ARCHIVES)
-    palette = any(_place(entry.filename)[:2] == ([], PALETTE.lower()) for entry in entries)
+            levels += _find_levels_inside(entry.filename, path.stem, lumps)
+    inner_archives = tuple(entry.filename for entry in entries if _split_path(entry.filename)[2] in ARCHIVES)
+    palette = any(_split_path(entry.filename)[:2] == ([], PALETTE.lower()) for entry in entries)
     return Contents(tuple(levels), inner_archives, palette, iwad=False)
 
 
-def _place(filename: str) -> tuple[list[str], str, str]:
+def _split_path(filename: str) -> tuple[list[str], str, str]:
     """Returns a file's folders in an archive, its name and how that ends, as the engine takes them."""
     *folders, name = filename.replace("\\", "/").lower().split("/")
     return folders, *os.path.splitext(name)
 
 
 def _is_map_file(filename: str) -> bool:
-    return _place(filename)[0] == ["maps"]
+    return _split_path(filename)[0] == ["maps"]
 
 
-def _levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> Iterator[Level]:
+def _find_levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> Iterator[Level]:
     """Yields the maps in a WAD of an archive; in the folder maps its first lump is the map, whatever that is called."""
-    found = _levels(lumps)
-    folders, stem, _ = _place(filename)
+    found = _find_levels(lumps)
+    folders, stem, _ = _split_path(filename)
     if _is_map_file(filename):
-        first = _level_at(lumps, 0)
+        first = _find_level_at(lumps, 0)
         if first or found:
             yield Level(stem.upper(), filename, loaded=first is not None, lumps=(first or found[0]).lumps)
         return
@@ -174,7 +174,7 @@ def _levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> Iterat
         yield level._replace(inside=filename, loaded=top)
 
 
-def _directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
+def _read_directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
     """Returns whether a WAD of that many bytes calls itself a game, and its directory.
 
     Raises:
@@ -196,25 +196,25 @@ def _directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
     return kind == b"IWAD", lumps
 
 
-def _levels(lumps: Sequence[Lump]) -> tuple[Level, ...]:
+def _find_levels(lumps: Sequence[Lump]) -> tuple[Level, ...]:
     """Returns the maps in a WAD."""
-    found = (_level_at(lumps, index) for index in range(len(lumps)))
+    found = (_find_level_at(lumps, index) for index in range(len(lumps)))
     return tuple(level for level in found if level)
 
 
-def _level_at(lumps: Sequence[Lump], index: int) -> Level | None:
+def _find_level_at(lumps: Sequence[Lump], index: int) -> Level | None:
     """Returns the map whose name is that lump's, in Doom's format or as text; None where it is no map's."""
     following = lumps[index + 1 : index + 2]
     if not following or not following[0].size or following[0].name not in ("THINGS", "TEXTMAP"):
         return None
     if following[0].name == "THINGS":
-        following = _map_lumps(lumps[index + 1 : index + 1 + len(_MAP_LUMPS)])
+        following = _take_map_lumps(lumps[index + 1 : index + 1 + len(_MAP_LUMPS)])
         if not {lump.name for lump in following if lump.size} >= _NEEDED:
             return None
     return Level(lumps[index].name, "", loaded=True, lumps=tuple(following))
 
 
-def _map_lumps(lumps: Sequence[Lump]) -> list[Lump]:
+def _take_map_lumps(lumps: Sequence[Lump]) -> list[Lump]:
     """Returns the first of the lumps, as far as they belong to one map in Doom's format."""
     found: dict[str, Lump] = {}
     for lump in lumps:

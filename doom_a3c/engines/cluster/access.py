@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 _FOLDER = "ray_a3c_"  # and a process id: begins the name of the folder of its cluster
 

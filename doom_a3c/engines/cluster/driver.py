@@ -30,7 +30,7 @@ from doom_a3c.engines.local import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.loggers import Logger
 from doom_a3c.record.progress import Progress, from_plain, to_plain
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 _TICK_SECONDS = 0.5
 _STATE_SECONDS = 5.0  # between two copies of the server's state: what a dead server loses at most

@@ -65,7 +65,7 @@ class Host:
     ) -> None:
         """The client keeps `counts` up to date; for the rest see the threads engine.
 
-        `number` tells the random streams of hosts apart.
+        `format_number` tells the random streams of hosts apart.
         """
         workers, self._stop_event = config.worker_count, threading.Event()
         model, stop = SharedNetwork(network), self._stop_event

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, check_reachable, make_own_folder
 from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
 from doom_a3c.quiet import capture_stderr
-from doom_a3c.settings.fields import UserError, first_line
+from doom_a3c.settings.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.host import Host

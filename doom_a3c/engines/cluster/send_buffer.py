@@ -11,7 +11,7 @@ import numpy as np
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.graphs import Graph
 from doom_a3c.agent.learner import Gradients, LearnerMetrics, Update
-from doom_a3c.agent.model import Vector, flat
+from doom_a3c.agent.model import Vector, flatten
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
@@ -42,7 +42,7 @@ class GradientAccumulator:
         """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
         self._enough, self._each = rollouts, rollouts_each
         self._changed = threading.Condition()
-        self._flat = Graph(flat, ())
+        self._flat = Graph(flatten, ())
         self._closed = False
         self._taken = self._answered = 0  # pushes; one at most is between
         self._clear()

@@ -35,13 +35,13 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, size
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
-from doom_a3c.engines.local import captured
+from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import episode_metrics
 from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
 from doom_a3c.record.loggers import flatten
-from doom_a3c.record.progress import Progress, from_plain, moments_from, to_plain
+from doom_a3c.record.progress import Progress, from_plain, parse_moments, to_plain
 from doom_a3c.record.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
 
@@ -185,7 +185,7 @@ class ParameterServer:
         lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
         stale = lag > self._config.max_policy_lag
         episodes = [Episode(*episode) for episode in push["episodes"]]
-        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], moments_from(push["reward_sums"]))
+        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], parse_moments(push["reward_sums"]))
         if not stale and push["rollout"] is not None:
             rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
             if not self._rollouts.offer(VersionedRollout(rollout, push["version"], stats)):
@@ -256,5 +256,5 @@ class ParameterServer:
         with self._lock:
             if not self._ready:
                 return None
-            state = captured(self._model, self._progress)
+            state = capture_state(self._model, self._progress)
             return {"variables": state.variables, "counters": to_plain(state.counters), "members": self._members.to_plain()}

@@ -12,7 +12,7 @@ from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, GifMessage, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
-from doom_a3c.record.progress import moments_from
+from doom_a3c.record.progress import parse_moments
 
 SECONDS_BETWEEN_TRIES = 0.1
 
@@ -107,6 +107,6 @@ class ServerClient:
             return
         self._reason = answer.get("reason", self._reason)
         self._counts.frames = answer["frames"]
-        self._counts.reward_stats.replace(moments_from(answer["reward_sums"]))
+        self._counts.reward_stats.replace(parse_moments(answer["reward_sums"]))
         if answer["weights"] is not None:
             self._model.replace(answer["weights"], answer["version"])

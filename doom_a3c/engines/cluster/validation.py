@@ -17,9 +17,10 @@ from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import blank_rollout
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
-from doom_a3c.record.progress import KIND, moments_from
+from doom_a3c.record.progress import KIND, parse_moments
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.fields import first_line, whole
+from doom_a3c.settings.errors import first_line
+from doom_a3c.settings.fields import parse_int
 
 _MAX_WORKERS = 1024  # of a host that has as many as it has CPUs
 _MAX_FRAME_SKIP = 64  # that of --frame-skip
@@ -101,7 +102,7 @@ def _require(holds: bool | np.bool_, complaint: str) -> None:
 
 
 def _check_moments(moments: Any, most: int) -> None:
-    _require(moments_from(moments, most).m2 <= _MAX_SQUARES, "its reward_sums are too large")
+    _require(parse_moments(moments, most).m2 <= _MAX_SQUARES, "its reward_sums are too large")
 
 
 def _check_bytes(data: Any) -> None:
@@ -129,7 +130,7 @@ def _check_like(part: Any, like: Any, name: str) -> None:
             _require(fits, f"its {name} is not {like.dtype} of shape {like.shape}")
             _require(like.dtype.kind != "f" or np.isfinite(part).all(), f"its {name} is not finite")
         case range():
-            whole(part, f"its {name}", high=like.stop - 1)
+            parse_int(part, f"its {name}", high=like.stop - 1)
         case float():
             fits = isinstance(part, int | float) and type(part) is not bool and abs(part) <= _MAX_NUMBER
             _require(fits, f"its {name} is {str(part)[:40]}, not a finite float32")

@@ -31,7 +31,7 @@ from doom_a3c.envs.processes import client
 from doom_a3c.envs.processes.client import make_private_folder
 from doom_a3c.envs.processes.ends import ARGUMENTS, LAUNCHER, LOG, End, EngineError, diagnose_engine, find_instance
 from doom_a3c.envs.processes.traces import remove_traces
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 ANSWER_SECONDS = 8.0  # a healthy engine answers in milliseconds; starting one takes a second on a busy machine
 STUCK_SECONDS = 2.0  # after an engine's death its caller knows within milliseconds
@@ -164,7 +164,7 @@ _WITH_PARENT = _with_parent()  # when the fork server imports this, not in each 
 
 @contextlib.contextmanager
 def _writing_to(folder: Path | None = None) -> Iterator[None]:
-    """Turns an error of writing into what a user can do about it; it names `folder`, or else what the error does."""
+    """Turns an error of writing into what a user can do about it; it names `find_folder`, or else what the error does."""
     try:
         yield
     except OSError as error:

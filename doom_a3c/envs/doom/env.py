@@ -16,10 +16,10 @@ from doom_a3c.envs.doom.shaping import Shaping
 from doom_a3c.envs.doom.variables import GameVariables
 from doom_a3c.envs.pixels import History, Pixels, flip, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, SHAPING
-from doom_a3c.settings.shaping import weights
+from doom_a3c.settings.shaping import parse_weights
 
 # Whenever it starts a level, ViZDoom 1.3's engine keeps 290 bytes for good: 39 GB a week over 32 games of basic.
 RENEWAL = 3000  # episodes that an engine lives for, on average; the seeds say at which of them it ends
@@ -62,7 +62,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._actions = check(game, observation)
         if in_mirror:
             self._spec, self._actions = mirror(game, self._actions)
-        self._shaping = Shaping(weights(game.shaping))
+        self._shaping = Shaping(parse_weights(game.shaping))
         names = name_actions(game, observation)
         self.metadata = {**self.metadata, "title": describe_game(game, observation), "action_names": names}
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))

@@ -11,11 +11,12 @@ from typing import Any
 
 import vizdoom
 
-from doom_a3c.settings.engine import EngineSettings
-from doom_a3c.settings.fields import UserError, nearest, parse_values, plain
-from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, in_words, located
+from doom_a3c.settings.engine import VizdoomSettings
+from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.fields import parse_values, to_flat
+from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, describe_actions, locate
 from doom_a3c.settings.levels import check_files
-from doom_a3c.settings.shaping import PLACES, weights
+from doom_a3c.settings.shaping import PLACES, parse_weights
 
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # how buttons end
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
@@ -39,7 +40,7 @@ def describe_game(spec: DoomSpec, observation: Observation) -> str:
     game = _configure_new(spec, observation)
     files = [Path(file).name for file in (game.get_doom_game_path(), game.get_doom_scenario_path()) if file]
     endless = [] if game.get_episode_timeout() else ["no time-out"]
-    actions = in_words(_name_all(game.get_available_buttons(), spec))
+    actions = describe_actions(_name_all(game.get_available_buttons(), spec))
     return ", ".join([" with ".join(files), game.get_doom_map().lower(), *endless, actions])
 
 
@@ -131,7 +132,7 @@ def _parse_press(told: object, names: Sequence[str], binary: Sequence[str]) -> t
     """Returns the button that a part of an action presses, one of `names`, and how far: 1 with all that are `binary`."""
     name, valued, amount = str(told).partition("=")
     if name not in names:
-        raise UserError(f"[game] buttons: {told!r} is none of {', '.join(names)}{nearest(name, names)}")
+        raise UserError(f"[game] buttons: {told!r} is none of {', '.join(names)}{suggest(name, names)}")
     if name in binary:
         if valued:
             raise UserError(f"[game] buttons: {name} is pressed or not; {told!r} is for buttons whose names end in _DELTA")
@@ -168,11 +169,11 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
         UserError: if ViZDoom has no such button, variable or resolution, or a setting does not exist.
     """
     if spec.wad:
-        game.set_doom_scenario_path(str(located(spec.wad)))
-    game.set_doom_game_path(str(located(spec.iwad or FREEDOOM)))
+        game.set_doom_scenario_path(str(locate(spec.wad)))
+    game.set_doom_game_path(str(locate(spec.iwad or FREEDOOM)))
     if spec.map:
         game.set_doom_map(spec.map)
-    for key, value in plain(parse_values(EngineSettings, spec.settings, "[game.settings]")).items():
+    for key, value in to_flat(parse_values(VizdoomSettings, spec.settings, "[game.settings]")).items():
         if value is not None:
             getattr(game, f"set_{key}")(value)
     for name, number in spec.rules.items():
@@ -180,18 +181,18 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     for name in spec.available_buttons:
         if name not in vizdoom.Button.__members__:
             buttons = list(vizdoom.Button.__members__)
-            raise UserError(f"[game] available_buttons: unknown button {name!r}{nearest(name, buttons)}")
+            raise UserError(f"[game] available_buttons: unknown button {name!r}{suggest(name, buttons)}")
     game.set_available_buttons([getattr(vizdoom.Button, name) for name in spec.available_buttons])
     for name in spec.variables:
         if name not in vizdoom.GameVariable.__members__:
             variables = list(vizdoom.GameVariable.__members__)
-            hint = "; it is for [shaping] alone" if name == PLACES else nearest(name, variables)
+            hint = "; it is for [shaping] alone" if name == PLACES else suggest(name, variables)
             raise UserError(f"[game] variables: unknown variable {name!r}{hint}")
     game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in spec.variables])
     shapeable = [*vizdoom.GameVariable.__members__, PLACES]
-    for name in weights(spec.shaping):
+    for name in parse_weights(spec.shaping):
         if name not in shapeable:
-            raise UserError(f"[shaping]: unknown variable {name!r}{nearest(name, shapeable)}")
+            raise UserError(f"[shaping]: unknown variable {name!r}{suggest(name, shapeable)}")
     set_screen(game, observation.resolution, observation.color)
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_window_visible(False)

@@ -208,7 +208,7 @@ _when_stuck: list[Callable[[str], None]] = []
 
 
 def become_server(folder: Path, when_stuck: Callable[[str], None]) -> None:
-    """Makes this process a game server, whose fork server clears `folder`; `when_stuck` ends it."""
+    """Makes this process a game server, whose fork server clears `find_folder`; `when_stuck` ends it."""
     _own.append(folder)
     _when_stuck.append(when_stuck)
 

@@ -16,7 +16,7 @@ import cloudpickle
 from doom_a3c.envs.processes import client
 from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ends import UNKNOWN_END, EngineError
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 CLOSE_SECONDS = 3  # for games whose owner is gone
 

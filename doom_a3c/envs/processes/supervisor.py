@@ -18,7 +18,7 @@ import numpy as np
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError
 from doom_a3c.envs.processes.server import GameServer
 from doom_a3c.envs.processes.shared import SharedArrays
-from doom_a3c.settings.fields import UserError
+from doom_a3c.settings.errors import UserError
 
 GIVE_UP_SECONDS = 120.0
 # Seconds before each try to start a process in place of another: what keeps a machine busy, or kills what has just been
