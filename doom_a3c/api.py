@@ -104,12 +104,12 @@ def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None,
     """
     folder = expand(str(models_dir))
     check_exists(folder / "last.ckpt")
-    named = GameOverride(settings.get("scenario"), settings.pop("wad", None))
+    override = GameOverride(settings.get("scenario"), settings.pop("wad", None))
     with FolderLock(folder, "models_dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(checkpoints.record(named), {**settings, "models_dir": str(models_dir)})
+        record = continued_run(checkpoints.record(override), {**settings, "models_dir": str(models_dir)})
         lock.note(record.name)
-        return _run(record, checkpoints, callback, named=named)
+        return _run(record, checkpoints, callback, override=override)
 
 
 def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | None = None) -> Agent:
@@ -131,13 +131,13 @@ def _run(
     checkpoints: CheckpointFolder,
     callback: Callback | None,
     *,
-    named: GameOverride | None = None,
+    override: GameOverride | None = None,
     source: Path | None = None,
 ) -> Agent:
     if callback is not None and not callable(callback):
         raise UserError(f"callback: {callback!r} is no function")
     view = _View(callback)
-    with open_session(record, checkpoints, named, view, source=source) as session:
+    with open_session(record, checkpoints, override, view, source=source) as session:
         view.stopping = session.stopping
         session.training.run()
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last

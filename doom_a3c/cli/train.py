@@ -120,12 +120,12 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--from {options.from_} is for a new run: one that is resumed goes on with its own weights")
     folder = expand(settings.get("models_dir", Config.models_dir))
     _check_resumable(folder)
-    named = GameOverride(settings.get("scenario"), options.wad)
+    override = GameOverride(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
         checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(checkpoints.record(named), settings)
+        record = continued_run(checkpoints.record(override), settings)
         lock.note(record.name)
-        return _run(options, record, checkpoints, named=named)
+        return _run(options, record, checkpoints, override=override)
 
 
 def _check_resumable(folder: Path) -> None:
@@ -142,7 +142,7 @@ def _run(
     record: RunRecord,
     checkpoints: CheckpointFolder,
     *,
-    named: GameOverride | None = None,
+    override: GameOverride | None = None,
     source: Path | None = None,
 ) -> int:
     """Trains, as `open_session` says; returns the exit status.
@@ -151,7 +151,7 @@ def _run(
     """
     with closing(Panel(options.quiet)) as panel:
         try:
-            return _train_on(options, panel, open_session(record, checkpoints, named, panel, options.verbose, source))
+            return _train_on(options, panel, open_session(record, checkpoints, override, panel, options.verbose, source))
         except RunError as error:
             raise SystemExit(f"{command.program_name('train')}: {error}") from None
 

@@ -35,27 +35,27 @@ class TrainedAgent:
         self._policy, self._random = Policy(network), np.random.default_rng()
 
     @classmethod
-    def load(cls, path: str | PathLike[str], named: GameOverride = NO_OVERRIDE) -> Self:
-        """Returns the agent of a checkpoint; `named` overrides the game that it plays.
+    def load(cls, path: str | PathLike[str], override: GameOverride = NO_OVERRIDE) -> Self:
+        """Returns the agent of a checkpoint; `override` overrides the game that it plays.
 
         Raises:
             UserError: if it is no checkpoint, or its scenario's files are not here.
         """
-        checkpoint = load(Path(path), named)
+        checkpoint = load(Path(path), override)
         record = checkpoint.record
         checkpoint.check_finite(Path(path))
-        if named.scenario:
-            record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(named.scenario).name))
+        if override.scenario:
+            record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(override.scenario).name))
         builder = Builder(record.scenario, record.config)
         if not builder.has_learned(record.learned):
-            raise UserError(f"{path} has learned other actions than those of {named.scenario}, or in another order")
+            raise UserError(f"{path} has learned other actions than those of {override.scenario}, or in another order")
         network = builder.network("player", record.config.seed)
         try:
             network.load(checkpoint.variables)
         except (KeyError, ValueError) as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         agent = cls(builder, network, record, str(path))
-        if name := named.wad or named.scenario:
+        if name := override.wad or override.scenario:
             file = find_users_file(name)
             agent.plays = str(file.absolute()) if file else name  # it is found from any folder
         return agent

@@ -94,7 +94,7 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-def load(path: Path, named: GameOverride = NO_OVERRIDE) -> Checkpoint:
+def load(path: Path, override: GameOverride = NO_OVERRIDE) -> Checkpoint:
     """Reads a checkpoint, which may be a stranger's: every size is checked before memory of that size is allocated.
 
     Raises:
@@ -104,20 +104,20 @@ def load(path: Path, named: GameOverride = NO_OVERRIDE) -> Checkpoint:
     check_exists(path)
     with _open(path) as file:
         header = _read_header(file)
-        record = record_from_plain(header.record, str(path), named)
+        record = record_from_plain(header.record, str(path), override)
         needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
-        if named.scenario:  # whose network may differ
+        if override.scenario:  # whose network may differ
             needed, most = 0, SLOTS * MAX_PARAMETERS
         if not needed <= header.numbers <= most:
             raise ValueError(f"it has {header.numbers:,} numbers, and its network {needed:,} to {most:,}")
         return Checkpoint(_read_arrays(file, header), record)
 
 
-def read_record(path: Path, named: GameOverride = NO_OVERRIDE) -> RunRecord:
+def read_record(path: Path, override: GameOverride = NO_OVERRIDE) -> RunRecord:
     """Reads the record of a checkpoint's run, without the arrays; raises UserError as `load` does."""
     check_exists(path)
     with _open(path) as file:
-        return record_from_plain(_read_header(file).record, str(path), named)
+        return record_from_plain(_read_header(file).record, str(path), override)
 
 
 def read_label(path: Path) -> RunLabel:

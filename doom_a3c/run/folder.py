@@ -44,10 +44,10 @@ class CheckpointFolder:
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
         return next(filter(is_whole, newest_first), None)
 
-    def record(self, named: GameOverride = NO_OVERRIDE) -> RunRecord:
+    def record(self, override: GameOverride = NO_OVERRIDE) -> RunRecord:
         """Reads what the newest checkpoint says of its run; raises UserError as `read_record` does, `naming_another`."""
         with self.naming_another():
-            return read_record(self.last, named)
+            return read_record(self.last, override)
 
     @contextlib.contextmanager
     def naming_another(self) -> Iterator[None]:

@@ -90,14 +90,14 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
 def open_session(
     record: RunRecord,
     checkpoints: CheckpointFolder,
-    named: GameOverride | None,
+    override: GameOverride | None,
     view: View,
     verbose: bool = False,
     source: Path | None = None,
 ) -> Iterator[Session]:
     """Starts the games while TensorFlow loads, builds a session, and closes everything afterwards.
 
-    Continues from the newest checkpoint if `named` is given, or starts with the weights of `source`.
+    Continues from the newest checkpoint if `override` is given, or starts with the weights of `source`.
 
     Raises:
         UserError: as `build_session` does, for a checkpoint that cannot be continued from, and if the user's environment
@@ -110,7 +110,7 @@ def open_session(
     with closing(_start_games(record.scenario, config)) as games:
         view.phase(lambda: ", ".join(filter(None, [games.startup_status(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), verbose, device)
-        variables = None if named is None else _load_newest(checkpoints, named)
+        variables = None if override is None else _load_newest(checkpoints, override)
         checkpoints.tidy()
         with import_lock():  # takes a second; the games start meanwhile
             from doom_a3c.run.session import build_session
@@ -122,10 +122,10 @@ def open_session(
             yield session
 
 
-def _load_newest(checkpoints: CheckpointFolder, named: GameOverride) -> dict[str, Any]:
+def _load_newest(checkpoints: CheckpointFolder, override: GameOverride) -> dict[str, Any]:
     """Returns the variables of the newest checkpoint."""
     with checkpoints.naming_another():
-        checkpoint = load(checkpoints.last, named)
+        checkpoint = load(checkpoints.last, override)
     checkpoint.check_finite(checkpoints.last)
     return checkpoint.variables
 

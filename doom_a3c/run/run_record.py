@@ -101,7 +101,7 @@ def find_needed_override(record: RunRecord) -> GameOverride:
     )
 
 
-def record_from_plain(data: Any, source: str, named: GameOverride = NO_OVERRIDE) -> RunRecord:
+def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRIDE) -> RunRecord:
     """Returns the record that `record_to_plain` made plain, after checking every value in it; `data` may be anybody's.
 
     Raises:
@@ -114,11 +114,11 @@ def record_from_plain(data: Any, source: str, named: GameOverride = NO_OVERRIDE)
     try:
         if unknown := data.keys() - _KEYS:
             raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
-        tables = {**data["scenario"], "game": check_game_allowed(data["scenario"]["game"], source, named)}
+        tables = {**data["scenario"], "game": check_game_allowed(data["scenario"]["game"], source, override)}
         with error_context(source):
             scenario = scenarios.from_plain(tables, "its scenario")
             check_files(scenario.game)
-            learned = _read_learned_game(data["scenario"]) if named.scenario else None
+            learned = _read_learned_game(data["scenario"]) if override.scenario else None
             scenario, config = scenarios.apply_overrides(scenario, data["config"], "its settings")
         return RunRecord(
             parse_name(data["run"]),

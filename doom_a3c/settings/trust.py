@@ -31,26 +31,26 @@ class GameOverride(NamedTuple):
 NO_OVERRIDE = GameOverride()
 
 
-def check_game_allowed(game: Mapping[str, Any], source: str, named: GameOverride = NO_OVERRIDE) -> dict[str, Any]:
+def check_game_allowed(game: Mapping[str, Any], source: str, override: GameOverride = NO_OVERRIDE) -> dict[str, Any]:
     """Returns the [game] table of a checkpoint, or what the user has named in its place.
 
     Args:
         game: the table, whose values may be anything.
         source: the checkpoint, for messages.
-        named: what the user has named.
+        override: the game that the user names instead.
 
     Raises:
         UserError: if it names anything that ViZDoom or Gymnasium does not ship; the message says how to allow it.
     """
-    if named.wad and (named.scenario or "id" in game):
-        why = "--scenario says what is played" if named.scenario else f"{source} plays no game of Doom's"
-        raise UserError(f"--wad {named.wad} has no effect: {why}")
-    if named.scenario:  # but for the frame skip, with which the agent has learned
+    if override.wad and (override.scenario or "id" in game):
+        why = "--scenario says what is played" if override.scenario else f"{source} plays no game of Doom's"
+        raise UserError(f"--wad {override.wad} has no effect: {why}")
+    if override.scenario:  # but for the frame skip, with which the agent has learned
         own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
-        return {key: value for key, value in to_plain(find(named.scenario))["game"].items() if key != "frame_skip"} | own
+        return {key: value for key, value in to_plain(find(override.scenario))["game"].items() if key != "frame_skip"} | own
     if "id" in game:
         return _check_gymnasium(game, source)
-    wad = named.wad and str(expand(named.wad).resolve())
+    wad = override.wad and str(expand(override.wad).resolve())
     table = {**game, "wad": wad} if wad else dict(game)
     if (file := table.get("wad")) and file != wad and not _is_shipped(file):
         name = str(file).rpartition("/")[2][:100]
@@ -64,10 +64,10 @@ def check_game_allowed(game: Mapping[str, Any], source: str, named: GameOverride
 
 def choose_override(game: Mapping[str, Any], wad: str, scenario: str) -> GameOverride:
     """Returns what a user has to name again where a checkpoint has that [game] table: its `wad`, or its `scenario`."""
-    for named in (NO_OVERRIDE, GameOverride(wad=wad or None)):
+    for override in (NO_OVERRIDE, GameOverride(wad=wad or None)):
         try:
-            check_game_allowed(game, "the checkpoint", named)
-            return named
+            check_game_allowed(game, "the checkpoint", override)
+            return override
         except UserError:
             continue
     return GameOverride(scenario)
