@@ -26,7 +26,7 @@ import results
 from supervised import terminate
 from trainings import PAGES, commit, counters, run
 
-from doom_a3c.record.statistics import mean_interval
+from doom_a3c.record.metrics.statistics import mean_interval
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import DoomSpec

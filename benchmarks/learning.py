@@ -34,7 +34,7 @@ from trainings import INTERVALS, PAGES, ROOT, commit, counters, play, policy_of,
 
 sys.path.insert(0, str(ROOT))
 
-from doom_a3c.record.figures import draw_runs, save_png
+from doom_a3c.record.metrics.figures import draw_runs, save_png
 from doom_a3c.settings.formatting import format_score
 
 FILMS = ROOT / "docs" / "scenarios"

@@ -33,12 +33,12 @@ sys.path.insert(0, str(ROOT))
 
 from doom_a3c.agent.parameters import variable_name  # noqa: E402
 from doom_a3c.record.files import write_whole  # noqa: E402
-from doom_a3c.record.statistics import read_interval  # noqa: E402
-from doom_a3c.run import pretrained  # noqa: E402
-from doom_a3c.run.agent import TrainedAgent  # noqa: E402
-from doom_a3c.run.checkpoint import save  # noqa: E402
-from doom_a3c.run.pretrained import CARDS, Card  # noqa: E402
-from doom_a3c.run.random_play import random_scores  # noqa: E402
+from doom_a3c.record.metrics.statistics import read_interval  # noqa: E402
+from doom_a3c.run.checkpoints import pretrained  # noqa: E402
+from doom_a3c.run.checkpoints.checkpoint import save  # noqa: E402
+from doom_a3c.run.checkpoints.pretrained import CARDS, Card  # noqa: E402
+from doom_a3c.run.play.agent import TrainedAgent  # noqa: E402
+from doom_a3c.run.play.random_play import random_scores  # noqa: E402
 
 FOLDER = ROOT / "models" / "pretrained"
 MOST = 3_000_000  # bytes of a model

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from doom_a3c.run.checkpoint import is_whole  # the project need not be installed
+from doom_a3c.run.checkpoints.checkpoint import is_whole  # the project need not be installed
 
 
 def read_record(checkpoint: Path) -> dict[str, Any]:

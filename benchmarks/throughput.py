@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from doom_a3c.agent.learner import Gradients, Update
     from doom_a3c.agent.rollouts import Rollout, RolloutStats
     from doom_a3c.engines.updates import Updates
-    from doom_a3c.record.progress import Progress
+    from doom_a3c.record.metrics.progress import Progress
     from doom_a3c.run.actors import ActorFactory
 
 RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games each
@@ -235,7 +235,7 @@ class Parts:
         import tensorflow as tf
 
         from doom_a3c.agent.policy import Policy
-        from doom_a3c.record.progress import Progress
+        from doom_a3c.record.metrics.progress import Progress
 
         make_actor, rollouts = self._actors(Progress()), []
         for index, network in enumerate(self._networks):
@@ -270,7 +270,7 @@ class Parts:
         """Returns the rate of the whole: pull, play, learn, apply."""
         from doom_a3c.engines.threads import Worker
         from doom_a3c.engines.updates import SharedStepSize, Updater
-        from doom_a3c.record.progress import Progress
+        from doom_a3c.record.metrics.progress import Progress
 
         model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
         make_actor, loops, updates = self._actors(progress), {}, []

@@ -17,7 +17,7 @@ from supervised import last_line, running
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from doom_a3c.record.statistics import Interval, mean_interval  # noqa: E402
+from doom_a3c.record.metrics.statistics import Interval, mean_interval  # noqa: E402
 from doom_a3c.settings.formatting import format_score  # noqa: E402
 
 PAGES = ROOT / "docs" / "results"

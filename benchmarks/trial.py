@@ -36,7 +36,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
 def start_state(config: Config, builder: Builder) -> State:
     """Returns the state of a run that has not begun."""
     from doom_a3c.engines.local import capture_state
-    from doom_a3c.record.progress import Progress
+    from doom_a3c.record.metrics.progress import Progress
 
     return capture_state(builder.model(config), Progress())
 
@@ -133,8 +133,8 @@ class Trial:
 
         from doom_a3c.engines.cluster.driver import ClusterEngine
         from doom_a3c.engines.cluster.ray import Blueprint
-        from doom_a3c.record.progress import Progress
-        from doom_a3c.record.tensorboard import TensorBoardLogger
+        from doom_a3c.record.metrics.progress import Progress
+        from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 
         config, settings, builder = settings_of(scenario, hosts=hosts, workers=1, frames=10**12, **changes)
         log = folder / "audit"

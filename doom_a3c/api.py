@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.record.files import check_exists, output_folder
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, new_run, open_session
-from doom_a3c.run.lock import FolderLock
-from doom_a3c.run.pretrained import find_model
-from doom_a3c.run.run_record import RunRecord, find_needed_override
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.errors import RunError, UserError
 from doom_a3c.settings.fields import parse_values
@@ -25,9 +25,9 @@ from doom_a3c.settings.trust import GameOverride
 
 import_tensorflow(cpu_count(), verbose=False, device="auto")  # before the modules that would load it aloud
 
-from doom_a3c.run.agent import TrainedAgent  # noqa: E402
-from doom_a3c.run.page import Results  # noqa: E402
-from doom_a3c.run.playback import Playback  # noqa: E402
+from doom_a3c.run.play.agent import TrainedAgent  # noqa: E402
+from doom_a3c.run.play.page import Results  # noqa: E402
+from doom_a3c.run.play.playback import Playback  # noqa: E402
 from doom_a3c.run.reporter import Status  # noqa: E402
 from doom_a3c.run.training import StoppingRule  # noqa: E402
 

@@ -6,9 +6,9 @@ import functools
 from fakes import model, network
 
 from doom_a3c.engines.local import capture_state
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
+from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.run.evaluator import Evaluation, summarize
-from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.settings import catalog
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.scenarios import apply_overrides

@@ -12,8 +12,8 @@ from commands import ROOT
 
 import doom_a3c as dc
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.run import playback
-from doom_a3c.run.random_play import random_scores
+from doom_a3c.run.play import playback
+from doom_a3c.run.play.random_play import random_scores
 
 QUICK = {
     "workers": 2,

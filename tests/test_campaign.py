@@ -28,10 +28,10 @@ from learning import PLANS, Learned
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.train import Options
-from doom_a3c.run import pretrained as models
-from doom_a3c.run.agent import TrainedAgent
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints import pretrained as models
+from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import new_run
+from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import select

@@ -21,8 +21,8 @@ from run_fakes import tiny_record
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from doom_a3c.run.checkpoint import is_whole, load, read_label, read_record, save
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.checkpoint import is_whole, load, read_label, read_record, save
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import to_flat
 
@@ -329,7 +329,7 @@ SAVER = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
 sys.path.append(sys.argv[2])
 from run_fakes import tiny_record
 folder = CheckpointFolder(Path(sys.argv[1]))

@@ -17,8 +17,8 @@ from fakes import until as until_within
 
 from benchmarks.processes import family
 from doom_a3c.engines.cluster.access import ENVIRONMENT
-from doom_a3c.record.progress import Progress
-from doom_a3c.run.checkpoint import load
+from doom_a3c.record.metrics.progress import Progress
+from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.settings.trust import GameOverride
 
 pytestmark = [

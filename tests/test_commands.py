@@ -16,7 +16,7 @@ from commands import ROOT, SMALL, Running, RunningAnew, call, play, train
 from fakes import until
 
 from benchmarks.processes import engines, family, kill, left_over
-from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.settings.playing import PlaySettings
 
 

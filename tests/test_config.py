@@ -12,13 +12,13 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.settings import config as config_module
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
-from doom_a3c.settings.engine import VizdoomSettings
 from doom_a3c.settings.errors import suggest
 from doom_a3c.settings.fields import Schedule, parse_values, schedule, select, setting, settings_of, to_flat
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GymnasiumSpec, Observation
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.playing import PlaySettings
 from doom_a3c.settings.renames import FORMER, NOTES, OTHERS, new_name
+from doom_a3c.settings.vizdoom import VizdoomSettings
 
 SETTINGS = settings_of(Config)
 

@@ -13,9 +13,9 @@ from commands import call
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.run import doctor, trial_games
-from doom_a3c.run.doctor import examine
 from doom_a3c.run.launch import new_run
+from doom_a3c.run.play import doctor, trial_games
+from doom_a3c.run.play.doctor import examine
 from doom_a3c.settings.errors import UserError
 
 

@@ -19,8 +19,8 @@ from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.record.progress import Progress, to_plain
-from doom_a3c.record.tensorboard import TensorBoardLogger
+from doom_a3c.record.metrics.progress import Progress, to_plain
+from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from run_fakes import Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
-from doom_a3c.record.progress import EvaluationPoint
+from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.run import evaluations as module
 from doom_a3c.run import make_evaluations
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluations import Evaluations
-from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
 
 

@@ -16,10 +16,10 @@ from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.export import export
-from doom_a3c.run.run_record import begin_run
+from doom_a3c.run.checkpoints.run_record import begin_run
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.export import export
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 

@@ -16,8 +16,8 @@ from campaigns.kills import Promised
 from campaigns.runs import Announced, Count, Event, Results, Run, frames_in
 from records import check_whole
 
-from doom_a3c.run.checkpoint import save
-from doom_a3c.run.run_record import Best
+from doom_a3c.run.checkpoints.checkpoint import save
+from doom_a3c.run.checkpoints.run_record import Best
 
 pytestmark = pytest.mark.tools
 

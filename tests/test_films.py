@@ -10,10 +10,10 @@ from run_fakes import settings
 
 from benchmarks.processes import alive
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.record import recording as recording_module
-from doom_a3c.record.overlay import Overlay, StepView
-from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import EpisodeRecorder, LostFilmError, Recording
+from doom_a3c.record.films.films import recording as recording_module
+from doom_a3c.record.films.overlay import Overlay, StepView
+from doom_a3c.record.films.recording import EpisodeRecorder, LostFilmError, Recording
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run import film_maker
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.film_maker import FilmMaker

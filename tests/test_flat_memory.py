@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from fakes import model
 
-from doom_a3c.record.tensorboard import TensorBoardLogger
+from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 
 libc = ctypes.CDLL(None)
 

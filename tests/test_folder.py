@@ -13,10 +13,10 @@ from commands import ROOT
 from fakes import complaint
 from run_fakes import tiny_record
 
-from doom_a3c.run.checkpoint import load, save
-from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.lock import FolderLock
-from doom_a3c.run.run_record import Best
+from doom_a3c.run.checkpoints.checkpoint import load, save
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.settings.errors import UserError
 
 VARIABLES = {"a": np.float32([1, 2])}
@@ -81,7 +81,7 @@ def test_a_best_that_is_damaged_is_kept_aside(folder):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from doom_a3c.run.lock import FolderLock
+from doom_a3c.run.checkpoints.lock import FolderLock
 with FolderLock(Path(sys.argv[1]), "--models-dir") as lock:
     lock.note("basic-1")
     print("held", flush=True)

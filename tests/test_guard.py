@@ -19,13 +19,13 @@ from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.record.loggers import NullLogger
-from doom_a3c.record.progress import COLLAPSED, WINDOW, Progress
-from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.metrics.loggers import NullLogger
+from doom_a3c.record.metrics.progress import COLLAPSED, WINDOW, Progress
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run import guard
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import begin_run, continue_run
 from doom_a3c.run.guard import PAIRS, CollapseGuard
-from doom_a3c.run.run_record import begin_run, continue_run
 from doom_a3c.run.session import build_session
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config

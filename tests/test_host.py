@@ -14,7 +14,7 @@ from run_fakes import settings as run_settings
 
 from doom_a3c.engines.cluster.server_client import FencedError
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import remote
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["gradients", "rollouts"])

@@ -21,6 +21,15 @@ RANKS = {
     "cli": 7,
     "api": 8,
 }
+# Rooms inside rooms: what of its own room each may import besides itself.
+INNER = {
+    "doom_a3c.envs.processes": (),
+    "doom_a3c.envs.doom": ("doom_a3c.envs.processes", "doom_a3c.envs.pixels"),
+    "doom_a3c.record.metrics": ("doom_a3c.record.files",),
+    "doom_a3c.record.films": ("doom_a3c.record.files", "doom_a3c.record.metrics"),
+    "doom_a3c.run.checkpoints": (),
+    "doom_a3c.run.play": ("doom_a3c.run",),
+}
 DOORS = {"doom_a3c.api", "doom_a3c.envs.registry"}  # that the package itself opens, for those who import it alone
 HEAVY = ("tensorflow", "keras", "ray")
 READING_LIST = (  # that explains an update completely, in this order
@@ -113,6 +122,27 @@ def test_imports_only_go_down(modules):
             if not inside and RANKS[room(target)] >= RANKS[room(name)]:
                 upward.append(f"{name} imports {target}")
     assert upward == []
+
+
+def lies_in(module, package):
+    """Returns whether a module is a package or belongs to it."""
+    return module == package or module.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_inner_rooms_import_what_lies_below_them(modules, inner):
+    own = {name: targets for name, targets in modules.items() if lies_in(name, inner)}
+    assert len(own) > 3
+    outer, allowed = inner.rpartition(".")[0], (inner, *INNER[inner])
+    targets = {(name, target) for name in own for target in own[name] if lies_in(target, outer)}
+    assert {pair for pair in targets if not any(lies_in(pair[1], one) for one in allowed)} == set()
+
+
+def test_nothing_of_a_run_needs_what_plays_its_agent(modules):
+    others = {name: targets for name, targets in modules.items() if room(name) == "run" and ".play" not in name}
+    assert {
+        (name, target) for name, targets in others.items() for target in targets if lies_in(target, "doom_a3c.run.play")
+    } == set()
 
 
 def cycle(graph):
@@ -248,7 +278,7 @@ def test_games_load_no_tensorflow(root):
 def test_the_command_lines_import_tensorflow_without_keras(root):
     code = (
         "import sys; from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu');"
-        "import doom_a3c.run.launch, doom_a3c.record.tensorboard;"
+        "import doom_a3c.run.launch, doom_a3c.record.metrics.tensorboard;"
         "assert not {'keras', 'matplotlib'} & set(sys.modules);"
         "import tensorflow; print(tensorflow.keras.optimizers.Adam.__name__)"  # who wants it later still gets it
     )

@@ -15,8 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
-from doom_a3c.record.logger_kinds import find_logger
-from doom_a3c.record.loggers import Loggers
+from doom_a3c.record.metrics.logger_kinds import find_logger
+from doom_a3c.record.metrics.loggers import Loggers
 from doom_a3c.settings.errors import UserError
 
 GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8] * 8], np.uint8), extension=".gif")

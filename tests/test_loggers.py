@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from told import CONFIRMED, LOGS, PASSES, SHAPING, assert_told_every_metric
 
-from doom_a3c.record import loggers as loggers_module
-from doom_a3c.record import rate_limiter
-from doom_a3c.record.loggers import Loggers, flatten
-from doom_a3c.record.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
-from doom_a3c.record.tags import TAGS, make_tag
+from doom_a3c.record.metrics import loggers as loggers_module
+from doom_a3c.record.metrics import rate_limiter
+from doom_a3c.record.metrics.loggers import Loggers, flatten
+from doom_a3c.record.metrics.rate_limiter import RateLimiter, log_gif_limiter, log_limiter
+from doom_a3c.record.metrics.tags import TAGS, make_tag
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])

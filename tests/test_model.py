@@ -14,7 +14,7 @@ from doom_a3c.algorithm.optimizers import Adam, RMSProp
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.updates import count_rollout
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 
 
 def model_and_gradients(make_network, optimizer="adam", seed=0, value=0.1):

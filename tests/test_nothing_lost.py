@@ -9,7 +9,7 @@ from commands import ROOT, Running, call
 from fakes import until
 
 from benchmarks.processes import kill
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.settings.trust import GameOverride
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
-from doom_a3c.record.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, newest_picture, place_beside
+from doom_a3c.record.films.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, newest_picture, place_beside
 from doom_a3c.run.step_view import TrainingViewer
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]

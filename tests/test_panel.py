@@ -19,7 +19,7 @@ from rich.console import Console
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.screen import draw_panel
 from doom_a3c.cli.status import format_curve, format_rows, format_time_left, sparkline
-from doom_a3c.record.progress import EvaluationPoint
+from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.run.reporter import Status
 
 ROOT = Path(__file__).parent.parent

@@ -13,11 +13,11 @@ import doom_a3c as dc
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.cli import listing
-from doom_a3c.run import pretrained
-from doom_a3c.run.agent import TrainedAgent
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.checkpoints import pretrained
+from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.run.evaluator import play_first_episodes
+from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.transfer import transfer
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from doom_a3c.algorithm.running_moments import RunningMoments
-from doom_a3c.record import figures
 from doom_a3c.record.files import write_table
-from doom_a3c.record.progress import (
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.progress import (
     MAX_POINTS,
     WINDOW,
     Counters,

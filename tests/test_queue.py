@@ -25,7 +25,7 @@ from doom_a3c.agent.policy import Decision, Policy
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.queue import RemotePolicy
 from doom_a3c.engines.threads import threads_engine
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 
 SMALL = Config(engine="queue", workers=1, envs_per_worker=2, rollout_length=4, discount=0.9, frames=10**9)

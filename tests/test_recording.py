@@ -12,12 +12,11 @@ import pytest
 from gymnasium.vector import VectorEnv
 from PIL import Image, ImageSequence
 
-from doom_a3c.record import films, gif_writer, gifs, recording
-from doom_a3c.record.films import VideoWriter
-from doom_a3c.record.gif_writer import GifWriter
-from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
-from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import EpisodeRecorder, Recording
+from doom_a3c.record.films.films import VideoWriter, films, gif_writer, gifs, recording
+from doom_a3c.record.films.gif_writer import GifWriter
+from doom_a3c.record.films.gifs import Gif, GifFolder, GifMaker
+from doom_a3c.record.films.recording import EpisodeRecorder, Recording
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 PICTURES = operator.attrgetter("pictures")
 

@@ -8,9 +8,9 @@ from fakes import changed
 from run_fakes import Audience, ScriptedEngine
 
 from doom_a3c.run import reporter as module
+from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluator import Evaluation, summarize
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, Reporter, RunMetrics
-from doom_a3c.run.run_record import Best
 from doom_a3c.settings.config import Config
 
 

@@ -10,7 +10,7 @@ from commands import SMALL, Running, call, train
 from fakes import until
 
 from benchmarks.processes import engines, kill, left_over
-from doom_a3c.run.checkpoint import load, save
+from doom_a3c.run.checkpoints.checkpoint import load, save
 
 pytestmark = pytest.mark.process
 

@@ -14,9 +14,9 @@ from gymnasium import RewardWrapper
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
-from doom_a3c.run.checkpoint import load
-from doom_a3c.run.page import discounted_returns
-from doom_a3c.run.run_record import begin_run, continue_run
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.run_record import begin_run, continue_run
+from doom_a3c.run.play.page import discounted_returns
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations

@@ -7,8 +7,8 @@ import pytest
 from fakes import changed
 from run_fakes import run_record, settings
 
-from doom_a3c.record.progress import EvaluationPoint, Progress
-from doom_a3c.run.run_record import FORMAT, MAX_EVALUATIONS, Best, begin_run, record_from_plain, record_to_plain
+from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
+from doom_a3c.run.checkpoints.run_record import FORMAT, MAX_EVALUATIONS, Best, begin_run, record_from_plain, record_to_plain
 from doom_a3c.settings.errors import UserError
 
 POINT = EvaluationPoint(80, 2.0, 0.5, 3.5, 0.25)

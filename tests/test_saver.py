@@ -9,12 +9,12 @@ from run_fakes import tiny_record
 
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.progress import Progress
-from doom_a3c.run import folder as folder_module
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import saver as module
-from doom_a3c.run.checkpoint import load
-from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.run_record import Best
+from doom_a3c.run.checkpoints import folder as folder_module
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.saver import Saver
 
 

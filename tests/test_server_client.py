@@ -26,7 +26,7 @@ from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.engines.cluster.server_client import FencedError, RunCounts, ServerClient
 from doom_a3c.engines.thread_group import ClosedError
-from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run.remote import pack_gif, unpack_gif
 
 

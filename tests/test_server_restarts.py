@@ -7,7 +7,7 @@ import pytest
 from cluster_fakes import SMALL, counted, everything, gif, gradient_push, servers, state_of, verdict
 from fakes import changed
 
-from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 
 @pytest.fixture

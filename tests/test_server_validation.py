@@ -19,10 +19,10 @@ from fakes import changed, until
 
 from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
-from doom_a3c.record.gif_writer import GifWriter
-from doom_a3c.record.gifs import Gif
-from doom_a3c.record.progress import MAX_KINDS
-from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.films.gif_writer import GifWriter
+from doom_a3c.record.films.gifs import Gif
+from doom_a3c.record.metrics.progress import MAX_KINDS
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 NAN, INF = float("nan"), float("inf")
 EPISODE = (2.0, 5, 0.5, 0, 2.5)

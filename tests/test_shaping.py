@@ -27,7 +27,7 @@ from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.setup import check, configure
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.processes import engines, family, left_over, until
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
 
 pytestmark = pytest.mark.process
 

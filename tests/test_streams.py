@@ -8,8 +8,8 @@ import registered_toys  # noqa: F401  # registers the coin
 
 from doom_a3c.agent.player import split_seed
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.episode_player import EpisodePlayer
-from doom_a3c.run.random_play import random_scores
+from doom_a3c.run.play.episode_player import EpisodePlayer
+from doom_a3c.run.play.random_play import random_scores
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.streams import Stream, make_seed

@@ -12,7 +12,7 @@ from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.updates import MAX_NON_FINITE, DivergedError
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 
 play = partial(actor, frame_skip=1, cut_off=(False,), pay=lambda action: 1.0)

@@ -10,13 +10,13 @@ from run_fakes import Audience, Listener, ScriptedEngine, ScriptedEvaluator, tin
 
 from doom_a3c.cli import ending
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run import training
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluations import Evaluations
-from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter
-from doom_a3c.run.run_record import Best
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings.config import Config

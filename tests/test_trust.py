@@ -14,8 +14,8 @@ from commands import call
 from fakes import changed, complaint
 from run_fakes import run_record, tiny_record
 
-from doom_a3c.run.checkpoint import MAX_ARRAYS, MAX_HEADER, is_whole, load, read_label, read_record, save
-from doom_a3c.run.run_record import record_from_plain, record_to_plain
+from doom_a3c.run.checkpoints.checkpoint import MAX_ARRAYS, MAX_HEADER, is_whole, load, read_label, read_record, save
+from doom_a3c.run.checkpoints.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import shipped_folder

@@ -14,11 +14,11 @@ from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.record.loggers import flatten
-from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.record.metrics.loggers import flatten
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RunMetrics
-from doom_a3c.run.run_record import begin_run
 from doom_a3c.run.session import build_session
 
 # What each log is told; `host` is that of every host.

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from doom_a3c.cli import listing, play, train
 from doom_a3c.cli.flags import flag_parser
-from doom_a3c.run import agent, launch
+from doom_a3c.run import launch
+from doom_a3c.run.play import agent
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import settings_of

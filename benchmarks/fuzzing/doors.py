@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import safetensors.numpy
 
 from doom_a3c.envs.doom import setup as doom_setup
-from doom_a3c.record.progress import Counters, Point
-from doom_a3c.run import checkpoint
+from doom_a3c.record.metrics.progress import Counters, Point
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.run_record import Best, RunRecord, record_from_plain, record_to_plain
+from doom_a3c.run.checkpoints import checkpoint
+from doom_a3c.run.checkpoints.run_record import Best, RunRecord, record_from_plain, record_to_plain
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations

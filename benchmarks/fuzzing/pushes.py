@@ -19,7 +19,7 @@ from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.engines.local import capture_state
-from doom_a3c.record.progress import Progress, to_plain
+from doom_a3c.record.metrics.progress import Progress, to_plain
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from doom_a3c.record import figures
-from doom_a3c.record.csv_logger import TABLE
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.tags import make_tag
-from doom_a3c.run.names import scenario_in
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.csv_logger import TABLE
+from doom_a3c.record.metrics.tags import make_tag
+from doom_a3c.run.checkpoints.names import scenario_in
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expand

@@ -8,10 +8,10 @@ from typing import Any
 from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.status import format_curve
-from doom_a3c.record import figures
 from doom_a3c.record.files import write_json, write_table
-from doom_a3c.record.progress import EvaluationPoint, Point
-from doom_a3c.run.run_record import RunRecord, find_needed_override
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.progress import EvaluationPoint, Point
+from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.errors import first_line

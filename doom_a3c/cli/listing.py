@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from doom_a3c.cli.layout import format_table, wrap
-from doom_a3c.run.pretrained import read_cards
+from doom_a3c.run.checkpoints.pretrained import read_cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.formatting import format_score

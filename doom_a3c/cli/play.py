@@ -18,7 +18,7 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
-from doom_a3c.run import pretrained
+from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.errors import UserError
@@ -28,9 +28,9 @@ from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
-    from doom_a3c.run.agent import TrainedAgent
-    from doom_a3c.run.episode_player import PlayedEpisode, Screen
-    from doom_a3c.run.playback import Playback
+    from doom_a3c.run.play.agent import TrainedAgent
+    from doom_a3c.run.play.episode_player import PlayedEpisode, Screen
+    from doom_a3c.run.play.playback import Playback
 
 PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 
@@ -89,7 +89,7 @@ def _play(arguments: list[str] | None) -> int:
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
     import_tensorflow(cpu_count(), options.verbose, options.device)
-    from doom_a3c.run.agent import TrainedAgent  # late: TensorFlow is imported by now
+    from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported by now
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
@@ -101,7 +101,7 @@ def _play(arguments: list[str] | None) -> int:
         compare(agents, settings, folder, lines, _handle_interrupts)
         return 0
     if options.export:
-        from doom_a3c.run.export import export  # late, as above
+        from doom_a3c.run.play.export import export  # late, as above
 
         for path in export(agents[0], options.export, folder):
             lines(str(path))
@@ -124,7 +124,7 @@ def _play_agent(
     agent: TrainedAgent, options: Options, settings: PlaySettings, folder: Path, command_line: str, lines: Lines
 ) -> None:
     """Plays an agent, and prints and writes its results."""
-    from doom_a3c.run.playback import Playback  # late: TensorFlow is imported by now
+    from doom_a3c.run.play.playback import Playback  # late: TensorFlow is imported by now
 
     record = agent.record
     if agent.builder.missing_pictures and (settings.record_episodes or options.window):

@@ -7,8 +7,8 @@ from contextlib import closing
 from doom_a3c.cli.layout import wrap
 from doom_a3c.cli.streams import print_result
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.run.doctor import examine
-from doom_a3c.run.run_record import RunRecord
+from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.play.doctor import examine
 
 _COLUMN = 15
 

@@ -15,12 +15,12 @@ from doom_a3c.cli.flags import flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import check_exists, output_file
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import continued_run, find_runs, new_run, open_session
-from doom_a3c.run.lock import FolderLock
-from doom_a3c.run.pretrained import find_model
-from doom_a3c.run.run_record import RunRecord
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError

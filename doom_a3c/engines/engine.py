@@ -6,7 +6,7 @@ from typing import Protocol
 
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.local import State
-from doom_a3c.record.loggers import Metrics
+from doom_a3c.record.metrics.loggers import Metrics
 
 
 class Engine(Protocol):

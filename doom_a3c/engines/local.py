@@ -11,8 +11,8 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize
 
 if TYPE_CHECKING:
-    from doom_a3c.record.loggers import Metrics
-    from doom_a3c.record.progress import Counters, Progress
+    from doom_a3c.record.metrics.loggers import Metrics
+    from doom_a3c.record.metrics.progress import Counters, Progress
 
 
 class State(NamedTuple):

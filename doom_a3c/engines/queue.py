@@ -31,7 +31,7 @@ from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 
 

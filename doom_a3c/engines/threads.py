@@ -20,7 +20,7 @@ from doom_a3c.engines.updates import SharedStepSize, Updater, Updates
 
 if TYPE_CHECKING:
     from doom_a3c.engines.update_log import UpdateLog
-    from doom_a3c.record.progress import Progress
+    from doom_a3c.record.metrics.progress import Progress
     from doom_a3c.settings.config import Config, ProgressCounts
 
 MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index

@@ -10,7 +10,7 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import VersionedRollout, concatenate
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.updates import Updater
-from doom_a3c.record.progress import Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Update
 from doom_a3c.agent.player import Episode
-from doom_a3c.record.loggers import Logger
-from doom_a3c.record.rate_limiter import log_limiter
+from doom_a3c.record.metrics.loggers import Logger
+from doom_a3c.record.metrics.rate_limiter import log_limiter
 
 
 class EpisodeMetrics(NamedTuple):

@@ -15,7 +15,7 @@ from doom_a3c.settings.errors import RunError
 
 if TYPE_CHECKING:
     from doom_a3c.engines.update_log import UpdateLog
-    from doom_a3c.record.progress import Progress
+    from doom_a3c.record.metrics.progress import Progress
     from doom_a3c.settings.config import Config
 
 MAX_NON_FINITE = 20  # rollouts in a row, each with an update that was not finite

@@ -13,9 +13,9 @@ from doom_a3c.agent.player import Bools, Player, Step, split_seed
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
-from doom_a3c.record.gifs import SECONDS_BETWEEN_GIFS
-from doom_a3c.record.rate_limiter import RateLimiter
-from doom_a3c.record.recording import EpisodeRecorder, Recording
+from doom_a3c.record.films.gifs import SECONDS_BETWEEN_GIFS
+from doom_a3c.record.films.recording import EpisodeRecorder, Recording
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import TrainingViewer
 from doom_a3c.settings.config import Config, ProgressCounts

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
-from doom_a3c.record.progress import EvaluationPoint
-from doom_a3c.run.run_record import PolicyName
+from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.run.checkpoints.run_record import PolicyName
 from doom_a3c.settings.errors import UserError
 
 MAX_LOST = 5  # consecutive episodes of each game that faults may cut short

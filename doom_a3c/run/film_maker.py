@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.processes.client import ProcessError
-from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
-from doom_a3c.record.overlay import Overlay, place_beside
-from doom_a3c.record.recording import LostFilmError, Recording
+from doom_a3c.record.films.gif_writer import MAX_PICTURES, Picture
+from doom_a3c.record.films.overlay import Overlay, place_beside
+from doom_a3c.record.films.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.errors import UserError
 

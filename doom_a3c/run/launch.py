@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from doom_a3c.run.checkpoint import load
-from doom_a3c.run.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.names import is_run_name
+from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run
 from doom_a3c.run.imports import import_lock, import_tensorflow
-from doom_a3c.run.names import is_run_name
-from doom_a3c.run.run_record import RunRecord, begin_run, continue_run
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.consistency import check_combinations

@@ -14,14 +14,14 @@ from doom_a3c.engines.local import LocalEngine, capture_state
 from doom_a3c.engines.queue import make_queues, queue_engine
 from doom_a3c.engines.threads import threads_engine
 from doom_a3c.engines.update_log import UpdateLog
-from doom_a3c.record.gifs import Gif
-from doom_a3c.record.loggers import Loggers
-from doom_a3c.record.progress import Progress
-from doom_a3c.record.recording import Recording
+from doom_a3c.record.films.gifs import Gif
+from doom_a3c.record.films.recording import Recording
+from doom_a3c.record.metrics.loggers import Loggers
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.run_record import RunRecord
+from doom_a3c.run.checkpoints.run_record import RunRecord
 
 
 class Outputs(NamedTuple):

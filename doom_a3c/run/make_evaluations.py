@@ -8,12 +8,12 @@ from typing import NamedTuple
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import State
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.run.evaluations import Evaluations, Leader
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
-from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.reporter import Reporter
-from doom_a3c.run.run_record import Best, RunRecord
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.streams import Stream, make_seed

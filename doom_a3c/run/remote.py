@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from doom_a3c.engines.cluster.messages import GifMessage, Settings
-from doom_a3c.record.gifs import Gif, GifMaker
+from doom_a3c.record.films.gifs import Gif, GifMaker
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
@@ -34,7 +34,7 @@ def build_server(settings: Settings) -> ParameterServer:
     cores = cpu_count() if config.transport == "rollouts" else 1  # its one trainer may have them all
     import_tensorflow(cpu_count(), verbose=False, device=config.device, each=cores)
     from doom_a3c.engines.cluster.server import ParameterServer
-    from doom_a3c.record.progress import Progress
+    from doom_a3c.record.metrics.progress import Progress
     from doom_a3c.run.builder import Builder  # these import TensorFlow, silenced by now
 
     if config.transport == "rollouts":

@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import State
-from doom_a3c.record.loggers import Logger
-from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
-from doom_a3c.record.rate_limiter import log_limiter
+from doom_a3c.record.metrics.loggers import Logger
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.rate_limiter import log_limiter
+from doom_a3c.run.checkpoints.run_record import Best, PolicyName
 from doom_a3c.run.evaluator import Evaluation, Scores
-from doom_a3c.run.run_record import Best, PolicyName
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.formatting import format_score

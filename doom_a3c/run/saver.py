@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from doom_a3c.engines.local import State
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
-from doom_a3c.run.folder import CheckpointFolder
-from doom_a3c.run.run_record import Best, RunRecord
+from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.settings.errors import RunError
 from doom_a3c.settings.tree import all_finite
 

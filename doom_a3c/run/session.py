@@ -17,21 +17,21 @@ from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.gifs import Gif, GifFolder, GifMaker
-from doom_a3c.record.logger_kinds import find_logger
-from doom_a3c.record.loggers import Loggers, MakeLogger
-from doom_a3c.record.progress import Progress
-from doom_a3c.record.rate_limiter import log_gif_limiter
+from doom_a3c.record.films.gifs import Gif, GifFolder, GifMaker
+from doom_a3c.record.metrics.logger_kinds import find_logger
+from doom_a3c.record.metrics.loggers import Loggers, MakeLogger
+from doom_a3c.record.metrics.progress import Progress
+from doom_a3c.record.metrics.rate_limiter import log_gif_limiter
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.names import make_run_name, scenario_in
+from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
-from doom_a3c.run.folder import CheckpointFolder
 from doom_a3c.run.guard import CollapseGuard
 from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
 from doom_a3c.run.make_evaluations import make_evaluations, make_evaluator
-from doom_a3c.run.names import make_run_name, scenario_in
 from doom_a3c.run.reporter import Reporter, View
-from doom_a3c.run.run_record import RunRecord, record_to_plain
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.run.transfer import transfer

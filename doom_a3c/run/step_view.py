@@ -10,7 +10,7 @@ from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.player import Step
 from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.saliency import Saliency
-from doom_a3c.record.overlay import Salience, StepView, newest_picture
+from doom_a3c.record.films.overlay import Salience, StepView, newest_picture
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.tree import Observation, map_nested
 

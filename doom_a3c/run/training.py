@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, divergence_hint
-from doom_a3c.record.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.guard import CollapseGuard, count_episodes_before_means
 from doom_a3c.run.reporter import Reporter

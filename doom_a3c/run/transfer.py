@@ -6,7 +6,7 @@ from pathlib import Path
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import load
+from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import GameOverride
 

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.engine import VizdoomSettings
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.fields import Setting, settings_of
 from doom_a3c.settings.games import RULE, shipped_folder
 from doom_a3c.settings.inputs import exists, read_text
+from doom_a3c.settings.vizdoom import VizdoomSettings
 
 # What the agent decides itself: how it is played, and what is drawn of it.
 _IGNORED = re.compile(

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from doom_a3c.settings.engine import VizdoomSettings
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import MAX_TEXT, parse_values
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.shaping import parse_weights
+from doom_a3c.settings.vizdoom import VizdoomSettings
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 MAX_SCALE = 1e6  # of a game variable, whose sum with others is to stay a number

@@ -13,7 +13,6 @@ from typing import Any
 
 from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.engine import VizdoomSettings
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import KINDS, format_value, hint, parse_values, select, settings_of
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, game_kind
@@ -21,6 +20,7 @@ from doom_a3c.settings.network import Network
 from doom_a3c.settings.network_checks import check_network, check_size, count_parameters
 from doom_a3c.settings.renames import explain, new_name
 from doom_a3c.settings.shaping import parse_weights, shaping_table
+from doom_a3c.settings.vizdoom import VizdoomSettings
 
 
 @dataclass(frozen=True, kw_only=True)

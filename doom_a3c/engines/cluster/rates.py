@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from doom_a3c.record.loggers import Logger
-from doom_a3c.record.rate_limiter import RateLimiter, log_limiter
+from doom_a3c.record.metrics.loggers import Logger
+from doom_a3c.record.metrics.rate_limiter import RateLimiter, log_limiter
 
 _SECONDS = 2.0  # that a rate is the mean of, at least
 _SILENT_SECONDS = 30.0  # without a push, until a host no longer counts

@@ -18,7 +18,7 @@ from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push
 from doom_a3c.engines.thread_group import ClosedError
-from doom_a3c.record.progress import NO_SCORE
+from doom_a3c.record.metrics.progress import NO_SCORE
 
 
 class SendBuffer(Protocol):

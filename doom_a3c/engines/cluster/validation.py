@@ -17,7 +17,7 @@ from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import blank_rollout
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
-from doom_a3c.record.progress import KIND, parse_moments
+from doom_a3c.record.metrics.progress import KIND, parse_moments
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.fields import parse_int

@@ -11,12 +11,12 @@ from typing import Any
 
 import vizdoom
 
-from doom_a3c.settings.engine import VizdoomSettings
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.fields import parse_values, to_flat
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, describe_actions, locate
 from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.shaping import PLACES, parse_weights
+from doom_a3c.settings.vizdoom import VizdoomSettings
 
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # how buttons end
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))

@@ -15,9 +15,9 @@ from PIL import Image
 
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
-from doom_a3c.record.overlay import newest_picture
-from doom_a3c.run.run_record import RunRecord
-from doom_a3c.run.trial_games import (
+from doom_a3c.record.films.overlay import newest_picture
+from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.play.trial_games import (
     GAMES,
     PICTURES,
     PLAY_SECONDS,

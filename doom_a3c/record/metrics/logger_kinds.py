@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from doom_a3c.record.loggers import MakeLogger
+from doom_a3c.record.metrics.loggers import MakeLogger
 from doom_a3c.settings.errors import UserError
 
 
@@ -17,20 +17,20 @@ def find_logger(kind: str) -> MakeLogger:
     try:  # late: each loads packages that few runs need
         match kind:
             case "csv":
-                from doom_a3c.record.csv_logger import CsvLogger
+                from doom_a3c.record.metrics.csv_logger import CsvLogger
 
                 return CsvLogger
             case "wandb":
                 os.environ.setdefault("WANDB_SILENT", "true")
-                from doom_a3c.record.wandb_logger import WandbRun
+                from doom_a3c.record.metrics.wandb_logger import WandbRun
 
                 return WandbRun().logger
             case "mlflow":
-                from doom_a3c.record.mlflow_logger import MlflowRun
+                from doom_a3c.record.metrics.mlflow_logger import MlflowRun
 
                 return MlflowRun().logger
     except ModuleNotFoundError as error:
         raise UserError(f"--logger {kind} needs {error.name}: pip install -r requirements-loggers.txt") from error
-    from doom_a3c.record.tensorboard import TensorBoardLogger
+    from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 
     return TensorBoardLogger

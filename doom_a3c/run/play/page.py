@@ -15,11 +15,11 @@ import numpy as np
 
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import discounted_sums
-from doom_a3c.record import figures
-from doom_a3c.record.statistics import mean_interval
-from doom_a3c.run.episode_player import PlayedEpisode
-from doom_a3c.run.run_record import RunRecord, record_to_plain
-from doom_a3c.run.score_text import CAVEAT, describe_certainty
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.statistics import mean_interval
+from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
+from doom_a3c.run.play.episode_player import PlayedEpisode
+from doom_a3c.run.play.score_text import CAVEAT, describe_certainty
 from doom_a3c.settings.formatting import format_score
 
 MAX_ROWS = 1000  # of the table
@@ -67,7 +67,7 @@ def render_page(results: Results, films: Mapping[int, Path], command: str, recor
     lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {CAVEAT.capitalize()}." * (count > 1)
-    template = Template((files("doom_a3c.run") / "page.html").read_text())
+    template = Template((files("doom_a3c.run.play") / "page.html").read_text())
     return template.substitute(
         title=html.escape(f"{results.scenario}: what the agent does"),
         lead=html.escape(lead),

@@ -12,10 +12,10 @@ import numpy as np
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
-from doom_a3c.record.progress import EvaluationPoint, Point
+from doom_a3c.record.metrics.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.checkpoint import load
-from doom_a3c.run.run_record import PolicyName, RunRecord
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find, find_users_file
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.tree import map_nested

@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from doom_a3c.run.checkpoint import SAVING, is_whole, read_label, read_record, save
-from doom_a3c.run.run_record import RunLabel, RunRecord
+from doom_a3c.run.checkpoints.checkpoint import SAVING, is_whole, read_label, read_record, save
+from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 

@@ -16,8 +16,8 @@ from typing import Any
 from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
-from doom_a3c.record.loggers import Logger, Metrics, NullLogger, flatten
-from doom_a3c.record.tags import make_tag
+from doom_a3c.record.metrics.loggers import Logger, Metrics, NullLogger, flatten
+from doom_a3c.record.metrics.tags import make_tag
 
 EXPERIMENT = "doom_a3c"
 _MAX_PARAMETER = 500  # characters

@@ -10,10 +10,10 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import NamedTuple
 
-from doom_a3c.record.failure_reporter import FailureReporter
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.gif_writer import GifWriter, Picture
-from doom_a3c.record.recording import LostFilmError, Recording
+from doom_a3c.record.films.gif_writer import GifWriter, Picture
+from doom_a3c.record.films.recording import LostFilmError, Recording
+from doom_a3c.record.metrics.failure_reporter import FailureReporter
 
 KEPT_GIFS = 50
 SECONDS_BETWEEN_GIFS = 60.0

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import not_ours, write_whole
-from doom_a3c.run.agent import TrainedAgent
+from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file, exists
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doom_a3c.record.statistics import Interval
+from doom_a3c.record.metrics.statistics import Interval
 from doom_a3c.settings.formatting import format_score
 
 RULE_OF_THREE = 3  # an outcome absent from n games has, at 95%, a probability of at most about 3/n

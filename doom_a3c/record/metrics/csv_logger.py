@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.record.files import write_json
-from doom_a3c.record.loggers import Metrics, NullLogger, flatten
-from doom_a3c.record.tags import make_tag
+from doom_a3c.record.metrics.loggers import Metrics, NullLogger, flatten
+from doom_a3c.record.metrics.tags import make_tag
 
 _FLUSH_SECONDS = 5.0
 TABLE = "metrics.csv"

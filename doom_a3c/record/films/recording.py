@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from gymnasium.vector import VectorEnv
 
-from doom_a3c.record.gif_writer import MAX_PICTURES, Picture
-from doom_a3c.record.overlay import StepView
-from doom_a3c.record.rate_limiter import RateLimiter
+from doom_a3c.record.films.gif_writer import MAX_PICTURES, Picture
+from doom_a3c.record.films.overlay import StepView
+from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 
 class Recording(NamedTuple):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.run_record import RunLabel, RunRecord, label_from_plain, record_from_plain, record_to_plain
+from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.network_checks import MAX_PARAMETERS

@@ -15,7 +15,7 @@ from typing import Any
 import wandb
 from wandb.integration.tensorboard import patch, unpatch
 
-from doom_a3c.record.tensorboard import TensorBoardLogger
+from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 
 PROJECT = "doom_a3c"
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
-from doom_a3c.record.progress import Counters, EvaluationPoint, Progress, from_plain, parse_evaluation, to_plain
-from doom_a3c.run.names import make_run_name
+from doom_a3c.record.metrics.progress import Counters, EvaluationPoint, Progress, from_plain, parse_evaluation, to_plain
+from doom_a3c.run.checkpoints.names import make_run_name
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import is_name, parse_name
 from doom_a3c.settings.config import Config

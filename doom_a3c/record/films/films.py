@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.gif_writer import HELD_SECONDS, GifWriter, Picture
+from doom_a3c.record.films.gif_writer import HELD_SECONDS, GifWriter, Picture
 
 
 class VideoWriter:

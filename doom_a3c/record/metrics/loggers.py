@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from doom_a3c.record.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
+from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 
 Metrics = Any  # a named tuple or mapping of numbers, None where there is no number, and nested records
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.progress import WINDOW, EvaluationPoint, Point
-from doom_a3c.record.statistics import mean_interval
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point
+from doom_a3c.record.metrics.statistics import mean_interval
 
 MAX_DOTS, FEW_DOTS = 4000, 300  # in a scatter plot; more than FEW_DOTS are rasterized in an svg
 BANDS = 200  # points at which the spread of scores is drawn

@@ -16,9 +16,9 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.envs.games import VideoRecorder
 from doom_a3c.envs.processes.client import ProcessError
-from doom_a3c.record.films import VideoWriter
-from doom_a3c.record.gif_writer import Picture
-from doom_a3c.record.overlay import Overlay, place_beside
+from doom_a3c.record.films.films import VideoWriter
+from doom_a3c.record.films.gif_writer import Picture
+from doom_a3c.record.films.overlay import Overlay, place_beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import StepViewer
 from doom_a3c.settings.errors import UserError

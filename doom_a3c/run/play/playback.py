@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record import figures
 from doom_a3c.record.files import not_ours, write_json, write_table, write_whole
-from doom_a3c.record.films import join_films
-from doom_a3c.run.agent import TrainedAgent
-from doom_a3c.run.episode_player import EpisodePlayer, PlayedEpisode, Screen
+from doom_a3c.record.films.films import join_films
+from doom_a3c.record.metrics import figures
 from doom_a3c.run.evaluator import Scores, summarize
-from doom_a3c.run.page import Results, render_page
-from doom_a3c.run.random_play import random_scores
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.episode_player import EpisodePlayer, PlayedEpisode, Screen
+from doom_a3c.run.play.page import Results, render_page
+from doom_a3c.run.play.random_play import random_scores
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
 
-from doom_a3c.record.loggers import Metrics, flatten
-from doom_a3c.record.tags import make_tag
+from doom_a3c.record.metrics.loggers import Metrics, flatten
+from doom_a3c.record.metrics.tags import make_tag
 
 _QUIETLY = np.errstate(over="ignore")  # rewards may exceed float32
 _RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # metrics of the hyper-parameter view

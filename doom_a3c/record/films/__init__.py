@@ -1,0 +1,1 @@
+"""Films of episodes: recordings, gifs, videos and the overlay."""

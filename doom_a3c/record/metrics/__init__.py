@@ -1,0 +1,1 @@
+"""Progress of a run, its metrics and the loggers that write them."""

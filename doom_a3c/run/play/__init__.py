@@ -1,0 +1,1 @@
+"""Trained agents at play: episodes, films, pages, comparisons, exports, and the doctor."""
