@@ -35,7 +35,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--scenario", "basic.pk3"), "unknown scenario"),
         (("--scenario", "mute.toml"), "no button to press"),
         (("--workers", "1024", "--envs-per-worker", "4096"), "4,194,304 games, 65,536 at most"),
-        (("--resume", "--models-dir", "foreign"), "not a complete checkpoint"),
+        (("--resume", "--models-dir", "foreign"), "foreign/last.ckpt is a zip archive"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):

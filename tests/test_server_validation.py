@@ -185,7 +185,7 @@ def test_a_gif_that_was_made_of_pictures_passes(build):
     writer = GifWriter(10.0)
     for shade in (0, 99):
         writer.add(np.full((20, 30, 3), shade, np.uint8))
-    sent = Gif(np.frombuffer(writer.finished(), np.uint8), 20, 30, -3.5, 7, 1)._asdict()
+    sent = Gif(np.frombuffer(writer.finish(), np.uint8), 20, 30, -3.5, 7, 1)._asdict()
     assert verdict(server, "a", 1, 1, gradient_push(gifs=[sent])) == "applied"
     assert len(server.status()["gifs"]) == 1
 
