@@ -10,7 +10,7 @@ from run_fakes import settings
 
 from benchmarks.processes import alive
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.record.films.films import recording as recording_module
+from doom_a3c.record.films import recording as recording_module
 from doom_a3c.record.films.overlay import Overlay, StepView
 from doom_a3c.record.films.recording import EpisodeRecorder, LostFilmError, Recording
 from doom_a3c.record.metrics.rate_limiter import RateLimiter

@@ -99,11 +99,11 @@ def test_the_warning_names_the_pictures_that_can_be_recorded(name):
 
 PLAYS = """
 import time
-from doom_a3c.envs.games import games_of
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.launch import new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
-games = games_of(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
+games = make_game_factory(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
 env = games.make_vector(1, limited=True)
 env.reset(seed=1)
 print("plays", flush=True)

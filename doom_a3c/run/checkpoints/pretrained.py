@@ -11,8 +11,8 @@ from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists
 
 # In a checkout the models lie beside the package, in an installed wheel inside it.
-_HERE = Path(__file__).resolve().parent.parent
-_FOLDERS = (_HERE.parent / "models" / "pretrained", _HERE / "pretrained")
+_PACKAGE = Path(__file__).resolve().parents[2]
+_FOLDERS = (_PACKAGE.parent / "models" / "pretrained", _PACKAGE / "pretrained")
 CARDS = "cards.json"
 
 
