@@ -12,7 +12,8 @@ import pytest
 from gymnasium.vector import VectorEnv
 from PIL import Image, ImageSequence
 
-from doom_a3c.record.films.films import VideoWriter, films, gif_writer, gifs, recording
+from doom_a3c.record.films import films, gif_writer, gifs, recording
+from doom_a3c.record.films.films import VideoWriter
 from doom_a3c.record.films.gif_writer import GifWriter
 from doom_a3c.record.films.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.films.recording import EpisodeRecorder, Recording
