@@ -222,7 +222,7 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
         ("game_args = +sv_noautoaim ²", "game_args takes only rules"),
         ("game_args = +sv_noautoaim " + "9" * 5000, "game_args takes only rules"),
         ("game_args = +logfile /tmp/x", "game_args takes only rules"),
-        ("vizdoom_path = /bin/true", "vizdoom_path is not taken"),
+        ("vizdoom_path = /bin/true", "vizdoom_path"),
         ("living_reward += 2", "use ="),
         ("living_reward = 1_000", "it takes a number"),
         ("living_reward = two", "it takes a number"),
@@ -231,10 +231,39 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
         ("available_buttons = {", "does not end"),
     ],
 )
-def test_a_line_of_a_cfg_that_is_not_understood_is_told(own, line, what):
+def test_a_bad_line_of_a_cfg_names_the_line_and_the_cure(own, line, what):
     said = complaint(own, line)
     assert what in said
     assert "line 3" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "living_reward = -1 // every tic",
+        "living_reward = -1;",
+        "render_hud = true /* wide */",
+        "available_buttons = { ATTACK // one",
+        "available_buttons = { ATTACK // one\nMOVE_LEFT }",
+        "doom_map = map01 // the first",
+        "doom_scenario_path = basic.wad // the level",
+        "doom_game_path = freedoom2.wad; the game",
+        "game_args = +sv_noautoaim 1 // a rule",
+        "// a line of its own",
+        "// living_reward = -1",
+    ],
+)
+def test_a_comment_of_another_language_names_the_hash(own, line):
+    said = complaint(own, line)
+    assert "mine.cfg, line 3" in said
+    assert "comments begin with #" in said
+
+
+def test_a_double_slash_in_a_path_is_no_comment(own, tmp_path):
+    assert own(f"doom_scenario_path = {tmp_path}//basic.wad").wad == str(tmp_path / "basic.wad")
+    said = complaint(own, f"doom_scenario_path = {tmp_path}//none.wad")
+    assert "none.wad does not exist" in said
+    assert "#" not in said
 
 
 @pytest.mark.parametrize("names", [["__members__"], ["name"], ["__init__"]])

@@ -91,6 +91,14 @@ def test_a_toml_that_cannot_be_read_is_told(here, text):
     assert "mine.toml: not a readable TOML file" in complaint(catalog.find, "mine.toml")
 
 
+@pytest.mark.parametrize("comment", ["// mine", "/* mine */", "; mine"])
+def test_a_comment_of_another_language_in_a_toml_names_the_hash(here, comment):
+    (here / "mine.toml").write_text(f'base = "basic" {comment}\n')
+    said = complaint(catalog.find, "mine.toml")
+    assert "not a readable TOML file" in said
+    assert "comments begin with #" in said
+
+
 @pytest.mark.parametrize(("wad", "cfg"), [("mine.wad", "mine.cfg"), ("MINE.WAD", "MINE.cfg"), ("MINE.WAD", "MINE.CFG")])
 def test_a_wad_and_its_cfg_are_found_in_upper_case_too(here, wad, cfg):
     shutil.copy(shipped_folder() / "basic.wad", here / wad)

@@ -124,8 +124,19 @@ def test_a_games_id_finds_the_file_that_is_tuned_for_it(name):
         assert catalog.find(name + ".cfg") == scenario
 
 
-@pytest.mark.parametrize(("name", "tuned"), [("ALE/Pong-v5", "pong"), ("CartPole-v1", "cartpole"), ("basic.wad", "basic")])
-def test_these_have_been_tuned(name, tuned):
+@pytest.mark.parametrize(
+    ("name", "tuned"),
+    [
+        ("ALE/Pong-v5", "pong"),
+        ("CartPole-v1", "cartpole"),
+        ("basic.wad", "basic"),
+        ("BASIC.WAD", "basic"),
+        ("Basic.cfg", "basic"),
+        ("Cartpole.toml", "cartpole"),
+        ("PONG", "pong"),
+    ],
+)
+def test_ids_files_and_names_in_any_case_find_the_tuned_scenario(name, tuned):
     assert catalog.find(name).name == tuned
     assert catalog.find(name) == catalog.find(tuned)
 
@@ -203,7 +214,7 @@ def test_what_is_none_is_refused(name):
     [*((name, "for several players") for name in catalog._MATCHES), *((name, f"{name}.wad") for name in catalog._SOLD)],
 )
 def test_shipped_files_that_cannot_be_played_say_what_they_are(name, kind):
-    for typed in (name, f"{name}.cfg", f"{name}.wad"):
+    for typed in (name, f"{name}.cfg", f"{name}.wad", name.upper(), f"{name.title()}.cfg", f"{name.upper()}.WAD"):
         said = complaint(catalog.find, typed)
         assert kind in said
         assert "unknown scenario" not in said

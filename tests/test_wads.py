@@ -1,5 +1,7 @@
 """WAD files and archives: their maps are found, and what is not whole is told."""
 
+import gzip
+import lzma
 import struct
 import zipfile
 from dataclasses import replace
@@ -52,9 +54,8 @@ def test_what_the_engine_cannot_play_is_no_map(tmp_path, data):
         b"Z" + WHOLE[1:],
         b"PWAD" + struct.pack("<II", 2**32 - 1, 12),
         WHOLE.replace(struct.pack("<I", 1), struct.pack("<I", 10**6)),
-        b"7z\xbc\xaf\x27\x1c" + bytes(100),
     ],
-    ids=["empty", "head", "cut off", "other kind", "vast directory", "vast lumps", "other archive"],
+    ids=["empty", "head", "cut off", "other kind", "vast directory", "vast lumps"],
 )
 def test_what_is_no_whole_wad_is_told(tmp_path, data):
     path = tmp_path / "mine.wad"
@@ -66,6 +67,48 @@ def test_what_is_no_whole_wad_is_told(tmp_path, data):
         assert "mine.pk3 is no complete WAD file or zip" in complaint(list_maps, tmp_path / "mine.pk3")
     else:  # the engine passes over it
         assert list_maps(tmp_path / "mine.pk3") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("mine.7z", b"7z\xbc\xaf\x27\x1c" + bytes(100), "7z"),
+        ("mine.pk7", b"7z\xbc\xaf\x27\x1c" + bytes(100), "7z"),
+        ("mine.pk3", b"7z\xbc\xaf\x27\x1c" + bytes(100), "7z"),
+        ("mine.rar", b"Rar!\x1a\x07\x01\x00" + bytes(100), "RAR"),
+        ("mine.wad", b"Rar!\x1a\x07\x00" + bytes(100), "RAR"),
+        ("mine.wad.gz", gzip.compress(WHOLE), "gzip"),
+        ("mine.tar.xz", lzma.compress(WHOLE), "xz"),
+    ],
+    ids=["7z", "pk7", "7z called pk3", "rar", "rar called wad", "gzip", "xz"],
+)
+def test_an_archive_other_than_zip_is_named_and_should_be_repacked(tmp_path, name, data, kind):
+    path = tmp_path / name
+    path.write_bytes(data)
+    (tmp_path / "mine.toml").write_text(f'base = "basic"\n[game]\nwad = "{name}"\n')
+    for complain in (
+        partial(list_maps, path),
+        partial(catalog.find, str(path)),
+        partial(catalog.find, str(tmp_path / "mine.toml")),
+    ):
+        said = complaint(complain)
+        assert f"{name} is a {kind} archive" in said
+        assert "repack it as zip (.pk3)" in said
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [("flag_bits", 1, "password"), ("compress_type", 98, "method"), ("flag_bits", 0x40, "encrypt")],
+)
+def test_a_zip_that_python_cannot_unpack_should_be_repacked(tmp_path, place, value, reason):
+    entry = zipfile.ZipInfo("maps/map01.wad")
+    with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
+        archive.writestr(entry, WHOLE)
+        setattr(entry, place, value)  # in the directory at the end, which is read first
+    said = complaint(list_maps, tmp_path / "mine.pk3")
+    assert "mine.pk3" in said
+    assert reason in said
+    assert "repack" in said
 
 
 def test_what_a_mac_adds_to_a_zip_is_no_wad(tmp_path):

@@ -16,7 +16,7 @@ from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, locate, shipped_f
 from doom_a3c.settings.inputs import check_file, exists, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
-from doom_a3c.settings.wads import GAME_FILES
+from doom_a3c.settings.wads import GAME_FILES, check_archive
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,7 +77,7 @@ def find(name: str) -> Scenario:
     if path := find_users_file(name):
         return _load(path)
     path, known = _to_path(name), list_scenario_files()
-    bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
+    bare = (name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name).lower()
     if bare in known:
         return _load(known[bare])
     if bare in _MATCHES:
@@ -94,6 +94,7 @@ def find(name: str) -> Scenario:
     if newest := _find_newest(name):
         return _find_gymnasium(newest)
     if exists(path):
+        check_archive(path)
         raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3")
     raise UserError(f"unknown scenario {name!r}{suggest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
@@ -106,6 +107,7 @@ def _load(path: Path) -> Scenario:
     if kind == ".cfg":
         files = {"config": str(path)}
     else:
+        check_archive(path)
         config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
         if not exists(config):
             raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
@@ -177,10 +179,12 @@ def _with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 def _read_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
+    text = read_text(path)
     try:
-        data = tomllib.loads(read_text(path).decode())
+        data = tomllib.loads(text.decode())
     except ValueError as error:  # of TOML, of UTF-8, or an endless number
-        raise UserError(f"{path}: not a readable TOML file: {error}") from None
+        cure = "; comments begin with #" if re.search(rb"(?m)(^|\s)(//|/\*|;)", text) else ""
+        raise UserError(f"{path}: not a readable TOML file: {error}{cure}") from None
     except RecursionError:
         raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
     if "shaping" in data:  # a table of its own for people; what shapes a game is the game's

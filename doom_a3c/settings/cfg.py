@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.errors import UserError, error_context, require, suggest
 from doom_a3c.settings.fields import Setting, settings_of
-from doom_a3c.settings.games import RULE, shipped_folder
+from doom_a3c.settings.games import RULE, locate, shipped_folder
 from doom_a3c.settings.inputs import exists, read_text
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
@@ -24,6 +24,7 @@ _IGNORED = re.compile(
 _REFUSED = re.compile(r"vizdoompath|doomconfigpath")
 _FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
 _COMMENT, _COMMENT_AFTER_FILE = re.compile(r"#.*"), re.compile(r"\s+#.*")  # a file may be called hash#tag.wad
+_FOREIGN_COMMENT = re.compile(r"//|/\*|;")
 _FILE_LINE = re.compile(r"\s*doom_?(scenario|game)_?path\s*=\s*[^#\s]", re.IGNORECASE)
 _LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3})?")
@@ -39,25 +40,39 @@ def read_cfg(path: Path) -> dict[str, Any]:
     """
     table: dict[str, Any] = {"settings": {}}
     for number, key, more, value in _read_assignments(path):
-        where = f"{path}, line {number}"
-        plain_key = key.lower().replace("_", "")
-        if plain_key == "availablebuttons":
-            before = table.get("available_buttons", ()) if more else ()
-            table["available_buttons"] = list(dict.fromkeys((*before, *_parse_names(value, where))))
-        elif plain_key == "doommap":
-            table["map"] = value
-        elif plain_key in _FILES:
-            table[_FILES[plain_key]] = _parse_file(path, value)
-        elif plain_key == "gameargs":
-            table["rules"] = {**(table.get("rules", {}) if more else {}), **_parse_rules(value, where)}
-        elif _REFUSED.fullmatch(plain_key):
-            raise UserError(f"{where}: {key} is not taken, as it could start any program; leave it out")
-        elif more:
-            raise UserError(f"{where}: += adds to lists, and {key} is none; use =")
-        elif not _IGNORED.fullmatch(plain_key):
-            name, known = _check_known(key, where)
-            table["settings"][name] = _parse_value(known, value, where)
+        try:
+            with error_context(f"{path}, line {number}"):
+                _add_assignment(table, path, key, more, value)
+        except UserError as error:
+            raise UserError(f"{error}{_explain_comment(value)}") from None
     return table
+
+
+def _add_assignment(table: dict[str, Any], path: Path, key: str, more: bool, value: str) -> None:
+    """Adds one assignment of a cfg file to the [game] table; raises UserError if it is not understood."""
+    plain_key = key.lower().replace("_", "")
+    if plain_key == "availablebuttons":
+        before = table.get("available_buttons", ()) if more else ()
+        table["available_buttons"] = list(dict.fromkeys((*before, *_parse_names(value))))
+    elif plain_key == "doommap":
+        require(not _FOREIGN_COMMENT.search(value), f"there is no map {value[:60]!r}")
+        table["map"] = value
+    elif plain_key in _FILES:
+        table[_FILES[plain_key]] = _parse_file(path, value)
+    elif plain_key == "gameargs":
+        table["rules"] = {**(table.get("rules", {}) if more else {}), **_parse_rules(value)}
+    elif _REFUSED.fullmatch(plain_key):
+        raise UserError(f"{key} is refused, as it could start any program; leave it out")
+    elif more:
+        raise UserError(f"+= adds to lists, and {key} is none; use =")
+    elif not _IGNORED.fullmatch(plain_key):
+        name, known = _find_setting(key)
+        table["settings"][name] = _parse_value(known, value)
+
+
+def _explain_comment(text: str) -> str:
+    """Returns the cure for a text with another language's comment, '' for any other text."""
+    return "; comments begin with #" if _FOREIGN_COMMENT.search(text) else ""
 
 
 def _read_assignments(path: Path) -> list[tuple[int, str, bool, str]]:
@@ -73,53 +88,61 @@ def _read_assignments(path: Path) -> list[tuple[int, str, bool, str]]:
             continue
         match = _LINE.fullmatch(unfinished)
         if not match:
-            raise UserError(f"{path}, line {first}: {unfinished[:60]!r} is not a setting, such as living_reward = -1")
+            raise UserError(
+                f"{path}, line {first}: {unfinished[:60]!r} is not a setting, such as living_reward = -1"
+                f"{_explain_comment(unfinished)}"
+            )
         found.append((first, match[1], bool(match[2]), match[3].strip()))
         unfinished = ""
     if unfinished:
-        raise UserError(f"{path}, line {first}: {unfinished[:60]!r} does not end")
+        raise UserError(f"{path}, line {first}: {unfinished[:60]!r} does not end{_explain_comment(unfinished)}")
     return found
 
 
-def _parse_names(value: str, where: str) -> list[str]:
+def _parse_names(value: str) -> list[str]:
     if not re.fullmatch(r"\{[\w\s]*\}", value):
-        raise UserError(f"{where}: a list looks like {{ MOVE_LEFT ATTACK }}")
+        raise UserError("a list looks like { MOVE_LEFT ATTACK }")
     return [name.upper() for name in value[1:-1].split()]
 
 
 def _parse_file(path: Path, value: str) -> str:
-    """Returns a file that a cfg names: as ViZDoom does, beside the cfg first; one that it ships keeps its bare name.
+    """Returns the path of a file beside the cfg, where ViZDoom looks first; a file that it ships keeps its bare name.
 
-    What follows a # is a comment, unless it belongs to the name, as in hash#tag.wad, and in level #1.wad where that exists.
+    A # begins a comment unless it belongs to the name, as in hash#tag.wad, or in level #1.wad if that exists.
     """
     if not exists(path.parent / value):
         value = _COMMENT_AFTER_FILE.sub("", value)
     beside = path.parent / value
-    return value if path.parent == shipped_folder() or not exists(beside) else str(beside)
+    if path.parent != shipped_folder() and exists(beside):
+        return str(beside)
+    commented = re.search(r"\s(//|/\*)|;", value)  # not a path such as /data//mine.wad
+    require(not commented or exists(locate(value)), f"{value[:60]!r} does not exist")
+    return value
 
 
-def _parse_rules(arguments: str, where: str) -> dict[str, int]:
-    """Returns the rules among the engine's arguments, which is all that a game needs of those."""
+def _parse_rules(arguments: str) -> dict[str, int]:
+    """Returns the rules among the engine's arguments; raises UserError if there are other arguments."""
     words = arguments.split()
     pairs = dict(zip(words[::2], words[1::2], strict=False))
     numbers = all(re.fullmatch(r"[0-9]{1,9}", number) for number in pairs.values())
     if len(words) % 2 or not numbers or not all(name[:1] == "+" and RULE.fullmatch(name[1:]) for name in pairs):
-        raise UserError(f"{where}: game_args takes only rules, such as +sv_noautoaim 1: other arguments could do anything")
+        raise UserError("game_args takes only rules, such as +sv_noautoaim 1: other arguments could do anything")
     return {name[1:]: int(number) for name, number in pairs.items()}
 
 
-def _check_known(key: str, where: str) -> tuple[str, Setting]:
+def _find_setting(key: str) -> tuple[str, Setting]:
+    """Returns name and setting for a key of a cfg, in whatever case; raises UserError if there is none."""
     for name, known in settings_of(VizdoomSettings).items():
         if name.replace("_", "") == key.lower().replace("_", ""):
             return name, known
-    raise UserError(f"{where}: unknown setting {key!r}{suggest(key, settings_of(VizdoomSettings))}")
+    raise UserError(f"unknown setting {key!r}{suggest(key, settings_of(VizdoomSettings))}")
 
 
-def _parse_value(known: Setting, value: str, where: str) -> Any:
+def _parse_value(known: Setting, value: str) -> Any:
     try:
         if known.kind is not bool and not _NUMBER.fullmatch(value):
             raise ValueError
         return known.parse(_WORDS[value.lower()] if known.kind is bool else known.kind(value))
     except (KeyError, ValueError):
         takes = "true or false" if known.kind is bool else " ".join(("a number,", known.allowed)).strip(" ,")
-        raise UserError(f"{where}: {known.name} = {value[:60]!r}; it takes {takes}") from None
+        raise UserError(f"{known.name} = {value[:60]!r}; it takes {takes}") from None

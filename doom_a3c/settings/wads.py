@@ -30,8 +30,17 @@ _HEAD = struct.Struct("<4sII")  # kind, entries in the directory, where that beg
 _ENTRY = struct.Struct("<II8s")  # where a lump begins, its size, its name
 _NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # of a map in Doom's format, after its name
 _MAP_LUMPS = {*_NEEDED, "SEGS", "SSECTORS", "NODES", "REJECT", "BLOCKMAP", "BEHAVIOR"}  # all of one
+_OTHER_ARCHIVES = {  # first bytes
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a\x07": "RAR",
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}
+_ENCRYPTED = 0x1  # a flag of an entry in a zip archive
 _DAMAGE = (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
-_UNSUPPORTED = (NotImplementedError, RuntimeError)  # ways of packing that Python does not know; a password
+_UNSUPPORTED = (NotImplementedError, RuntimeError)  # compression that Python lacks
 
 
 class Lump(NamedTuple):
@@ -81,6 +90,17 @@ def read_contents(path: Path) -> Contents:
     return _read_contents(path, status.st_size, status.st_mtime_ns)
 
 
+def check_archive(path: Path) -> None:
+    """Raises UserError for an archive in another format than zip; other files pass."""
+    if not path.is_file():
+        return
+    with _reading(path) as file:
+        head = file.read(max(map(len, _OTHER_ARCHIVES)))
+    for start, kind in _OTHER_ARCHIVES.items():
+        if head.startswith(start):
+            raise UserError(f"{path} is a {kind} archive, which cannot be read here: repack it as zip (.pk3)")
+
+
 def list_maps(path: Path) -> list[str]:
     """Returns the names of the maps that the engine finds in a WAD file or an archive; raises as `read_contents` does."""
     return read_contents(path).maps
@@ -108,12 +128,15 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
             yield file
-    except (*_DAMAGE, *_UNSUPPORTED) as error:
+    except _UNSUPPORTED as error:
+        raise UserError(f"{path} cannot be unpacked ({error}): repack it as a plain zip (.pk3)") from None
+    except _DAMAGE as error:
         raise UserError(f"{path} is no complete WAD file or zip (pk3) archive: {error}") from None
 
 
 @functools.lru_cache(maxsize=16)  # every game of a server asks for the same
 def _read_contents(path: Path, size: int, changed: int) -> Contents:
+    check_archive(path)
     with _reading(path) as file:
         archive = file.read(2) == b"PK"
         file.seek(0)
@@ -134,6 +157,10 @@ def _read_archive(file: IO[bytes], path: Path) -> Contents:
             unpacked += entry.file_size
             if unpacked > MAX_INNER_BYTES:
                 raise ValueError(f"the WAD files in it are larger than {MAX_INNER_BYTES // 2**20} MiB")
+            if entry.flag_bits & _ENCRYPTED:
+                raise UserError(
+                    f"{path} is encrypted, with a password for {entry.filename}: repack it as zip (.pk3) without one"
+                )
             with archive.open(entry) as inner:
                 if inner.read(4) not in _KINDS:  # the engine passes over it: in a Mac's zip a ._NAME.wad is no WAD
                     continue
