@@ -18,9 +18,10 @@ sys.path.insert(0, str(ROOT))
 from doom_a3c.cli import play, train  # noqa: E402
 from doom_a3c.settings import catalog  # noqa: E402
 from doom_a3c.settings.config import Config  # noqa: E402
-from doom_a3c.settings.fields import Setting, settings_of  # noqa: E402
+from doom_a3c.settings.fields import settings_of  # noqa: E402
 from doom_a3c.settings.games import GameSettings  # noqa: E402
 from doom_a3c.settings.playing import PlaySettings  # noqa: E402
+from doom_a3c.settings.setting import Setting  # noqa: E402
 
 _OUTWARD = re.compile(r"\[((?:`[^`\n]+`|[^\]`])*)\]\((?:\.\./)+(?!results/)[^)\s]*\)")  # to a file that is no page
 

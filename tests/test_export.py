@@ -102,7 +102,7 @@ def test_an_older_export_is_replaced_and_what_is_somebody_elses_is_not(kind, tmp
         mine.write_bytes(b"precious")
     else:
         (mine / "precious").mkdir(parents=True)
-    with pytest.raises(UserError, match=f"{target.name} is not of this program, and would be overwritten: name another"):
+    with pytest.raises(UserError, match=target.name):
         export(agent_of("basic"), kind, mine.parent)
     assert mine.read_bytes() == b"precious" if kind == "onnx" else (mine / "precious").is_dir()
     assert os.listdir(mine.parent) == [target.name]

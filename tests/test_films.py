@@ -50,7 +50,7 @@ def recordings(basic):
     return played(basic, 2)
 
 
-def test_an_episode_is_played_again_in_colour_one_picture_a_step(basic, recordings, closing):
+def test_an_episode_is_replayed_in_colour_with_one_picture_per_step(basic, recordings, closing):
     maker = closing(FilmMaker(basic))
     for recording in recordings:
         assert recording.pictures == []
@@ -60,7 +60,7 @@ def test_an_episode_is_played_again_in_colour_one_picture_a_step(basic, recordin
         assert any((picture[..., 0] != picture[..., 2]).any() for picture in pictures)
 
 
-def test_another_course_makes_no_film(basic, recordings, closing):
+def test_a_replay_that_differs_makes_no_film(basic, recordings, closing):
     maker = closing(FilmMaker(basic))
     with pytest.raises(LostFilmError, match="its score is"):
         list(maker(recordings[0]._replace(score=recordings[0].score + 1.0)))
@@ -138,7 +138,7 @@ def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
             assert (picture[:, -320:] == panels[-1 if value == steps else value]).all()
 
 
-def test_what_belongs_to_each_step_is_to_be_seen_beside_it(basic):
+def test_the_overlay_shows_each_step_beside_its_picture(basic):
     pictures = [np.full((84, 84, 3), value, np.uint8) for value in (10, 20, 30)]
     moment = StepView(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
     moments = [moment, moment._replace(step=2, score=5.0)]

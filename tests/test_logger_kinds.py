@@ -47,7 +47,7 @@ def test_tables_have_every_number_and_a_resumed_run_adds_to_them(tmp_path):
     assert json.loads((folder / "global" / "settings.json").read_text())["seed"] == 1
 
 
-def test_a_line_that_a_killed_run_has_not_finished_is_cut_off(tmp_path):
+def test_a_partial_line_of_a_killed_run_is_dropped(tmp_path):
     folder = write("csv", tmp_path)
     table = folder / "global" / "metrics.csv"
     table.write_text(table.read_text() + "300,Perf/Frames")
@@ -58,7 +58,7 @@ def test_a_line_that_a_killed_run_has_not_finished_is_cut_off(tmp_path):
 
 
 @pytest.mark.filterwarnings("error:overflow")
-def test_tensorboard_shows_what_no_32_bits_hold_as_infinite_without_a_warning(tmp_path):
+def test_tensorboard_shows_numbers_beyond_float32_as_infinite_without_a_warning(tmp_path):
     log = find_logger("tensorboard")(tmp_path)
     log.metrics({"reward": 1e300}, 1)
     log.histogram("actions", [1e300], 1)
@@ -118,7 +118,7 @@ def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["wandb", "mlflow"])
-def test_what_is_not_installed_is_told_in_one_line(kind, monkeypatch):
+def test_a_missing_package_is_one_line(kind, monkeypatch):
     for name in [name for name in sys.modules if kind in name]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, kind, None)
@@ -127,7 +127,7 @@ def test_what_is_not_installed_is_told_in_one_line(kind, monkeypatch):
 
 
 @pytest.mark.process
-def test_a_run_is_logged_as_it_is_told_to(tmp_path):
+def test_a_run_uses_the_logger_of_its_flag(tmp_path):
     result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = tmp_path.glob("logs/*/global/metrics.csv")
@@ -139,7 +139,7 @@ def test_a_run_is_logged_as_it_is_told_to(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tensorboard"])
-def test_runs_are_compared_by_their_logs_those_of_one_name_together(kind, tmp_path):
+def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
     for name, means in (("a-seed1", [1.0, 3.0]), ("a-seed2", [2.0, 5.0]), ("b-seed1", [0.0, -1.5])):
         loggers = Loggers(find_logger(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
         for frames, mean in zip((40, 80), means, strict=True):

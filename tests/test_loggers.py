@@ -38,7 +38,7 @@ class Outer(NamedTuple):
     faults: dict
 
 
-def test_all_logs_are_closed_though_one_of_them_raises():
+def test_all_logs_are_closed_even_if_one_raises():
     class Log:
         def __init__(self, folder):
             self.name = folder.name
@@ -61,7 +61,7 @@ def test_all_logs_are_closed_though_one_of_them_raises():
     assert "logs not written: the disk is full" in line
 
 
-def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
+def test_a_failed_log_is_reopened_with_a_warning_and_a_recovery(monkeypatch):
     clock, made, lines, full = [100.0], [], [], [False]
     monkeypatch.setattr(loggers_module.time, "monotonic", lambda: clock[0])
 
@@ -87,7 +87,7 @@ def test_a_log_that_fails_is_made_anew_and_says_so_twice(monkeypatch):
     assert recovery == "logs written again"
 
 
-def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
+def test_several_failing_logs_are_reported_once(monkeypatch):
     clock, lines, full = [100.0], [], {"global"}
     monkeypatch.setattr(loggers_module.time, "monotonic", lambda: clock[0])
 
@@ -114,7 +114,7 @@ def test_several_logs_that_fail_by_turns_are_told_of_once(monkeypatch):
     assert lines[1:] == ["logs written again"]
 
 
-def test_records_within_records_have_the_outer_name_before_theirs():
+def test_nested_records_have_dotted_names():
     assert dict(flatten(Outer(None, Inner(1.5, 3), {"died": 2}))) == {
         "inner.mean": 1.5,
         "inner.episodes": 3,

@@ -37,7 +37,7 @@ def panel(*moments, actions=ACTIONS):
         {"salience": Salience(np.ones((84, 84)), np.zeros((84, 84)))},
     ],
 )
-def test_all_that_a_moment_says_is_to_be_seen(change):
+def test_every_field_of_a_step_view_is_drawn(change):
     base = panel(MOMENT)
     assert base.shape == (HEIGHT, WIDTH, 3)
     assert (panel(MOMENT) == base).all()
@@ -75,7 +75,7 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
 
 
-def test_long_names_that_differ_at_an_end_are_told_apart():
+def test_long_names_that_differ_at_an_end_stay_different():
     turns = [f"TURN_LEFT_RIGHT_DELTA={amount}" for amount in (-4, 4, 0.5)]
     assert (panel(MOMENT, actions=turns) != panel(MOMENT, actions=[turns[1], turns[0], turns[2]])).any()
     shots = [f"{first}+TURN_LEFT_RIGHT_DELTA=4" for first in ("ATTACK", "MOVE_FORWARD", "USE")]
@@ -93,12 +93,12 @@ def test_numbers_that_are_not_finite_are_drawn_too():
     assert panel(nothing).shape == (HEIGHT, WIDTH, 3)
 
 
-def test_a_strip_of_a_game_is_not_endless():
+def test_the_width_of_a_wide_game_is_limited():
     assert place_beside(np.zeros((4, 400, 3), np.uint8), panel(MOMENT)).shape == (HEIGHT, 1280 + WIDTH, 3)
 
 
 @pytest.mark.parametrize("size", [(480, 640), (210, 160), (240, 321), (84, 84), (2000, 1000)])
-def test_any_game_is_shown_as_high_as_the_panel_and_even(size):
+def test_any_game_is_as_high_as_the_panel_and_of_even_width(size):
     picture = place_beside(np.full((*size, 3), 7, np.uint8), panel(MOMENT))
     height, width, _ = picture.shape
     assert height == HEIGHT

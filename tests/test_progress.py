@@ -1,4 +1,4 @@
-"""The score curve: which points it has, what they say, and the picture of it."""
+"""Progress: the score curve and its picture, counters and their plain form."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def test_few_episodes_are_all_on_the_curve():
 
 
 @pytest.mark.parametrize("each", [1, 7])
-def test_the_running_mean_is_that_of_the_last_100(each):
+def test_the_running_mean_covers_the_last_100(each):
     played = scores(350)
     progress = Progress()
     play(progress, played, each)
@@ -96,7 +96,7 @@ def test_the_first_full_mean_is_found_however_thin_the_curve_is():
 
 
 @pytest.mark.parametrize("seam", [50, MAX_POINTS - 1, MAX_POINTS + 5, 2 * MAX_POINTS + 7])
-def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
+def test_a_restored_curve_continues_seamlessly(seam):
     played = scores(2 * MAX_POINTS + 100)
     whole, before, after = Progress(), Progress(), Progress()
     play(whole, played)
@@ -109,7 +109,7 @@ def test_a_restored_curve_goes_on_as_if_nothing_had_happened(seam):
     assert [point.episode for point in after.curve] == list(range(4, len(played) + 1, 4))
 
 
-def test_counters_are_not_changed_by_what_follows():
+def test_counters_are_a_snapshot():
     progress = Progress()
     play(progress, [1.0, 2.0])
     counters = progress.counters()
@@ -125,7 +125,7 @@ def test_counters_are_not_changed_by_what_follows():
     assert to_plain(counters) == copy
 
 
-def test_counters_are_the_same_after_a_way_through_json():
+def test_counters_survive_json():
     progress = Progress()
     play(progress, scores(120))
     progress.add_fault("engine_died")
@@ -159,7 +159,7 @@ def test_counters_are_the_same_after_a_way_through_json():
         ({}, KeyError),
     ],
 )
-def test_plain_data_that_are_no_counters_are_refused(changes, error):
+def test_invalid_counters_are_refused(changes, error):
     data = {**to_plain(Progress().counters()), **changes}
     if not changes:
         del data["stride"]
@@ -179,7 +179,7 @@ def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
     assert (follower.entropy, follower.lag) == (0.25, 4)
 
 
-def test_a_progress_that_has_not_begun_has_no_mean():
+def test_a_new_progress_has_no_mean():
     progress = Progress()
     assert progress.counters() == Counters(0, 0, 0, 0, {}, [], [], 1)
     play(progress, [1.0] * (WINDOW - 1))
@@ -234,7 +234,7 @@ def test_the_picture_is_replaced_as_a_whole(tmp_path):
     path, kept = tmp_path / "scores.png", tmp_path / "kept"
     write_curve(path, "old", points([1.0, 2.0]))
     old = path.read_bytes()
-    os.link(path, kept)  # who has the old picture open goes on seeing it: the new one is another file
+    os.link(path, kept)  # an open old picture stays readable: the new one is another file
     (tmp_path / "scores.part").write_bytes(b"left behind by a run that was killed")
     write_curve(path, "new", points([1.0, 2.0, 9.0]))
     assert kept.read_bytes() == old

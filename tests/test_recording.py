@@ -73,19 +73,19 @@ class Seeds(Slides):
 
     seed = 6
 
-    def told(self, ended):
+    def make_infos(self, ended):
         self.seed += ended
         return {"seed": np.array([self.seed, 0])} if ended else {}
 
     def reset(self, *, seed=None, options=None):
-        return super().reset()[0], self.told(True)
+        return super().reset()[0], self.make_infos(True)
 
     def step(self, actions):
         *result, _ = super().step(actions)
-        return *result, self.told(result[2][0])
+        return *result, self.make_infos(result[2][0])
 
 
-def test_games_that_are_played_again_are_recorded_by_seed_and_actions():
+def test_replayed_games_are_recorded_by_seed_and_actions():
     recordings = play(Seeds(), 2, RateLimiter(0), replayed=True)
     assert [(one.episode, one.score, one.seed, one.actions) for one in recordings] == [
         (0, 3.0, 7, [0, 1, 2]),
@@ -94,14 +94,14 @@ def test_games_that_are_played_again_are_recorded_by_seed_and_actions():
     assert not any(one.pictures for one in recordings)
 
 
-@pytest.mark.parametrize("told", [{}, {"seed": np.array([0, 5]), "_seed": np.array([False, True])}])
-def test_an_episode_whose_seed_is_not_told_is_not_recorded(told):
+@pytest.mark.parametrize("infos", [{}, {"seed": np.array([0, 5]), "_seed": np.array([False, True])}])
+def test_an_episode_without_a_seed_is_not_recorded(infos):
     class Lost(Seeds):
         """Its server is gone from the third episode on."""
 
-        def told(self, ended):
-            known = super().told(ended)
-            return told if ended and self.seed > 8 else known
+        def make_infos(self, ended):
+            known = super().make_infos(ended)
+            return infos if ended and self.seed > 8 else known
 
     recordings = play(Lost(), 1, RateLimiter(0), replayed=True)
     assert [one.seed for one in recordings] == [7, 8]
@@ -112,7 +112,7 @@ def test_views_of_the_steps_go_with_their_recording():
     assert [one.views for one in recordings] == [[0, 1, 2], [6, 7, 8]]
 
 
-def test_what_the_limiter_forbids_is_not_recorded():
+def test_the_limiter_prevents_recordings():
     limiter = RateLimiter(1e9)
     assert [one.episode for one in recorded(1, limiter)] == [0]
     assert recorded(1, limiter) == []  # another worker has used it up
@@ -137,7 +137,7 @@ def test_only_the_newest_gifs_are_kept(tmp_path, monkeypatch):
     assert lines == []
 
 
-def test_recordings_in_the_queue_become_gifs_before_the_end_and_those_without_room_none():
+def test_queued_recordings_become_gifs_before_the_end_and_others_are_dropped():
     going_on, finished = threading.Event(), []
 
     def made(gif):
@@ -156,7 +156,7 @@ def test_recordings_in_the_queue_become_gifs_before_the_end_and_those_without_ro
     assert imageio.imread(finished[0].data, extension=".gif", index=None).shape == (2, 4, 6, 3)
 
 
-def test_a_recording_that_makes_no_film_is_told_and_the_next_one_does():
+def test_a_failed_film_is_reported_and_the_next_one_made():
     finished, errors, done = [], [], threading.Semaphore(0)
 
     def made(gif):
@@ -274,14 +274,14 @@ def test_pictures_that_stay_the_same_last_for_longer():
 
 
 @pytest.mark.parametrize("seconds", [599, 600, 601, 1300])
-def test_a_picture_may_stay_for_longer_than_a_gif_can_say_of_one(seconds):
+def test_a_picture_may_stay_longer_than_a_gifs_longest_duration(seconds):
     still = [np.zeros((4, 4, 3), np.uint8)] * (2 * seconds)
     pictures, durations = gif_of([*still, np.full((4, 4, 3), 200, np.uint8)], 2.0)
     assert (sum(durations[:-1]), durations[-1]) == (1000 * seconds, 500)
     assert [int(picture.max()) for picture in pictures] == [0] * (len(durations) - 1) + [200]
 
 
-def test_an_end_that_comes_between_two_times_is_seen():
+def test_an_end_between_two_shown_pictures_is_shown():
     pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in (9, 9, 9, 200)], 100.0)
     assert [int(picture[0, 0, 0]) for picture in pictures] == [9, 200]
     assert durations == (20, 500)

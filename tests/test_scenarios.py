@@ -1,4 +1,4 @@
-"""Every scenario that can be named is playable as it says, and mistakes in scenario files say what is right."""
+"""Every known scenario can be played, and mistakes in scenario files name the cure."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_a_files_budget_is_that_of_the_score_it_promises(name):
+def test_the_budget_of_a_file_matches_its_expected_score(name):
     """The step size falls to 0 within the budget: another one is another training."""
     scenario = catalog.find(name)
     measured = re.findall(r"(?:at|and) ([\d.]+)M", scenario.expected_score.partition(";")[0])
@@ -89,7 +89,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     network, env = builder.network("network", 0), training_env(builder)
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
-    # The first action until the time-out, which none of them ends before, then each of the others.
+    # The first action until the time-out, then each of the others.
     ends, actions = [], [0] * 8 + list(range(1, builder.distribution.size))
     for decision, action in enumerate(actions):
         assert env.single_observation_space.contains(tf.nest.map_structure(lambda batch: batch[0], seen))
@@ -119,7 +119,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
 def test_a_games_id_finds_the_file_that_is_tuned_for_it(name):
     scenario = catalog.find(name)
     if not isinstance(scenario.game, DoomSpec):
-        assert catalog.find(scenario.game.id) == catalog.find(name.removesuffix("_lstm"))  # those are variants of it
+        assert catalog.find(scenario.game.id) == catalog.find(name.removesuffix("_lstm"))  # a variant of it
     else:
         assert catalog.find(name + ".cfg") == scenario
 
@@ -146,7 +146,7 @@ def test_ids_files_and_names_in_any_case_find_the_tuned_scenario(name, tuned):
     [
         ("ALE/MsPacman-v5", "MsPacman_v5", AtariSpec, 4, 4),
         ("Acrobot-v1", "Acrobot_v1", GymnasiumSpec, 1, 1),
-        ("CartPole-v0", "CartPole_v0", GymnasiumSpec, 1, 1),  # which reference scenarios are for, but untuned
+        ("CartPole-v0", "CartPole_v0", GymnasiumSpec, 1, 1),  # of the reference scenarios, but untuned
         ("some_module:Mine", "Mine", GymnasiumSpec, 1, 1),  # Gymnasium finds its newest version
         ("some_module:MiniGrid-Empty-8x8-v0", "MiniGrid_Empty_8x8_v0", GymnasiumSpec, 1, 1),
     ],
@@ -157,7 +157,7 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
     assert scenario.description == f"{typed}, untuned"
     assert (scenario.observation.stack, scenario.game.frame_skip) == (stack, frame_skip)
     assert scenario.network.core == "none"
-    assert scenario.training["normalize_rewards"] == (kind is GymnasiumSpec)  # those of Atari are clipped
+    assert scenario.training["normalize_rewards"] == (kind is GymnasiumSpec)  # rewards of Atari are clipped
 
 
 @pytest.mark.parametrize(
@@ -169,22 +169,22 @@ def test_any_other_id_loads_untuned(typed, name, kind, stack, frame_skip):
         ("ALE/Pong", "ALE/Pong-v5"),
     ],
 )
-def test_an_id_without_a_version_is_that_of_the_newest(typed, game):
+def test_an_id_without_a_version_means_the_newest(typed, game):
     assert catalog.find(typed) == catalog.find(game)
 
 
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ('[network]\nconvolutions = [["a", 8, 4]]', "each 1 or more"),
-        ("[network]\nconvolutions = [[16.5, 8, 4]]", "each 1 or more"),
-        ("[game]\nvariables = [3]", "takes names"),
-        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "one number a variable"),
-        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = [1e7]', "one number a variable, 1,000,000 at most"),
+        ('[network]\nconvolutions = [["a", 8, 4]]', "1 or more"),
+        ("[network]\nconvolutions = [[16.5, 8, 4]]", "1 or more"),
+        ("[game]\nvariables = [3]", "variables"),
+        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = ["a"]', "variable_scales"),
+        ('[game]\nvariables = ["HEALTH"]\nvariable_scales = [1e7]', "1,000,000"),
         ("[game]\nbuttons = [3]", "a button or a list of buttons"),
     ],
 )
-def test_values_of_a_wrong_kind_are_a_line(tmp_path, line, remedy):
+def test_values_of_a_wrong_kind_are_one_line(tmp_path, line, remedy):
     (tmp_path / "mine.toml").write_text(f'base = "basic"\n{line}\n')
     assert remedy in complaint(lambda: Builder(catalog.find(str(tmp_path / "mine.toml")), Config()))
 
@@ -204,7 +204,7 @@ def test_a_misspelt_name_names_the_nearest(typed, meant):
 
 
 @pytest.mark.parametrize("name", ["zzzzzz", "base/doom", "here/mine.toml"])
-def test_what_is_none_is_refused(name):
+def test_a_name_of_no_scenario_is_refused(name):
     assert name in complaint(catalog.find, name)
     assert name not in NAMES
 
@@ -222,7 +222,7 @@ def test_shipped_files_that_cannot_be_played_say_what_they_are(name, kind):
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name.startswith("reference/")])
-def test_published_systems_learn_once_from_what_they_play_and_go_on_whatever_comes(name):
+def test_published_systems_learn_once_from_each_rollout_and_never_roll_back(name):
     scenario = catalog.find(name)
     _, config = apply_overrides(scenario, scenario.training, "test")
     assert config.updates_per_rollout == 1

@@ -44,14 +44,14 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(draw, games, least):
     assert least <= held <= 0.99
 
 
-def test_a_spread_of_rounding_is_none():
+def test_rounding_is_no_spread():
     assert not compare_means([0.3, 0.2], [0.2, 0.1]).real
     assert mean_interval([0.1 + 0.2, 0.3]) is None
 
 
 @pytest.mark.parametrize("games", [10, 50])
 @pytest.mark.parametrize("draw", [bell, skewed, two_peaks, hit_or_miss])
-def test_equal_agents_are_told_apart_in_one_of_twenty_comparisons(draw, games):
+def test_equal_agents_differ_in_one_of_twenty_comparisons(draw, games):
     random = np.random.default_rng(games)
     apart = [compare_means(draw(random, games).tolist(), draw(random, games).tolist()).real for _ in range(SAMPLES)]
     assert 0.02 <= np.mean(apart) <= 0.067  # three standard errors above 0.05; the percentile bootstrap has 0.09 to 0.11

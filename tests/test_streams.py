@@ -34,7 +34,7 @@ def test_streams_of_one_seed_differ_from_each_other_and_from_that_of_a_game():
         assert not set(streams) & set(games)
 
 
-def test_a_players_actions_and_games_have_streams_of_their_own_that_are_the_same_each_time():
+def test_actions_and_games_have_separate_reproducible_streams():
     seed = make_seed(1, Stream.TRAINING, 0, 0)
     (random, games), (again, others) = split_seed(seed, 5), split_seed(seed, 5)
     assert random.bit_generator.state == again.bit_generator.state
@@ -45,7 +45,7 @@ def test_a_players_actions_and_games_have_streams_of_their_own_that_are_the_same
         assert not np.isin(np.random.default_rng(one).random(4), numbers).any()
 
 
-def test_actions_of_an_episode_tell_nothing_of_its_game(coin):
+def test_actions_of_an_episode_are_independent_of_its_game(coin):
     with EpisodePlayer(coin, coin.network("player", 0), greedy=False, epsilon=0.0) as player:
         played = [player.episode(seed) for seed in range(400)]
     shares = [np.mean([each.episode.score for each in played]), np.mean([each.actions[0] for each in played])]

@@ -63,26 +63,26 @@ def test_a_setting_that_names_a_program_or_a_file_is_refused(key):
         ({"id": 3}, "--scenario"),
     ],
 )
-def test_a_game_of_foreign_files_or_modules_is_named_by_its_user_or_not_played(game, remedy):
+def test_a_game_of_foreign_files_or_modules_is_played_only_if_the_user_names_it(game, remedy):
     message = complaint(record_from_plain, plain_record(**game), "x.ckpt")
     assert message.startswith("x.ckpt plays ")
     assert remedy in message
 
 
 @pytest.mark.parametrize("config", ["basic.cfg", "/tmp/evil.cfg", "../../../etc/passwd", ["basic.cfg"]])
-def test_a_cfg_is_not_a_checkpoints_to_name(config):
+def test_a_checkpoint_cannot_name_a_cfg(config):
     assert "unknown setting 'config'" in complaint(record_from_plain, plain_record(config=config), "x.ckpt")
 
 
 @pytest.mark.parametrize("value", ["/etc/passwd", "evil.xml", "~/x", ["a"], {"a": 1}])
-def test_a_setting_of_an_environment_from_a_checkpoint_is_a_number_or_a_word(value):
+def test_a_checkpoint_sets_only_numbers_and_words_of_an_environment(value):
     data = plain_record("cartpole")
     data["scenario"]["game"]["settings"] = {"xml_file": value}
     assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
 
 
 @pytest.mark.parametrize("rules", [{"exec": 1}, {"sv_x;exec": 1}, {"sv_x": "1 +exec evil"}, {"sv_x": True}, {"logfile": 3}])
-def test_rules_are_numbers_for_variables_of_the_games_server(rules):
+def test_rules_are_numbers_for_sv_variables(rules):
     assert "[game.rules]" in complaint(record_from_plain, plain_record(rules=rules), "x.ckpt")
 
 
@@ -103,7 +103,7 @@ def test_a_scenario_that_the_user_names_is_played_with_the_runs_frame_skip():
 @pytest.mark.parametrize(
     "name", ["../../x", "/x", "..", ".x", "-x", "~x", "a/b", "a\\b", "", "x\n", "\x1b[2J", "x" * 300, 3, None]
 )
-def test_a_name_is_no_path(name):
+def test_a_name_cannot_be_a_path(name):
     data = plain_record()
     data["run"] = name
     assert "not a complete checkpoint" in complaint(record_from_plain, data, "x.ckpt")
@@ -136,7 +136,7 @@ def test_a_name_is_no_path(name):
         ("game", {"variable_scales": [10**400]}),
     ],
 )
-def test_sizes_beyond_reason_are_refused_before_anything_of_that_size_is_made(table, changes):
+def test_excessive_sizes_are_refused_before_they_are_allocated(table, changes):
     data = plain_record()
     data["scenario"][table].update(changes)
     assert "x.ckpt" in complaint(record_from_plain, data, "x.ckpt")
@@ -159,14 +159,14 @@ def test_a_network_for_numbers_is_bounded_too(network):
 
 
 @pytest.mark.parametrize("settings", [{"max_episode_steps": 2**31 - 1}, {"render_mode": "human"}])
-def test_what_makes_a_game_last_or_show_is_not_a_checkpoints_to_say(settings):
+def test_a_checkpoint_cannot_set_arguments_of_make(settings):
     data = plain_record("cartpole")
     data["scenario"]["game"]["settings"] = settings
     assert "--scenario" in complaint(record_from_plain, data, "x.ckpt")
 
 
 @pytest.mark.parametrize("scores", [[1.7e308] * 100, [1e200]])
-def test_scores_of_which_a_mean_overflows_are_refused(scores):
+def test_scores_with_an_overflowing_mean_are_refused(scores):
     data = plain_record()
     data["progress"]["scores"] = scores
     assert "not a complete checkpoint" in complaint(record_from_plain, data, "x.ckpt")
@@ -285,7 +285,7 @@ def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
-def test_what_is_no_file_is_not_read(tmp_path, kind):
+def test_only_files_are_read(tmp_path, kind):
     path = tmp_path / "best.ckpt"
     {"fifo": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
     for read in (load, read_record, read_label):
@@ -358,14 +358,14 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
 
 
 @pytest.mark.process
-def test_a_users_wad_of_a_shipped_name_is_not_taken_for_that(tmp_path):
+def test_a_users_wad_with_a_shipped_name_is_not_the_shipped_one(tmp_path):
     record = run_record("basic")
     game = dataclasses.replace(record.scenario.game, wad=str(tmp_path / "basic.wad"))
     plain = record_to_plain(record._replace(scenario=dataclasses.replace(record.scenario, game=game)))
     assert "plays 'basic.wad', which is not ViZDoom's own" in complaint(record_from_plain, plain, "x.ckpt")
 
 
-def test_a_wad_that_has_no_effect_is_a_mistake(tmp_path):
+def test_a_wad_without_effect_is_refused(tmp_path):
     refused = call("train", "--scenario", "cartpole", "--wad", "mine.wad", cwd=tmp_path)
     assert (refused.returncode, "--wad goes with --resume" in refused.stderr) == (2, True)
     for named in (GameOverride(scenario="basic", wad="x.wad"), GameOverride(wad="x.wad")):

@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 
 from doom_a3c import __version__
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.fields import Setting, hint, settings_of
+from doom_a3c.settings.fields import hint, settings_of
+from doom_a3c.settings.setting import Setting
 
 _SHELLS = ("bash", "zsh", "tcsh")
 

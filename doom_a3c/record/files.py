@@ -25,14 +25,14 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         part.write_bytes(data)
         part.replace(path)
-    except OSError as error:  # on a full disk it lacks the path
+    except OSError as error:  # on a full disk the error lacks the path
         part.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def not_ours(path: Path) -> UserError:
     """Returns the error for a file that another program has written."""
-    return UserError(f"{path} is not of this program, and would be overwritten: name another folder")
+    return UserError(f"{path} was not written by this program and would be overwritten: name another folder")
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -62,7 +62,7 @@ def output_folder(path: str, flag: str) -> Path:
     """Returns a writable folder, created if necessary.
 
     Raises:
-        UserError: naming the flag, if it cannot be.
+        UserError: naming the flag, if there can be none.
     """
     folder = expand(path)
     try:
@@ -80,7 +80,7 @@ def output_file(path: str, flag: str) -> Path:
     """Returns the path of a writable file, in a folder created if necessary.
 
     Raises:
-        UserError: naming the flag, if it cannot be.
+        UserError: naming the flag, if it cannot be written.
     """
     file = expand(path)
     try:
@@ -90,7 +90,7 @@ def output_file(path: str, flag: str) -> Path:
     except (OSError, ValueError) as error:
         raise UserError(f"{flag} {file}: {getattr(error, 'strerror', error)}; name a file that can be written") from None
     if stat.S_ISDIR(kind) or not os.access(file, os.W_OK):
-        raise UserError(f"{flag} {file} is a folder, or may not be written: name another file")
+        raise UserError(f"{flag} {file} is a folder or a file without write permission: name another file")
     return file
 
 

@@ -1,4 +1,4 @@
-"""The catalog of scenario files: turns what a user typed after --scenario into a `Scenario`."""
+"""The catalog of scenario files: finds the `Scenario` of a name typed after --scenario."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ _HERE = Path(__file__).resolve().parent.parent
 SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
 
 # Shipped files that cannot be played as they are.
-_MATCHES = ("cig", "cig_with_unknown", "multi", "multi_deathmatch", "multi_duel")  # without a host ViZDoom crashes
-_SOLD = ("doom", "doom2")  # games that cannot be shipped
+_MATCHES = ("cig", "cig_with_unknown", "multi", "multi_deathmatch", "multi_duel")  # ViZDoom crashes without a host
+_SOLD = ("doom", "doom2")  # commercial games, which cannot be shipped
 
-_KINDS = (".toml", ".cfg", *GAME_FILES)  # of files that are scenarios
-_SHIPPED = (".wad", ".cfg", ".toml")  # a name may end so: basic.wad is ViZDoom's where the user has none
-_GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)?[\w.-]+")  # a module's may have no version
+_KINDS = (".toml", ".cfg", *GAME_FILES)  # extensions of scenario files
+_SHIPPED = (".wad", ".cfg", ".toml")  # ignored after a name: basic.wad is ViZDoom's if the user has none
+_GYMNASIUM_ID = re.compile(
+    r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)?[\w.-]+"
+)  # a module's id may have no version
 _UNVERSIONED_ID = re.compile(r"(?:([\w-]+)/)?([\w.-]+)")
 
 
@@ -44,12 +46,12 @@ def _list_own_files() -> dict[str, Path]:
 
 
 def list_own_names() -> list[str]:
-    """Returns the names of the scenarios that the project has tuned files of."""
+    """Returns the names of the project's tuned scenarios."""
     return [name for name in _list_own_files() if not name.startswith("base/")]
 
 
 def list_scenario_files() -> dict[str, Path]:
-    """Returns the scenario files by name: the cfg files that ViZDoom ships, and the tuned ones, which go before those."""
+    """Returns the scenario files by name: ViZDoom's cfg files, and the tuned ones, which take precedence."""
     files = _list_own_files()
     tuned = {name: files[name] for name in list_own_names()}
     shipped = {path.stem: path for path in sorted(shipped_folder().glob("*.cfg")) if path.stem not in (*_MATCHES, *_SOLD)}
@@ -57,19 +59,19 @@ def list_scenario_files() -> dict[str, Path]:
 
 
 def find_users_file(name: str) -> Path | None:
-    """Returns the user's file that a name given to --scenario means, None where it is none."""
+    """Returns the user's scenario file of that name, None if there is none."""
     path = _to_path(name)
     return path if path.suffix.lower() in _KINDS and exists(path) else None
 
 
 def _to_path(name: str) -> Path:
-    return Path(os.path.expanduser(name))  # Path's own raises where there is no such user
+    return Path(os.path.expanduser(name))  # Path's own raises for an unknown user
 
 
 def find(name: str) -> Scenario:
-    """Loads what --scenario names: the user's own file, then scenarios/, then ViZDoom's files, then a Gymnasium id.
+    """Loads a scenario by name: the user's own file, then scenarios/, then ViZDoom's files, then a Gymnasium id.
 
-    The id of a game that a file in scenarios/ is tuned for means that file.
+    The id of a game with a tuned file in scenarios/ loads that file.
 
     Raises:
         UserError: if there is no such scenario, or its files are missing or broken.
@@ -84,7 +86,7 @@ def find(name: str) -> Scenario:
         raise UserError(f"{name} is for several players; only scenarios for one player are supported")
     if bare in _SOLD:
         raise UserError(
-            f"{name} needs the commercial game {bare}.wad: if you own it, put it beside a cfg of yours that says "
+            f"{name} needs the commercial game {bare}.wad: if you own it, put it beside a cfg of your own with "
             f"doom_game_path = {bare}.wad; freedoom1 and freedoom2 are free replacements"
         )
     if path.suffix.lower() in _KINDS and path.parent != Path("."):
@@ -101,7 +103,7 @@ def find(name: str) -> Scenario:
 
 def _load(path: Path) -> Scenario:
     check_file(path)
-    kind, path = path.suffix.lower(), path.resolve()  # a link may lead to a file of another name
+    kind, path = path.suffix.lower(), path.resolve()  # the target of a link may have another extension
     if kind == ".toml":
         return _build_scenario(_read_table(path), str(path))
     if kind == ".cfg":
@@ -121,7 +123,7 @@ def _find_newest(name: str) -> str | None:
         return None
     if name.startswith(ATARI):
         return f"{name}-v5"
-    from gymnasium.envs.registration import find_highest_version, registry  # late: other scenarios need none
+    from gymnasium.envs.registration import find_highest_version, registry  # late: other scenarios do without
 
     version = find_highest_version(*parts.groups())
     return name if name in registry else f"{name}-v{version}" if version is not None else None
@@ -139,32 +141,32 @@ def _find_gymnasium(name: str) -> Scenario:
 
 def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
     table = _read_table(_list_own_files()[base])
-    training = {"normalize_rewards": "reward_clip" not in table["training"]}  # nobody knows their size
+    training = {"normalize_rewards": "reward_clip" not in table["training"]}  # their size is unknown
     own = {"name": name, "description": f"{title}, untuned", "game": game, "training": training}
     return _build_scenario(_merge(table, own), title)
 
 
 def _build_scenario(table: dict[str, Any], source: str) -> Scenario:
-    """Builds the scenario that a user's files describe, once what they name is known to be there."""
-    scenario = from_plain(_with_config_read(table, source), source)
+    """Builds the scenario of a user's files, and checks the files that they name."""
+    scenario = from_plain(_include_config(table, source), source)
     with error_context(f"scenario {scenario.name}"):
-        scenario = replace(scenario, game=_on_its_own(scenario.game))
+        scenario = replace(scenario, game=_move_game_to_iwad(scenario.game))
         check_files(scenario.game)
     return scenario
 
 
-def _on_its_own(game: GameSpec) -> GameSpec:
+def _move_game_to_iwad(game: GameSpec) -> GameSpec:
     """Returns the game with a wad that is a complete game, such as a free Heretic, moved to its iwad."""
     if isinstance(game, DoomSpec) and game.wad and game.iwad in ("", game.wad) and is_game(game.wad):
         return replace(game, iwad=game.wad, wad="")
     return game
 
 
-def _with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Returns a scenario's tables with what the cfg that [game] names says, under what they say themselves.
+def _include_config(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a scenario's tables, with the settings of the cfg named in [game] as defaults.
 
     Raises:
-        UserError: if there is no such cfg, or it is not understood.
+        UserError: if that cfg does not exist or is not understood.
     """
     game = table.get("game")
     if not isinstance(game, Mapping) or "id" in game or not (name := game.get("config")):
@@ -177,22 +179,22 @@ def _with_config_read(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     return {**table, "game": _merge(read_cfg(locate(name)), own)}
 
 
-def _read_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Reads a scenario file and those that it is based on; its own cfg and wad may lie beside it."""
+def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Reads a scenario file and its bases; its cfg and wad may lie beside it."""
     text = read_text(path)
     try:
         data = tomllib.loads(text.decode())
-    except ValueError as error:  # of TOML, of UTF-8, or an endless number
+    except ValueError as error:  # of TOML, of UTF-8, or a number with too many digits
         cure = "; comments begin with #" if re.search(rb"(?m)(^|\s)(//|/\*|;)", text) else ""
         raise UserError(f"{path}: not a readable TOML file: {error}{cure}") from None
     except RecursionError:
         raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
-    if "shaping" in data:  # a table of its own for people; what shapes a game is the game's
+    if "shaping" in data:  # a table of its own in files, a setting of the game in the program
         game, shaping = data.get("game", {}), data.pop("shaping")
         if not isinstance(shaping, dict):
             raise UserError(f"{path}: [shaping] must be a table of variables, not {shaping!r}")
         if isinstance(game, dict) and "shaping" in game:
-            raise UserError(f"{path}: [shaping] is there twice: [game] has one too")
+            raise UserError(f"{path}: shaping is set twice, in [shaping] and in [game]")
         data = {**data, "game": {**game, "shaping": shaping} if isinstance(game, dict) else game}
     game = data.get("game", {})
     if isinstance(game, dict):
@@ -205,16 +207,16 @@ def _read_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     files, base = _list_own_files(), data.pop("base")
     if not isinstance(base, str) or base not in files:
         raise UserError(f"{path}: base must be one of {', '.join(files)}, not {base!r}")
-    if files[base] in (path, *above):
-        raise UserError(f"{path}: base {base!r} is in the end based on this file itself")
-    return {**_merge(_read_table(files[base], (path, *above)), data), "name": path.stem}
+    if files[base] in (path, *seen):
+        raise UserError(f"{path}: base {base!r} leads back to this file")
+    return {**_merge(_read_table(files[base], (path, *seen)), data), "name": path.stem}
 
 
 def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `own` over `base`, table by table."""
-    tables = {key: _merge(base[key], value) for key, value in own.items() if _are_tables(base.get(key), value)}
+    tables = {key: _merge(base[key], value) for key, value in own.items() if _are_all_tables(base.get(key), value)}
     return {**base, **own, **tables}
 
 
-def _are_tables(*values: Any) -> bool:
+def _are_all_tables(*values: Any) -> bool:
     return all(isinstance(value, Mapping) for value in values)

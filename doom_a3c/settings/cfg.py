@@ -1,7 +1,7 @@
-"""ViZDoom's cfg files, read into the [game] table of a scenario.
+"""Reads ViZDoom's cfg files into the [game] table of a scenario.
 
-ViZDoom could read them itself, but then a scenario would be a file and not data, and a checkpoint would name a file that
-may say anything: which program the engine is, for one.
+ViZDoom could read them itself, but then a scenario would not be data, and a checkpoint would name a file that could start
+any program as the engine.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, require, suggest
-from doom_a3c.settings.fields import Setting, settings_of
+from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.games import RULE, locate, shipped_folder
 from doom_a3c.settings.inputs import exists, read_text
+from doom_a3c.settings.setting import Setting
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
-# What the agent decides itself: how it is played, and what is drawn of it.
+# Keys that the environment sets itself: how the game is played and rendered.
 _IGNORED = re.compile(
     r"mode|seed|screen(resolution|format)|windowvisible|consoleenabled|available\w*variables|sound\w*|audio\w*|automap\w*"
     r"|(depth|labels|notifications)buffer\w*|(objects|sectors)infoenabled"
 )
 _REFUSED = re.compile(r"vizdoompath|doomconfigpath")
 _FILES = {"doomscenariopath": "wad", "doomgamepath": "iwad"}
-_COMMENT, _COMMENT_AFTER_FILE = re.compile(r"#.*"), re.compile(r"\s+#.*")  # a file may be called hash#tag.wad
+_COMMENT, _COMMENT_AFTER_FILE = re.compile(r"#.*"), re.compile(r"\s+#.*")  # a file name may be hash#tag.wad
 _FOREIGN_COMMENT = re.compile(r"//|/\*|;")
 _FILE_LINE = re.compile(r"\s*doom_?(scenario|game)_?path\s*=\s*[^#\s]", re.IGNORECASE)
 _LINE = re.compile(r"(\w+)\s*(\+?)=\s*(.*)", re.DOTALL)
@@ -32,11 +33,10 @@ _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_cfg(path: Path) -> dict[str, Any]:
-    """Returns the [game] table that a cfg file stands for: `wad`, `iwad`, `map`, `available_buttons`, `rules` and
-    `settings`, those that it has.
+    """Returns the [game] table of a cfg file: `settings`, and any of `wad`, `iwad`, `map`, `available_buttons` and `rules`.
 
     Raises:
-        UserError: naming the file, and the line where there is one, if it is not understood.
+        UserError: naming the file and the line, if it is not understood.
     """
     table: dict[str, Any] = {"settings": {}}
     for number, key, more, value in _read_assignments(path):
@@ -76,7 +76,7 @@ def _explain_comment(text: str) -> str:
 
 
 def _read_assignments(path: Path) -> list[tuple[int, str, bool, str]]:
-    """Returns line number, key, whether it adds, and value of each assignment; lists in braces may span lines."""
+    """Returns line number, key, whether it is +=, and value of each assignment; lists in braces may span lines."""
     lines = read_text(path).decode("utf-8", "replace").replace("\r", "").split("\n")
     found: list[tuple[int, str, bool, str]] = []
     unfinished, first = "", 0

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, require
-from doom_a3c.settings.fields import MAX_TEXT, parse_values
+from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
+from doom_a3c.settings.setting import MAX_TEXT
 from doom_a3c.settings.shaping import parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
-MAX_SCALE = 1e6  # of a game variable, whose sum with others is to stay a number
+MAX_SCALE = 1e6  # of a game variable: sums must stay finite
 
 
 def parse_name(value: Any) -> str:
-    """Returns `value` if it is a name of a scenario or a run; raises ValueError if not."""
+    """Returns `value` if it is a valid name of a scenario or a run; raises ValueError if not."""
     if not is_name(value):
-        raise ValueError(f"{str(value)[:40]!r} is no name")
+        raise ValueError(f"{str(value)[:40]!r} is not a name")
     return str(value)
 
 
@@ -30,7 +31,7 @@ def is_name(value: Any) -> bool:
 
 
 def check_values(value: Any, depth: int = 0) -> None:
-    """Raises UserError for a value that no scenario has: it may be anybody's, and reach file names and the terminal."""
+    """Raises UserError for a value that no scenario has: untrusted ones would reach file names and the terminal."""
     if isinstance(value, Mapping):
         require(depth < 8 and len(value) < 1000, "a table or list is too large")
         for key, part in value.items():
@@ -47,11 +48,11 @@ def check_values(value: Any, depth: int = 0) -> None:
             f"{value[:40]!r} must be one line of {MAX_TEXT} characters at most",
         )
     elif isinstance(value, float):
-        require(math.isfinite(value), f"{value} is no number that can be used")
+        require(math.isfinite(value), f"{value} is not a finite number")
     elif isinstance(value, int):
         require(abs(value) < 2**31, "whole numbers must be within 2,147,483,647 of 0")
-    else:  # a date of TOML's, say
-        require(value is None, f"{value} is neither a number nor a text")
+    else:  # such as a date of TOML
+        require(value is None, f"{value} is neither a number nor text")
 
 
 def check_doom(game: DoomSpec, observation: Observation) -> None:
@@ -63,8 +64,8 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     parse_values(VizdoomSettings, game.settings, "[game.settings]")
     require(
         game.settings.get("episode_timeout") != 0,
-        "episode_timeout = 0 gives episodes no time-out at all: name the frames that one may last, such as 2100, or leave "
-        "it out if every episode ends by itself",
+        "episode_timeout = 0 disables the time-out: set the maximum frames of an episode, such as 2100, or leave it out if "
+        "every episode ends by itself",
     )
     rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
     require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
@@ -92,7 +93,7 @@ def check_atari(game: AtariSpec) -> None:
 
 
 def check_observation(observation: Observation) -> None:
-    """Raises UserError for a size that no observation has."""
+    """Raises UserError for a size or stack out of range."""
     size = observation.size
     require(all(type(side) is int for side in size), "[observation] size takes whole numbers")
     fits = len(size) == 2 and min(size) > 0 and max(size) <= 1024

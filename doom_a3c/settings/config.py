@@ -1,4 +1,4 @@
-"""The settings of a run, and what follows from them."""
+"""The settings of a run, and values derived from them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from doom_a3c.settings.groups import (
     WAITING,
 )
 
-MAX_NORMALIZED = 10.0  # normalized rewards: the first one after a long time without any would be hundreds
+MAX_NORMALIZED = 10.0  # normalized: the first reward after a long pause would be in the hundreds
 
 
 class ProgressCounts(Protocol):
-    """The counters of a run that its budgets are about."""
+    """The counters that budgets limit."""
 
     @property
     def frames(self) -> int:
@@ -360,15 +360,15 @@ class Config:
 
     @property
     def uses_vtrace(self) -> bool:
-        """Whether V-trace makes the targets, as rollouts may come from another policy than the one that learns."""
+        """Whether V-trace makes the targets, as rollouts may come from another policy than the learning one."""
         return self.vtrace and (self.learns_from_queue or self.explores)
 
     @property
     def may_repeat(self) -> bool:
         """Whether a rollout may make several updates.
 
-        Not in a cluster, whose hosts have no newer weights for a second, nor with epsilon: random actions are far from the
-        policy from the start.
+        Not in a cluster, whose hosts have no newer weights for a second update, nor with epsilon: random actions are
+        off-policy from the start.
         """
         return self.engine != "cluster" and not self.explores
 
@@ -394,22 +394,22 @@ class Config:
 
     @property
     def reward_limit(self) -> float | None:
-        """Limit of the rewards that are learned from, of either sign; None for no limit."""
+        """Largest magnitude of a reward in learning; None for no limit."""
         return MAX_NORMALIZED if self.normalize_rewards and self.reward_clip is None else self.reward_clip
 
     @property
     def batch_limits(self) -> tuple[int, int]:
-        """The fewest and the most rollouts in an update of a trainer, one or more."""
+        """Minimum and maximum rollouts in an update of a trainer, each at least 1."""
         return -(-self.min_batch // self.steps_per_rollout), max(1, self.max_batch // self.steps_per_rollout)
 
     @property
     def rows_kept(self) -> int:
-        """Newest observations that games keep: a rollout's, if its worker learns before it plays on, else 1 (copies)."""
+        """Observations that games keep: a rollout's if the worker learns before it plays on, else 1, which is copied."""
         return 1 if self.learns_from_queue or self.accumulate > 1 else self.rollout_length + 1
 
     @property
     def steps_in_flight(self) -> int:
-        """The most steps on this machine that are played but not counted yet."""
+        """Upper bound of the steps on this machine that are played but not counted yet."""
         return (self.worker_count + (self.queue_size if self.learns_from_queue else 0)) * self.steps_per_rollout
 
     def exhausted_budget(self, counts: ProgressCounts) -> str | None:

@@ -8,7 +8,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import settings_of
 
-MAX_GAMES = 65_536  # games of a run: each takes memory
+MAX_GAMES = 65_536  # of a run: each takes memory
 
 
 def check_combinations(config: Config, overrides: Collection[str] = ()) -> Config:
@@ -29,26 +29,25 @@ def check_combinations(config: Config, overrides: Collection[str] = ()) -> Confi
     if config.rollout_length % config.sequence_steps:
         raise UserError(
             f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}; "
-            "with 0 rollouts stay whole"
+            "0 keeps rollouts whole"
         )
     if config.normalize_advantages and config.rollout_length * (config.envs_per_worker // config.minibatch_count) == 1:
         raise UserError(
-            "--normalize-advantages leaves nothing of the one step in a minibatch: "
-            "make --rollout-length or --envs-per-worker larger"
+            "--normalize-advantages needs two steps or more in a minibatch: increase --rollout-length or --envs-per-worker"
         )
     if config.advantage == "n_step" and config.uses_vtrace:
         raise UserError(
-            "--advantage n_step takes rollouts as the newest policy's own, V-trace corrects them: "
-            "use --advantage gae, or --no-vtrace to learn uncorrected"
+            "--advantage n_step assumes on-policy rollouts, but V-trace corrects off-policy ones: "
+            "use --advantage gae, or --no-vtrace to learn without correction"
         )
     if not config.vtrace and config.explores:
-        raise UserError(
-            "--epsilon needs --vtrace: without it random actions would be taught as the policy's own; --epsilon 0 has none"
-        )
+        raise UserError("--epsilon needs --vtrace, which corrects for random actions; --epsilon 0 turns them off")
     if config.gif_overlay == "saliency" and config.engine == "queue":
-        raise UserError("--gif-overlay saliency has no network beside the games of --engine queue: use plain there")
+        raise UserError(
+            "--gif-overlay saliency needs a network in the workers, and --engine queue has none there: use plain"
+        )
     if config.engine == "cluster" and ":" in config.device:
-        raise UserError(f"--device {config.device}: a cluster says which GPU its server gets; --device gpu asks for one")
+        raise UserError(f"--device {config.device}: Ray chooses the GPU of a cluster's server: use --device gpu")
     if (games := config.env_count) > MAX_GAMES:
         raise UserError(
             f"--workers {config.worker_count} --envs-per-worker {config.envs_per_worker}: "
@@ -67,7 +66,7 @@ def _check_batches(config: Config) -> None:
         steps = config.envs_per_worker * config.rollout_length
         raise UserError(
             f"--min-batch {config.min_batch} is {low} rollouts of {steps} steps, more than --max-batch "
-            f"{config.max_batch} allows: make that {low * steps} or more"
+            f"{config.max_batch} allows: increase that to {low * steps} or more"
         )
     if low > config.queue_size:
-        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: --queue-size {low} or more holds it")
+        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: use --queue-size {low} or more")

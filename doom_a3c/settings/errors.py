@@ -27,16 +27,16 @@ def require(condition: bool, message: str) -> None:
 
 
 @contextlib.contextmanager
-def error_context(what: str) -> Iterator[None]:
-    """Prefixes UserErrors raised inside the block with their subject."""
+def error_context(subject: str) -> Iterator[None]:
+    """Prefixes UserErrors raised inside the block with their `subject`."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{what}: {error}") from error
+        raise UserError(f"{subject}: {error}") from error
 
 
 def shorten_list(words: Sequence[str], most: int) -> str:
-    """Returns 'a, b and 4 more': the first words and the number of the others."""
+    """Returns the first `most` words and the number of the others, such as 'a, b and 4 more'."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 

@@ -29,7 +29,7 @@ class GameSettings:
     )
     shaping: tuple[str, ...] = setting(
         (),
-        "Pay for changes of Doom variables, in learning only: VARIABLE=GAIN[,LOSS[,MOST]], such as HEALTH=0.05,0.01",
+        "Reward changes of Doom variables, for learning only: VARIABLE=GAIN[,LOSS[,MOST]], such as HEALTH=0.05,0.01",
         many=True,
     )
 
@@ -38,29 +38,31 @@ class GameSettings:
 class _Spec:
     """Fields of all games."""
 
-    frame_skip: int = 4  # frames that one step lasts; rewards are summed
+    frame_skip: int = 4  # frames per step, with rewards summed
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoomSpec(_Spec):
-    """A ViZDoom game: its files, buttons and engine settings. A `config`, a cfg file, stands for most of them."""
+    """A ViZDoom game: its files, buttons and engine settings. In scenario files a `config`, a cfg, sets most of them."""
 
     frames_per_second: ClassVar[int] = 35  # in real time
-    wad: str = ""  # the scenario's file: absolute, or a bare name of one that ViZDoom ships; '' plays the game itself
+    wad: str = ""  # the level's file: an absolute path, or a name that ViZDoom ships; '' plays the iwad's own maps
     iwad: str = ""  # the base game's file, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is FIRST_MAP
     available_buttons: tuple[str, ...] = ()  # buttons that the actions may use
-    buttons: Any = "single"  # or 'together', 'combinations', a list of actions, each a button or some, or of groups of them
+    buttons: Any = (
+        "single"  # or 'together', 'combinations', a list of actions (a button or several), or of groups of actions
+    )
     variables: tuple[str, ...] = ()  # game variables shown to the network
-    variable_scales: tuple[float, ...] = ()  # factor on each of them
-    settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's own
-    shaping: Mapping[str, Any] = field(default_factory=dict)  # of rewards for learning alone, see settings/shaping.py
+    variable_scales: tuple[float, ...] = ()  # a factor for each
+    settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
+    shaping: Mapping[str, Any] = field(default_factory=dict)  # rewards for learning only, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
-    mirror: bool = False  # a worker plays every second of its games, from the second on, as if seen in a mirror
+    mirror: bool = False  # every second game of a worker, from the second on, is mirrored
 
     @property
     def map_played(self) -> str:
-        """The map's name in small letters."""
+        """The map's name in lower case."""
         return self.map.lower() or FIRST_MAP
 
     @property
@@ -77,11 +79,11 @@ class AtariSpec(_Spec):
     id: str = ""  # 'ALE/Pong-v5'
     noop_max: int = 30  # no-ops at the start of an episode, a random number below this
     fire_on_reset: bool = True  # press FIRE at the start and after each lost life, in games with FIRE
-    life_loss_terminates: bool = False  # for learning alone; scores are those of whole games
-    sticky_actions: float = 0.0  # probability that the game repeats the last action instead
-    full_actions: bool = False  # all 18 actions instead of those that the game uses
-    max_pool: bool = True  # the brighter of the last two frames, against flicker
-    max_frames: int = 108_000  # of an episode: half an hour of play
+    life_loss_terminates: bool = False  # for learning only; scores are of whole games
+    sticky_actions: float = 0.0  # probability that the game repeats the previous action
+    full_actions: bool = False  # all 18 actions instead of the game's own
+    max_pool: bool = True  # brightest pixels of the last two frames, against flicker
+    max_frames: int = 108_000  # per episode: half an hour of play
 
     @property
     def title(self) -> str:
@@ -109,11 +111,11 @@ GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 class Observation:
     """From the game's screen to the network's input; unused by games with vector observations."""
 
-    resolution: str = "160x120"  # ViZDoom renders this
+    resolution: str = "160x120"  # rendered by ViZDoom
     color: bool = False
     crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
     size: tuple[int, ...] = (84, 84)  # height and width after scaling
-    stack: int = 1  # newest frames, as channels
+    stack: int = 1  # newest frames, stacked as channels
 
     @property
     def channels(self) -> int:
@@ -121,7 +123,7 @@ class Observation:
         return self.stack * (3 if self.color else 1)
 
 
-def game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
+def find_game_kind(table: Mapping[str, Any]) -> type[GameSpec]:
     """Returns the spec for a [game] table: Gymnasium's if it has an id, else ViZDoom's."""
     if "id" not in table:
         return DoomSpec
@@ -136,15 +138,15 @@ def describe_actions(actions: Sequence[str]) -> str:
 
 def shipped_folder() -> Path:
     """Returns the folder of ViZDoom's cfg and wad files."""
-    import vizdoom  # imported late: --help and --list-scenarios' own files need no engine
+    import vizdoom  # late: --help needs no engine
 
     return Path(vizdoom.scenarios_path).resolve()
 
 
 def locate(file: str) -> Path:
-    """Returns the path of a wad or cfg: as written if absolute, else among ViZDoom's own."""
+    """Returns the path of a wad or cfg: unchanged if absolute, else among ViZDoom's files."""
     if Path(file).is_absolute():
         return Path(file)
     folder = shipped_folder()
-    games = folder.parent / Path(file).name  # Freedoom lies there
+    games = folder.parent / Path(file).name  # the folder of Freedoom
     return games if not exists(folder / file) and exists(games) else folder / file

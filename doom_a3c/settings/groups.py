@@ -1,8 +1,8 @@
-"""Parts of the help, and the conditions under which settings have an effect."""
+"""Sections of the help, and the conditions under which settings have an effect."""
 
 from __future__ import annotations
 
-from doom_a3c.settings.fields import Group
+from doom_a3c.settings.setting import Group
 
 USUAL, OUTPUTS = "common settings", "limits, evaluations and outputs"
 OF_QUEUE, OF_CLUSTER = "--engine queue", "--engine cluster"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from doom_a3c.settings.errors import UserError
 
-MAX_TEXT_BYTES = 256 * 1024  # a hundred times as much as the longest scenario file
+MAX_TEXT_BYTES = 256 * 1024  # a hundred times the longest scenario file
 _MARKS = {
     codecs.BOM_UTF8: "begins with a byte order mark",
     codecs.BOM_UTF16_LE: "is UTF-16",
@@ -26,7 +26,7 @@ def expand(path: str) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Returns whether there is anything of that name, be it a folder or a link to nothing; no name is too long to ask."""
+    """Returns whether anything has that name, even a folder or a dangling link; False for a name that is too long."""
     return os.path.lexists(path)
 
 
@@ -37,13 +37,13 @@ def check_file(path: Path) -> None:
     except FileNotFoundError:
         link = f" is a link to {os.readlink(path)}, which" if path.is_symlink() else ""
         raise UserError(f"{path}{link} does not exist") from None
-    except OSError as error:  # links in a circle, a name too long, a folder that may not be entered
+    except OSError as error:  # a circle of links, a name too long, a folder without permission
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # a null character
-        raise UserError(f"{str(path)!r} is no name of a file: {error}") from None
+        raise UserError(f"{str(path)!r} is not a file name: {error}") from None
     if stat.S_ISDIR(kind):
         raise UserError(f"{path} is a folder, where a file is needed")
-    if not stat.S_ISREG(kind):  # whoever reads from a pipe or a device may wait, or read, forever
+    if not stat.S_ISREG(kind):  # reading from a pipe or a device may block, or never end
         raise UserError(f"{path} is a pipe or a device, where a file is needed")
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: its permissions do not allow it")
@@ -53,7 +53,7 @@ def read_text(path: Path) -> bytes:
     """Returns the bytes of a text file in an encoding that extends ASCII.
 
     Raises:
-        UserError: if it cannot be read, is larger than 256 KiB, has a byte order mark, or is no text.
+        UserError: if it cannot be read, is larger than 256 KiB, has a byte order mark, or is not text.
     """
     check_file(path)
     try:
@@ -61,11 +61,11 @@ def read_text(path: Path) -> bytes:
             data = file.read(MAX_TEXT_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    for mark, what in _MARKS.items():
+    for mark, problem in _MARKS.items():
         if data.startswith(mark):
-            raise UserError(f"{path} {what}: save it as UTF-8 without a byte order mark")
+            raise UserError(f"{path} {problem}: save it as UTF-8 without a byte order mark")
     if b"\0" in data:
-        raise UserError(f"{path} is no text file")
+        raise UserError(f"{path} is not a text file")
     if len(data) > MAX_TEXT_BYTES:
-        raise UserError(f"{path} is larger than {MAX_TEXT_BYTES // 1024} KiB: it is no file of settings")
+        raise UserError(f"{path} is larger than {MAX_TEXT_BYTES // 1024} KiB, too large for a file of settings")
     return data

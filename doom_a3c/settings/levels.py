@@ -1,4 +1,4 @@
-"""Checks that a Doom game can be played: its files are whole, the iwad is a game, and the map exists and has a start."""
+"""Checks that a Doom game can be played: its files are complete, the iwad is a game, and the map has a start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from doom_a3c.settings.inputs import check_file, exists
 from doom_a3c.settings.starts import read_starts
 from doom_a3c.settings.wads import Contents, Level, read_contents
 
-MAX_SHOWN = 8  # maps in a list of those that there are
+MAX_SHOWN = 8  # names in a message
 
 
 def check_there(file: str) -> None:
-    """Raises UserError unless a wad or cfg that a scenario names is a file that can be read."""
+    """Raises UserError unless a wad or cfg named by a scenario is a readable file."""
     there = Path(file).is_absolute() or exists(locate(file))
-    require(there, f"{file} does not exist: it lies neither beside the scenario's file nor among ViZDoom's own")
+    require(there, f"{file} does not exist, neither beside the scenario file nor among ViZDoom's files")
     check_file(locate(file))
 
 
@@ -41,7 +41,7 @@ def check_files(game: GameSpec) -> None:
 
 
 def is_game(file: str) -> bool:
-    """Returns whether a file that a scenario names is a game of its own; raises as `check_files` does."""
+    """Returns whether a file named by a scenario is a complete game; raises as `check_files` does."""
     check_there(file)
     return read_contents(locate(file)).is_game
 
@@ -55,9 +55,9 @@ def _check_game(path: Path) -> None:
 
 
 def _check_map(path: Path, contents: Contents, name: str) -> None:
-    """Raises UserError unless a file has a map of that name that the engine finds, and that one player can begin in.
+    """Raises UserError unless the engine finds a map of that name in the file, with a start for one player.
 
-    The engine would look for it forever, play the game's own map instead, or crash.
+    Otherwise it would search forever, play the game's own map instead, or crash.
     """
     levels = {level.name.lower(): level for level in contents.levels if level.loaded}
     if level := levels.pop(name, None):
@@ -79,7 +79,7 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
             f"{path} has no map to play: the engine opens no archive in another; unpack {_shorten(contents.archives)}"
         )
     raise UserError(
-        f"{path} has no map to play: one is made of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or a TEXTMAP"
+        f"{path} has no map to play: a map consists of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or of a TEXTMAP"
     )
 
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """The ACNetwork; the default sizes are the A3C-Doom agent's. Convolutions are for pixels alone."""
+    """The ACNetwork; the default sizes are the A3C-Doom agent's. Convolutions apply to pixels only."""
 
     pixel_mean: float = 64.0  # the network sees (pixels - pixel_mean) / pixel_scale
     pixel_scale: float = 64.0
     convolutions: tuple[tuple[int, ...], ...] = ((16, 8, 4), (32, 4, 2))  # filters, kernel size, stride
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
-    variable_hidden: tuple[int, ...] = ()  # of those of variables beside a picture, which then join it at the core
-    activation: str = "elu"  # or 'relu', 'relu6', 'tanh', of all layers before the core
-    core: str = "lstm"  # 'skip_lstm', heads see its inputs too, or 'none'; agent/cores.py knows all
+    variable_hidden: tuple[int, ...] = ()  # separate layers for variables beside a picture; both join at the core
+    activation: str = "elu"  # or 'relu', 'relu6', 'tanh'; for all layers before the core
+    core: str = "lstm"  # or 'skip_lstm' (its inputs go to the heads, too) or 'none'; see agent/cores.py
     core_size: int = 256
-    shared: bool = True  # actor and critic are two heads of one network, or a network each
+    shared: bool = True  # whether actor and critic are two heads of one network, or two networks
 
 
 def compute_maps(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -30,5 +30,5 @@ def compute_maps(network: Network, pixels: tuple[int, ...]) -> list[tuple[int, .
 
 
 def count_separate_numbers(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
-    """Returns how many of the numbers have layers of their own: all or none, and none without a picture beside them."""
+    """Returns how many numbers have separate layers: all beside a picture if there is `variable_hidden`, else none."""
     return numbers if pixels is not None and network.variable_hidden else 0

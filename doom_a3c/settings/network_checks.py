@@ -1,4 +1,4 @@
-"""Checks of the network that a scenario asks for: what of its layers is possible."""
+"""Checks of a scenario's network: shapes of its layers, and its size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 from doom_a3c.settings.errors import require
 from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 
-MAX_PARAMETERS = 50_000_000  # with the optimizer's 600 MB
-MAX_BETWEEN = 4_000_000  # numbers that the convolutions make of one picture: 16 MB
+MAX_PARAMETERS = 50_000_000  # 600 MB with the optimizer's statistics
+MAX_OUTPUTS = 4_000_000  # outputs of all convolutions for one picture: 16 MB
 ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
 
 
 def check_network(network: Network, pixels: tuple[int, ...]) -> None:
-    """Raises UserError for layers that do not fit pictures of this height, width and channels, or each other."""
+    """Raises UserError for layers that do not fit each other, or pictures of this height, width and channels."""
     require(1e-6 <= network.pixel_scale <= 1e6, "[network] pixel_scale must be 1e-6 to 1e6")
     require(abs(network.pixel_mean) <= 1e6, "[network] pixel_mean must be within 1e6 of 0")
     require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
@@ -23,7 +23,7 @@ def check_network(network: Network, pixels: tuple[int, ...]) -> None:
         all(type(size) is int and size >= 1 for size in sizes),
         "[network] hidden, variable_hidden and core_size must be 1 or more",
     )
-    apart = _count_weights(1, network.variable_hidden)  # by themselves: which numbers a game shows may not be known yet
+    apart = _count_weights(1, network.variable_hidden)  # alone, as the observed numbers may not be known yet
     require(apart <= MAX_PARAMETERS, f"[network] variable_hidden has {apart:,} parameters, {MAX_PARAMETERS:,} at most")
     for layer in network.convolutions:
         require(
@@ -35,15 +35,15 @@ def check_network(network: Network, pixels: tuple[int, ...]) -> None:
 
 
 def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
-    """Raises UserError for too many parameters, or numbers between the layers.
+    """Raises UserError for too many parameters or outputs of convolutions.
 
     Args:
         network: the layers.
-        pixels: height, width and channels of a picture, None where none is seen.
-        numbers: how many are seen besides.
+        pixels: height, width and channels of the picture, None without one.
+        numbers: count of the other observed numbers.
     """
-    seen = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
-    require(seen <= MAX_BETWEEN, f"[network] convolutions make {seen:,} numbers of a picture, {MAX_BETWEEN:,} at most")
+    outputs = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
+    require(outputs <= MAX_OUTPUTS, f"[network] convolutions have {outputs:,} outputs per picture, {MAX_OUTPUTS:,} at most")
     parameters = count_parameters(network, pixels, numbers)
     require(
         parameters <= MAX_PARAMETERS,
@@ -53,7 +53,7 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
 
 
 def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
-    """Returns how many parameters the layers before the heads have, at least, for what the network sees."""
+    """Returns a lower bound of the parameters before the heads, for pixels of this shape and that many numbers."""
     apart = count_separate_numbers(network, pixels, numbers)
     count, features = 0, numbers - apart
     if pixels is not None:
@@ -72,5 +72,5 @@ def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: 
 
 
 def _count_weights(features: int, sizes: tuple[int, ...]) -> int:
-    """Returns how many weights fully connected layers of those sizes have over so many features."""
+    """Returns the number of weights in fully connected layers of these sizes with that many input features."""
     return sum(before * size for before, size in itertools.pairwise((features, *sizes)))

@@ -14,7 +14,7 @@ class PlaySettings:
     """The settings of play.py that an agent's `play` takes as well."""
 
     episodes: int = setting(10, "Episodes to play", unit="episodes", low=1, high=100_000)
-    # Not a seed of the benchmarks, whose games have chosen among trained models or are on the cards.
+    # Differs from the benchmarks' seeds, whose games selected the shipped models or are reported on their cards.
     seed: int = setting(3_000_000, "Seed of the first episode; each further episode adds 1", low=0, high=2**31 - 1)
     policy: str | None = setting(
         None,

@@ -1,4 +1,4 @@
-"""Names that settings had in earlier versions, and that other programs have for them."""
+"""Former names of settings, and their names in other programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMER = {
     "max_staleness": "max_policy_lag",
 }
 
-# Of stable-baselines3, CleanRL and Sample Factory. Some stand for a flag, or in a scenario file for another key.
+# Names in stable-baselines3, CleanRL and Sample Factory. Some mean one name as a flag, and another in a scenario file.
 OTHERS = {
     "env": "scenario id",
     "env_id": "scenario id",
@@ -62,7 +62,7 @@ OTHERS = {
     "experiment": "name",
 }
 
-# Where the setting of the new name is not the same number.
+# How the setting of the new name differs.
 NOTES = {
     "n_envs": "per worker",
     "num_envs": "per worker",
@@ -70,25 +70,25 @@ NOTES = {
     "total_timesteps": "skipped frames included",
     "train_for_seconds": "minutes",
     "eval_freq": "seconds",
-    "anneal_lr": "0 anneals to nothing",
-    "track": "wandb is one",
-    "with_wandb": "wandb is one",
+    "anneal_lr": "0 anneals to zero",
+    "track": "such as wandb",
+    "with_wandb": "such as wandb",
 }
 
 
-def new_name(word: str, known: Iterable[str]) -> str | None:
-    """Returns the setting or flag in `known` that `word` stands for elsewhere; None for any other word."""
-    names = {_key(name): name for name in known}
-    key = _key(word)
+def find_new_name(word: str, known: Iterable[str]) -> str | None:
+    """Returns the name in `known` for a former or foreign name of a setting; None for any other word."""
+    names = {_normalize(name): name for name in known}
+    key = _normalize(word)
     negated = "no_" if key.startswith("no_") else ""
     candidates = FORMER.get(key.removeprefix(negated)) or OTHERS.get(key.removeprefix(negated), "")
     return next((names[negated + one] for one in candidates.split() if negated + one in names), None)
 
 
 def explain(word: str) -> str:
-    """Returns ' (per worker)' or the like where the new name counts something else, '' elsewhere."""
-    return f" ({NOTES[_key(word)]})" if _key(word) in NOTES else ""
+    """Returns a note such as ' (per worker)' if the setting of the new name differs, else ''."""
+    return f" ({NOTES[_normalize(word)]})" if _normalize(word) in NOTES else ""
 
 
-def _key(word: str) -> str:
+def _normalize(word: str) -> str:
     return word.lstrip("-").replace("-", "_")

@@ -6,8 +6,8 @@ In a scenario file it is a table of rewards per unit gained, or of gain, loss an
     KILLCOUNT = 1.0
     HEALTH = { gain = 0.05, loss = 0.01, most = 1.0 }
 
-`--shaping KILLCOUNT=1 HEALTH=0.05,0.01,1` says the same. PLACES is a variable of ours: in how many squares of the map an
-episode has been. Paid for, an agent walks about until it finds what the game pays for (Stanton and Clune 2018, "Deep
+`--shaping KILLCOUNT=1 HEALTH=0.05,0.01,1` is the same. PLACES is an additional variable: the number of map squares visited
+in the episode. A reward for it makes an agent explore until it finds the game's own rewards (Stanton and Clune 2018, "Deep
 Curiosity Search", arXiv:1806.00553).
 """
 
@@ -68,8 +68,8 @@ def _parse_weight(name: str, value: Any) -> Weight:
     return Weight(**checked)
 
 
-def shaping_table(words: Sequence[str]) -> dict[str, Any]:
-    """Returns the table that words such as 'HEALTH=0.05,0.01' stand for: gain, loss, and the most of a step.
+def parse_shaping(words: Sequence[str]) -> dict[str, Any]:
+    """Returns the [shaping] table of words such as 'HEALTH=0.05,0.01,1': gain, loss, and largest reward of a step.
 
     Raises:
         UserError: for words in another form.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from doom_a3c.settings.wads import Level, read_lump
 
 PLAYER_1, DEATHMATCH = 1, 11  # types of things: https://zdoom.org/wiki/Standard_editor_numbers
-MAX_BYTES = 64 * 2**20  # of a lump that is looked at; large maps have some 10 MB
+MAX_BYTES = 64 * 2**20  # of the largest lump that is read; large maps have about 10 MB
 OTHER_PLAYERS = (2, 3, 4, *range(4001, 4005))
 _DOOM = struct.Struct("<6xH2x")  # x, y, angle, type, flags
 _HEXEN = struct.Struct("<10xH3xB4x")  # id, x, y, height, angle, type, flags, special, its five arguments
@@ -24,7 +24,7 @@ class Starts(NamedTuple):
     """The kinds of player starts that a map has."""
 
     player_1: bool
-    several: bool  # others, in a game of several players
+    several: bool  # starts of other players, or for deathmatch
 
 
 def read_starts(path: Path, level: Level) -> Starts | None:
@@ -34,17 +34,19 @@ def read_starts(path: Path, level: Level) -> Starts | None:
     return _read_starts(path, level, path.stat().st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=16)  # every game of a server asks for the same
+@functools.lru_cache(maxsize=16)  # every game of a server reads the same map
 def _read_starts(path: Path, level: Level, changed: int) -> Starts | None:
     if (text := read_lump(path, level, "TEXTMAP")) is not None:
-        things = _things_in_text(text.decode("latin-1"))
+        things = _parse_things(text.decode("latin-1"))
     else:
         things = _read_things(
             read_lump(path, level, "THINGS") or b"", hexen="BEHAVIOR" in [lump.name for lump in level.lumps]
         )
     if things is None:
         return None
-    types = {kind for kind, argument in things if kind != PLAYER_1 or argument == 0}  # others are for who comes from a map
+    types = {
+        kind for kind, argument in things if kind != PLAYER_1 or argument == 0
+    }  # others are for arrivals from another map
     return Starts(PLAYER_1 in types, bool(types & {DEATHMATCH, *OTHER_PLAYERS}))
 
 
@@ -55,8 +57,8 @@ def _read_things(data: bytes, *, hexen: bool) -> list[tuple[int, int]]:
     return [(kind, *argument, 0)[:2] for kind, *argument in layout.iter_unpack(whole)]
 
 
-def _things_in_text(text: str) -> list[tuple[int, int]] | None:
-    """Returns type and first argument of each thing of a map that is text; None where that is no such text."""
+def _parse_things(text: str) -> list[tuple[int, int]] | None:
+    """Returns type and first argument of each thing in a TEXTMAP; None if it cannot be parsed."""
     parts = _parse(_PART, _SKIPPED.sub(lambda match: '""' if match[0][0] == '"' else " ", text))
     blocks = [part[2] for part in parts or () if part[2] is not None and part[1].lower() == "thing"]
     things = []
@@ -70,7 +72,7 @@ def _things_in_text(text: str) -> list[tuple[int, int]] | None:
 
 
 def _parse(pattern: re.Pattern[str], text: str) -> list[re.Match[str]] | None:
-    """Returns the matches of a pattern that make up a text, one after the other; None where something else is in it."""
+    """Returns the consecutive matches of a pattern that make up a text; None if it contains anything else."""
     found, place = [], 0
     while match := pattern.match(text, place):
         found.append(match)

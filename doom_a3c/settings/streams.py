@@ -1,4 +1,4 @@
-"""Random streams: from the one seed of a run or an episode, a stream of its own for every purpose."""
+"""Random streams: the seed of a run or an episode gives each purpose its own stream."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 class Stream(IntEnum):
     """The purposes of random numbers."""
 
-    WEIGHTS = 1  # initial ones
+    WEIGHTS = 1  # the initial weights
     TRAINING = 2  # the games and actions of a worker
-    EVALUATION = 3  # those of an evaluator
-    MINIBATCHES = 4  # 5 was taken once: numbers stay
+    EVALUATION = 3  # the games and actions of an evaluator
+    MINIBATCHES = 4  # an earlier version used 5: a number keeps its meaning
     PLAY = 6  # actions of played episodes
     RANDOM_PLAY = 7
-    RESTARTS = 8  # the seeds by which episodes begin again
+    RESTARTS = 8  # seeds of restarted episodes
 
 
 def make_seed(seed: int, stream: Stream, *keys: int) -> np.random.SeedSequence:
-    """Returns the seed of a stream; other `keys` give other streams for the same purpose.
+    """Returns the seed of a stream; different `keys` give independent streams for the same purpose.
 
     Nothing here may draw from `default_rng(seed)` itself: a Gymnasium game draws from that stream after `reset(seed=seed)`.
-    Nor do plain lists of numbers tell streams apart: `SeedSequence([seed, 0])` is `SeedSequence(seed)`.
+    Plain lists of numbers do not separate streams: `SeedSequence([seed, 0])` is `SeedSequence(seed)`.
     """
     return np.random.SeedSequence(seed, spawn_key=(int(stream), *keys))
 

@@ -21,5 +21,5 @@ def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
 
 
 def all_finite(variables: Mapping[str, NDArray[Any]]) -> bool:
-    """Tells whether all numbers are finite and small enough for sums of their products to be finite too."""
+    """Returns whether all numbers are finite, and small enough for finite sums of their products."""
     return all((np.abs(value) <= 1e30).all() for value in variables.values())

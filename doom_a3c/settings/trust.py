@@ -1,4 +1,4 @@
-"""What a checkpoint may say of its game: it may be a stranger's, so nothing in it names a program, a file or a module.
+"""Limits on the game of a checkpoint: it may be a stranger's, so it cannot name a program, a file or a module.
 
 docs/security.md states what is safe and what is not.
 """
@@ -16,36 +16,38 @@ from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import to_plain
 
 _BARE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}")
-_ID = re.compile(r"(?!GymV2|doom_a3c/)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}")  # those make others, by any name
-_OF_MAKE = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # gymnasium.make's own: what lasts or shows
-_WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
+_ID = re.compile(
+    r"(?!GymV2|doom_a3c/)([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]{1,100}-v\d{1,4}"
+)  # these create other environments by name
+_MAKE_ARGUMENTS = ("render_mode", "max_episode_steps", "disable_env_checker", "id")  # arguments of gymnasium.make itself
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,100}")
 
 
 class GameOverride(NamedTuple):
-    """What a user names in place of what a checkpoint says of its game."""
+    """The user's replacement for the game of a checkpoint."""
 
-    scenario: str | None = None  # whose game is played
-    wad: str | None = None  # the file that the game is played with
+    scenario: str | None = None  # its game is played instead
+    wad: str | None = None  # a file that replaces the game's wad
 
 
 NO_OVERRIDE = GameOverride()
 
 
 def check_game_allowed(game: Mapping[str, Any], source: str, override: GameOverride = NO_OVERRIDE) -> dict[str, Any]:
-    """Returns the [game] table of a checkpoint, or what the user has named in its place.
+    """Returns the [game] table of a checkpoint, or the user's replacement.
 
     Args:
-        game: the table, whose values may be anything.
+        game: the table, with values of any type.
         source: the checkpoint, for messages.
-        override: the game that the user names instead.
+        override: the user's replacement.
 
     Raises:
         UserError: if it names anything that ViZDoom or Gymnasium does not ship; the message says how to allow it.
     """
     if override.wad and (override.scenario or "id" in game):
-        why = "--scenario says what is played" if override.scenario else f"{source} plays no game of Doom's"
+        why = "--scenario already names the game" if override.scenario else f"{source} does not play Doom"
         raise UserError(f"--wad {override.wad} has no effect: {why}")
-    if override.scenario:  # but for the frame skip, with which the agent has learned
+    if override.scenario:  # keeps the frame skip that the agent learned with
         own = {"frame_skip": game["frame_skip"]} if "frame_skip" in game else {}
         return {key: value for key, value in to_plain(find(override.scenario))["game"].items() if key != "frame_skip"} | own
     if "id" in game:
@@ -63,7 +65,10 @@ def check_game_allowed(game: Mapping[str, Any], source: str, override: GameOverr
 
 
 def choose_override(game: Mapping[str, Any], wad: str, scenario: str) -> GameOverride:
-    """Returns what a user has to name again where a checkpoint has that [game] table: its `wad`, or its `scenario`."""
+    """Returns the override that a user must repeat to load a checkpoint with that [game] table.
+
+    It names the `wad`, else the `scenario`, or nothing if the checkpoint loads without.
+    """
     for override in (NO_OVERRIDE, GameOverride(wad=wad or None)):
         try:
             check_game_allowed(game, "the checkpoint", override)
@@ -81,14 +86,14 @@ def _is_shipped(file: object) -> bool:
 def _check_gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not isinstance(game["id"], str) or not _ID.fullmatch(game["id"]):
         raise UserError(
-            f"{source} plays {str(game['id'])[:100]!r}: a game of a module's is played only if you name it, with --scenario"
+            f"{source} plays {str(game['id'])[:100]!r}: a game from a module is played only if you name it with --scenario"
         )
     settings = game.get("settings", {})
     for key, value in settings.items() if isinstance(settings, Mapping) else ():
-        plain = isinstance(value, bool | int | float | None) or (isinstance(value, str) and _WORD.fullmatch(value))
-        if key in _OF_MAKE or not plain:
+        plain = isinstance(value, bool | int | float | None) or (isinstance(value, str) and _PLAIN_WORD.fullmatch(value))
+        if key in _MAKE_ARGUMENTS or not plain:
             raise UserError(
-                f"{source}: [game.settings] {str(key)[:100]!r} is {str(value)[:100]!r}, which a checkpoint may not say: if "
-                "you trust that, name the scenario with --scenario"
+                f"{source}: [game.settings] {str(key)[:100]!r} is {str(value)[:100]!r}, which a checkpoint may not set: if "
+                "you trust it, name the scenario with --scenario"
             )
     return dict(game)

@@ -1,7 +1,7 @@
-"""The settings of ViZDoom's engine that a scenario may have: those that shape a game.
+"""ViZDoom's engine settings that a scenario may change: only settings of the game itself.
 
-ViZDoom has others, which name programs, their arguments, files or other configurations. None of those is taken, as a
-scenario may be a stranger's, in a checkpoint.
+ViZDoom's other settings name programs, their arguments, files or other configurations. They are refused, because a
+scenario can come from a stranger's checkpoint.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from dataclasses import dataclass
 
 from doom_a3c.settings.fields import setting
 
-_LEARNED = "; part of the score"
+_SCORED = "; part of the score"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VizdoomSettings:
     """Keys of [game.settings] in a Doom scenario; an unset key keeps ViZDoom's default."""
 
-    living_reward: float | None = setting(None, "Reward of every frame" + _LEARNED)
-    death_penalty: float | None = setting(None, "Taken off the reward at a death" + _LEARNED)
-    death_reward: float | None = setting(None, "Reward of a death" + _LEARNED)
-    map_exit_reward: float | None = setting(None, "Reward of leaving the map" + _LEARNED)
-    kill_reward: float | None = setting(None, "Reward of a kill" + _LEARNED)
-    secret_reward: float | None = setting(None, "Reward of a secret found" + _LEARNED)
-    item_reward: float | None = setting(None, "Reward of an item taken" + _LEARNED)
-    frag_reward: float | None = setting(None, "Reward of a frag" + _LEARNED)
-    hit_reward: float | None = setting(None, "Reward of a hit" + _LEARNED)
-    hit_taken_reward: float | None = setting(None, "Reward of a hit taken" + _LEARNED)
-    hit_taken_penalty: float | None = setting(None, "Taken off the reward at a hit taken" + _LEARNED)
-    damage_made_reward: float | None = setting(None, "Reward of a point of damage made" + _LEARNED)
-    damage_taken_reward: float | None = setting(None, "Reward of a point of damage taken" + _LEARNED)
-    damage_taken_penalty: float | None = setting(None, "Taken off the reward at a point of damage taken" + _LEARNED)
-    health_reward: float | None = setting(None, "Reward of a point of health gained" + _LEARNED)
-    armor_reward: float | None = setting(None, "Reward of a point of armor gained" + _LEARNED)
+    living_reward: float | None = setting(None, "Reward of every frame" + _SCORED)
+    death_penalty: float | None = setting(None, "Penalty for a death" + _SCORED)
+    death_reward: float | None = setting(None, "Reward of a death" + _SCORED)
+    map_exit_reward: float | None = setting(None, "Reward of leaving the map" + _SCORED)
+    kill_reward: float | None = setting(None, "Reward of a kill" + _SCORED)
+    secret_reward: float | None = setting(None, "Reward of a secret found" + _SCORED)
+    item_reward: float | None = setting(None, "Reward of an item taken" + _SCORED)
+    frag_reward: float | None = setting(None, "Reward of a frag" + _SCORED)
+    hit_reward: float | None = setting(None, "Reward of a hit" + _SCORED)
+    hit_taken_reward: float | None = setting(None, "Reward of a hit taken" + _SCORED)
+    hit_taken_penalty: float | None = setting(None, "Penalty for a hit taken" + _SCORED)
+    damage_made_reward: float | None = setting(None, "Reward of a point of damage made" + _SCORED)
+    damage_taken_reward: float | None = setting(None, "Reward of a point of damage taken" + _SCORED)
+    damage_taken_penalty: float | None = setting(None, "Penalty for a point of damage taken" + _SCORED)
+    health_reward: float | None = setting(None, "Reward of a point of health gained" + _SCORED)
+    armor_reward: float | None = setting(None, "Reward of a point of armor gained" + _SCORED)
     episode_timeout: int | None = setting(
         None, "Frames after which an episode ends; 0 never ends it", unit="frames", low=0, high=2**31 - 1
     )

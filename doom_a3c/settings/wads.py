@@ -1,7 +1,7 @@
-"""WAD files and zip archives (pk3) of them: whether they are whole, which maps they hold, and whether they are a game.
+"""Reads WAD files and zip archives (pk3) of them: checks that they are complete, lists their maps, and detects games.
 
 Maps are counted as the engine counts them. In an archive it loads `maps/NAME.wad`, as the map NAME, and WADs at the top, in
-letters of any case; for a map that lies anywhere else it plays the game's own of that name, silently.
+any case; for a map anywhere else it silently plays the game's own map of that name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file
 
 GAME_FILES = (".wad", ".pk3", ".ipk3", ".zip")
-ARCHIVES = (".pk3", ".ipk3", ".zip", ".pk7", ".7z", ".rar")  # in another archive the engine does not open them
+ARCHIVES = (".pk3", ".ipk3", ".zip", ".pk7", ".7z", ".rar")  # the engine does not open them inside another archive
 MAX_LUMPS = 100_000  # Freedoom has 3,000
-MAX_INNER_BYTES = 256 * 2**20  # of a WAD in an archive, which is unpacked to be looked at
-PALETTE = "PLAYPAL"  # what every game has, and the engine does not start without
+MAX_INNER_BYTES = 256 * 2**20  # of the WADs in an archive, which are unpacked for reading
+PALETTE = "PLAYPAL"  # every game has one; the engine does not start without
 _KINDS = (b"IWAD", b"PWAD")
-_HEAD = struct.Struct("<4sII")  # kind, entries in the directory, where that begins
-_ENTRY = struct.Struct("<II8s")  # where a lump begins, its size, its name
-_NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # of a map in Doom's format, after its name
-_MAP_LUMPS = {*_NEEDED, "SEGS", "SSECTORS", "NODES", "REJECT", "BLOCKMAP", "BEHAVIOR"}  # all of one
+_HEAD = struct.Struct("<4sII")  # kind, entries in the directory, offset of the directory
+_ENTRY = struct.Struct("<II8s")  # offset of a lump, its size, its name
+_NEEDED = {"THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS"}  # follow the name of a map in Doom's format
+_MAP_LUMPS = {*_NEEDED, "SEGS", "SSECTORS", "NODES", "REJECT", "BLOCKMAP", "BEHAVIOR"}  # may follow it
 _OTHER_ARCHIVES = {  # first bytes
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "RAR",
@@ -55,18 +55,18 @@ class Level(NamedTuple):
     """A map in a WAD file or an archive."""
 
     name: str  # such as MAP01 or E1M1
-    inside: str  # the file that holds it in an archive, '' in a WAD
-    loaded: bool  # whether the engine looks there
-    lumps: tuple[Lump, ...]  # what follows its name
+    inside: str  # its file in an archive, '' in a WAD
+    loaded: bool  # whether the engine finds it there
+    lumps: tuple[Lump, ...]  # after its name
 
 
 class Contents(NamedTuple):
-    """What a WAD file or an archive holds, as far as it says what can be played."""
+    """The playable contents of a WAD file or an archive."""
 
-    levels: tuple[Level, ...]  # in the engine's order: of two with one name it plays the last
-    archives: tuple[str, ...]  # in an archive
-    palette: bool
-    iwad: bool  # whether its header says that it is a game of its own
+    levels: tuple[Level, ...]  # in the engine's order: of two with the same name it plays the last
+    archives: tuple[str, ...]  # names of archives inside the archive
+    palette: bool  # whether it has a PLAYPAL
+    iwad: bool  # whether it has the header of a game
 
     @property
     def maps(self) -> list[str]:
@@ -75,15 +75,15 @@ class Contents(NamedTuple):
 
     @property
     def is_game(self) -> bool:
-        """Whether it is a game of its own, and no level for one: some level editors write that header, too."""
+        """Whether it is a complete game, not a level: some level editors write a game's header, too."""
         return self.iwad and self.palette
 
 
 def read_contents(path: Path) -> Contents:
-    """Returns what a WAD file or an archive holds.
+    """Returns the contents of a WAD file or an archive.
 
     Raises:
-        UserError: if the file cannot be read, is neither, or is damaged: the engine only hangs or exits on one that is.
+        UserError: if the file cannot be read, is neither, or is damaged, which makes the engine hang or exit.
     """
     check_file(path)
     status = path.stat()
@@ -94,7 +94,7 @@ def check_archive(path: Path) -> None:
     """Raises UserError for an archive in another format than zip; other files pass."""
     if not path.is_file():
         return
-    with _reading(path) as file:
+    with _open_wad(path) as file:
         head = file.read(max(map(len, _OTHER_ARCHIVES)))
     for start, kind in _OTHER_ARCHIVES.items():
         if head.startswith(start):
@@ -107,10 +107,10 @@ def list_maps(path: Path) -> list[str]:
 
 
 def read_lump(path: Path, level: Level, name: str) -> bytes | None:
-    """Returns what is in a lump of a map, None where it has none of that name; raises as `read_contents` does."""
+    """Returns the bytes of a lump of a map, None if there is no such lump; raises as `read_contents` does."""
     for lump in level.lumps:
         if lump.name == name:
-            with _reading(path) as file:
+            with _open_wad(path) as file:
                 if not level.inside:
                     return _read(file, lump)
                 with zipfile.ZipFile(file) as archive, archive.open(level.inside) as inner:
@@ -124,7 +124,7 @@ def _read(file: IO[bytes], lump: Lump) -> bytes:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[IO[bytes]]:
+def _open_wad(path: Path) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
             yield file
@@ -134,10 +134,10 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
         raise UserError(f"{path} is no complete WAD file or zip (pk3) archive: {error}") from None
 
 
-@functools.lru_cache(maxsize=16)  # every game of a server asks for the same
+@functools.lru_cache(maxsize=16)  # every game of a server reads the same file
 def _read_contents(path: Path, size: int, changed: int) -> Contents:
     check_archive(path)
-    with _reading(path) as file:
+    with _open_wad(path) as file:
         archive = file.read(2) == b"PK"
         file.seek(0)
         if archive:
@@ -147,13 +147,13 @@ def _read_contents(path: Path, size: int, changed: int) -> Contents:
 
 
 def _read_archive(file: IO[bytes], path: Path) -> Contents:
-    """Returns what an archive holds; raises UserError if that is a game of its own, which the engine draws in black."""
+    """Returns the contents of an archive; raises UserError for a complete game in it, which the engine draws in black."""
     levels: list[Level] = []
     unpacked = 0
     with zipfile.ZipFile(file) as archive:
         entries = sorted(archive.infolist(), key=lambda entry: entry.filename.lower())
         wads = [entry for entry in entries if _split_path(entry.filename)[2] == ".wad"]
-        for entry in sorted(wads, key=lambda entry: not _is_map_file(entry.filename)):  # WADs within come after all files
+        for entry in sorted(wads, key=lambda entry: not _is_map_file(entry.filename)):  # WADs outside maps/ come last
             unpacked += entry.file_size
             if unpacked > MAX_INNER_BYTES:
                 raise ValueError(f"the WAD files in it are larger than {MAX_INNER_BYTES // 2**20} MiB")
@@ -162,7 +162,7 @@ def _read_archive(file: IO[bytes], path: Path) -> Contents:
                     f"{path} is encrypted, with a password for {entry.filename}: repack it as zip (.pk3) without one"
                 )
             with archive.open(entry) as inner:
-                if inner.read(4) not in _KINDS:  # the engine passes over it: in a Mac's zip a ._NAME.wad is no WAD
+                if inner.read(4) not in _KINDS:  # the engine skips it: ._NAME.wad in a Mac's zip is not a WAD
                     continue
                 inner.seek(0)
                 iwad, lumps = _read_directory(inner, entry.file_size)
@@ -178,7 +178,7 @@ def _read_archive(file: IO[bytes], path: Path) -> Contents:
 
 
 def _split_path(filename: str) -> tuple[list[str], str, str]:
-    """Returns a file's folders in an archive, its name and how that ends, as the engine takes them."""
+    """Returns the folders of a file in an archive, its name and its extension, in the engine's notation."""
     *folders, name = filename.replace("\\", "/").lower().split("/")
     return folders, *os.path.splitext(name)
 
@@ -188,7 +188,7 @@ def _is_map_file(filename: str) -> bool:
 
 
 def _find_levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> Iterator[Level]:
-    """Yields the maps in a WAD of an archive; in the folder maps its first lump is the map, whatever that is called."""
+    """Yields the maps of a WAD in an archive; in the folder maps its first lump is the map, whatever its name."""
     found = _find_levels(lumps)
     folders, stem, _ = _split_path(filename)
     if _is_map_file(filename):
@@ -202,23 +202,23 @@ def _find_levels_inside(filename: str, archive: str, lumps: Sequence[Lump]) -> I
 
 
 def _read_directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
-    """Returns whether a WAD of that many bytes calls itself a game, and its directory.
+    """Returns whether a WAD of `size` bytes has the header of a game, and its directory.
 
     Raises:
-        ValueError: unless it is whole; or struct.error.
+        ValueError or struct.error: if it is incomplete.
     """
     head = file.read(_HEAD.size)
     if head[:4] not in _KINDS:
-        raise ValueError(f"it begins with {head[:4]!r}, where a WAD has 'PWAD'")
+        raise ValueError(f"it begins with {head[:4]!r} instead of 'PWAD'")
     kind, count, start = _HEAD.unpack(head)
     if count > MAX_LUMPS or start + _ENTRY.size * count > size:
-        raise ValueError(f"its directory of {count:,} lumps is not in it")
+        raise ValueError(f"its directory of {count:,} lumps is beyond its end")
     file.seek(start)
     lumps = []
     for place, length, raw in _ENTRY.iter_unpack(file.read(_ENTRY.size * count)):
         name = raw.split(b"\0")[0].decode("ascii", "replace").upper()
         if length and place + length > size:
-            raise ValueError(f"its lump {name} is not in it")
+            raise ValueError(f"its lump {name} is beyond its end")
         lumps.append(Lump(name, place, length))
     return kind == b"IWAD", lumps
 
@@ -230,19 +230,19 @@ def _find_levels(lumps: Sequence[Lump]) -> tuple[Level, ...]:
 
 
 def _find_level_at(lumps: Sequence[Lump], index: int) -> Level | None:
-    """Returns the map whose name is that lump's, in Doom's format or as text; None where it is no map's."""
+    """Returns the map that begins with that lump, in Doom's format or as text; None if none does."""
     following = lumps[index + 1 : index + 2]
     if not following or not following[0].size or following[0].name not in ("THINGS", "TEXTMAP"):
         return None
     if following[0].name == "THINGS":
-        following = _take_map_lumps(lumps[index + 1 : index + 1 + len(_MAP_LUMPS)])
+        following = _select_map_lumps(lumps[index + 1 : index + 1 + len(_MAP_LUMPS)])
         if not {lump.name for lump in following if lump.size} >= _NEEDED:
             return None
     return Level(lumps[index].name, "", loaded=True, lumps=tuple(following))
 
 
-def _take_map_lumps(lumps: Sequence[Lump]) -> list[Lump]:
-    """Returns the first of the lumps, as far as they belong to one map in Doom's format."""
+def _select_map_lumps(lumps: Sequence[Lump]) -> list[Lump]:
+    """Returns the first lumps, up to the end of one map in Doom's format."""
     found: dict[str, Lump] = {}
     for lump in lumps:
         if lump.name not in _MAP_LUMPS or lump.name in found:  # another map begins

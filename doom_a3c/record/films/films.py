@@ -33,7 +33,12 @@ class VideoWriter:
         if self._video is None:
             self._size = picture.shape[1], picture.shape[0]
             self._video = imageio.v2.get_writer(
-                self._path("mp4"), "FFMPEG", fps=self._rate, codec="libx264", macro_block_size=2, ffmpeg_log_level="quiet"
+                self._make_path("mp4"),
+                "FFMPEG",
+                fps=self._rate,
+                codec="libx264",
+                macro_block_size=2,
+                ffmpeg_log_level="quiet",
             )
         if (picture.shape[1], picture.shape[0]) != self._size:
             picture = np.asarray(Image.fromarray(picture).resize(self._size))
@@ -49,7 +54,7 @@ class VideoWriter:
             for _ in range(round(HELD_SECONDS * self._rate)):
                 self._video.append_data(_pad_to_even(self._newest))
             self._video.close()
-        write_whole(self._path("gif"), self._gif.finish())
+        write_whole(self._make_path("gif"), self._gif.finish())
 
     @contextlib.contextmanager
     def _name_film(self) -> Iterator[None]:
@@ -57,14 +62,14 @@ class VideoWriter:
         try:
             yield
         except (OSError, StopIteration, RuntimeError):
-            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._path("mp4"))) from None
+            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._make_path("mp4"))) from None
 
-    def _path(self, kind: str) -> Path:
+    def _make_path(self, kind: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{kind}")
 
 
 def _pad_to_even(picture: Picture) -> Picture:
-    """Pads odd sides by repeating the last row or column: H.264 needs even ones."""
+    """Pads odd sides by repeating the last row or column: H.264 needs even sides."""
     height, width, _ = picture.shape
     odd = height % 2 or width % 2
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge") if odd else picture

@@ -46,7 +46,7 @@ class GifWriter:
             self._unwritten = picture
             self._every = math.ceil(picture[..., 0].size * self._rate / GIF_PIXELS)
         if picture.shape != self._unwritten.shape:
-            raise ValueError(f"a picture is {picture.shape}, those before it are {self._unwritten.shape}")
+            raise ValueError(f"a picture is {picture.shape}, earlier ones are {self._unwritten.shape}")
         begin = round(100 * self._count / self._rate)
         in_time = self._count % self._every == 0 and begin - self._newest_begun >= _MIN_DURATION
         if in_time and self._shown < MAX_PICTURES - 1:
@@ -68,7 +68,7 @@ class GifWriter:
         rows = columns = slice(0, None)
         if self._written is not None:
             changed = (picture != self._written).any(axis=2)
-            rows, columns = (_extent(changed.any(axis=axis)) for axis in (1, 0))
+            rows, columns = (_find_extent(changed.any(axis=axis)) for axis in (1, 0))
         image = Image.fromarray(picture[rows, columns]).convert("P", palette=Image.Palette.ADAPTIVE)
         if self._written is None:
             self._data += GifImagePlugin.getheader(image, info={"loop": 0})[0]
@@ -89,7 +89,7 @@ class GifWriter:
         return b"".join([*self._data, b";"])
 
 
-def _extent(changed: NDArray[np.bool_]) -> slice:
+def _find_extent(changed: NDArray[np.bool_]) -> slice:
     """Returns the range of the changes, or one index without any."""
     places = np.flatnonzero(changed)
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)

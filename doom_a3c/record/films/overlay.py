@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 Pixels = NDArray[np.uint8]
+Color = str | tuple[int, int, int]
 
 HEIGHT, WIDTH = 480, 320  # of the overlay; pictures of games are scaled to its height
 MAX_WIDTH = 1280  # of a game's picture
@@ -27,8 +28,8 @@ _POLICY, _VALUE = (76, 141, 246), (255, 64, 64)  # colours of the saliency maps
 class Salience(NamedTuple):
     """Saliency of each pixel for the policy and for the value, [H, W], 0 or more."""
 
-    policy: NDArray[Any]
-    value: NDArray[Any]
+    policy: NDArray[np.floating]
+    value: NDArray[np.floating]
 
 
 class StepView(NamedTuple):
@@ -36,7 +37,7 @@ class StepView(NamedTuple):
 
     seen: Pixels | None  # [H, W, 3], the newest picture of the observation; None without pixels
     variables: Sequence[tuple[str, float]]  # the numbers of the observation, in the game's units
-    probabilities: NDArray[Any]  # [A]
+    probabilities: NDArray[np.floating]  # [A]
     action: int
     value: float  # estimate, in scaled rewards
     step: int  # of the episode, from 1
@@ -49,7 +50,7 @@ class Overlay:
     """Draws the steps of an episode one by one. Owns the value curve of the current episode."""
 
     def __init__(self, actions: Sequence[str]) -> None:
-        """`list_actions` are the names of the actions."""
+        """`actions` are the names of the actions."""
         self._actions = actions
         self._values: list[float] = []
 
@@ -63,17 +64,17 @@ class Overlay:
         image = Image.new("RGB", (WIDTH, HEIGHT), _BACKGROUND)
         draw = ImageDraw.Draw(image)
         _draw_seen(image, draw, view)
-        _text(draw, (_MARGIN, _FACTS), f"score {view.score:,.6g}", 18, _BRIGHT)
-        _text(draw, (WIDTH - _MARGIN, _FACTS), f"step {view.step:,}", 12, _DIM, "ra")
+        _draw_text(draw, (_MARGIN, _FACTS), f"score {view.score:,.6g}", 18, _BRIGHT)
+        _draw_text(draw, (WIDTH - _MARGIN, _FACTS), f"step {view.step:,}", 12, _DIM, "ra")
         if view.reward:
-            _text(draw, (WIDTH - _MARGIN, _FACTS + 14), f"{view.reward:+,.6g}", 12, _CHOSEN, "ra")
+            _draw_text(draw, (WIDTH - _MARGIN, _FACTS + 14), f"{view.reward:+,.6g}", 12, _CHOSEN, "ra")
         _draw_variables(draw, view.variables)
         self._draw_actions(draw, view)
         self._draw_values(draw)
         return np.asarray(image)
 
     def _draw_actions(self, draw: ImageDraw.ImageDraw, view: StepView) -> None:
-        _text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
+        _draw_text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
         places = list(range(len(view.probabilities)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
             places = sorted(sorted(places, key=lambda place: -view.probabilities[place])[:most])
@@ -83,15 +84,15 @@ class Overlay:
             top, share = _ACTIONS + 18 + row * height, float(view.probabilities[place])
             color = _CHOSEN if place == view.action else _OTHER
             size = min(12, height)
-            _text(draw, (_MARGIN, top), _shorten(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
+            _draw_text(draw, (_MARGIN, top), _shorten(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
             draw.rectangle((left, top + 1, left + round(share * (right - left)), top + height - 3), fill=color)
-            _text(draw, (WIDTH - _MARGIN, top), f"{100 * share:.0f}%", size, _DIM, "ra")
+            _draw_text(draw, (WIDTH - _MARGIN, top), f"{100 * share:.0f}%", size, _DIM, "ra")
 
     def _draw_values(self, draw: ImageDraw.ImageDraw) -> None:
         shown = self._values[-_VALUES_SHOWN:]
         low, high = min(shown), max(shown)
-        _text(draw, (_MARGIN, _VALUES), "value", 12, _DIM)
-        _text(draw, (WIDTH - _MARGIN, _VALUES), f"{shown[-1]:.3g}", 12, _BRIGHT, "ra")
+        _draw_text(draw, (_MARGIN, _VALUES), "value", 12, _DIM)
+        _draw_text(draw, (WIDTH - _MARGIN, _VALUES), f"{shown[-1]:.3g}", 12, _BRIGHT, "ra")
         top, bottom = _VALUES + 20, HEIGHT - _MARGIN
         columns = np.linspace(_MARGIN, WIDTH - _MARGIN, max(_FEW_VALUES, len(shown)))
         heights = bottom - (np.asarray(shown) - low) / max(high - low, 1e-9) * (bottom - top)
@@ -112,7 +113,7 @@ def place_beside(picture: Pixels, panel: Pixels) -> Pixels:
 
 
 def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, view: StepView) -> None:
-    _text(draw, (_MARGIN, 8), "network input" + ("" if view.seen is not None else ": numbers only"), 12, _DIM)
+    _draw_text(draw, (_MARGIN, 8), "network input" + ("" if view.seen is not None else ": numbers only"), 12, _DIM)
     if view.seen is None:
         return
     if view.salience is None:
@@ -121,8 +122,8 @@ def _draw_seen(image: Image.Image, draw: ImageDraw.ImageDraw, view: StepView) ->
     half = (WIDTH - 3 * _MARGIN) // 2
     _paste(image, view.seen, _MARGIN, half)
     _paste(image, blend_salience(view.seen, view.salience), 2 * _MARGIN + half, half)
-    _text(draw, (2 * _MARGIN + half, 8), "saliency: policy,", 12, _POLICY)
-    _text(draw, (WIDTH - _MARGIN, 8), "value", 12, _VALUE, "ra")
+    _draw_text(draw, (2 * _MARGIN + half, 8), "saliency: policy,", 12, _POLICY)
+    _draw_text(draw, (WIDTH - _MARGIN, 8), "value", 12, _VALUE, "ra")
 
 
 def newest_picture(stack: Pixels, pictures: int) -> Pixels:
@@ -150,28 +151,30 @@ def _draw_variables(draw: ImageDraw.ImageDraw, variables: Sequence[tuple[str, fl
     left, top = _MARGIN, _VARIABLES
     for name, number in variables:
         words = f"{name} {number:.4g}   "
-        width = int(_font(11).getlength(words))
+        width = int(_load_font(11).getlength(words))
         if left + width > WIDTH and left > _MARGIN:
             left, top = _MARGIN, top + 15
         if top > _VARIABLES + 15:
             return
-        _text(draw, (left, top), words, 11, _BRIGHT)
+        _draw_text(draw, (left, top), words, 11, _BRIGHT)
         left += width
 
 
-def _text(draw: ImageDraw.ImageDraw, place: tuple[int, int], words: str, size: int, color: Any, anchor: str = "la") -> None:
-    draw.text(place, words, fill=color, font=_font(size), anchor=anchor)
+def _draw_text(
+    draw: ImageDraw.ImageDraw, place: tuple[int, int], words: str, size: int, color: Color, anchor: str = "la"
+) -> None:
+    draw.text(place, words, fill=color, font=_load_font(size), anchor=anchor)
 
 
 def _shorten(words: str, size: int, width: int) -> str:
-    """Returns text, without its middle if it is too wide: names of actions differ at either end."""
+    """Returns the words, with `...` for their middle if they are too wide: names of actions differ at either end."""
     shown, left = words, len(words)
-    while left and _font(size).getlength(shown) > width:
+    while left and _load_font(size).getlength(shown) > width:
         left -= 1
         shown = f"{words[: left - left // 2]}...{words[len(words) - left // 2 :]}"
     return shown
 
 
 @functools.cache
-def _font(size: int) -> Any:
+def _load_font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)

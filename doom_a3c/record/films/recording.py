@@ -68,34 +68,34 @@ class EpisodeRecorder:
         self._recording: _Draft | None = None
 
     def wants_view(self, ended: bool) -> bool:
-        """Tells whether the view of the newest step, which may have ended the episode, belongs into a recording."""
+        """Returns whether the view of the newest step, which may have ended the episode, belongs in the recording."""
         return self._recording is not None and (ended or len(self._recording.actions) + 1 < MAX_PICTURES)
 
     def begin(self, observations: Any, infos: dict[str, Any]) -> Any:
-        """Begins a recording if one is due; without a first picture there is none. Returns the games' observations now."""
+        """Begins a recording if one is due and has a first picture; returns the games' current observations."""
         self._recording = None
         if self._every == 0 or self._episode % self._every:
             return observations
         if self._replayed and not _has_seed(infos):
-            if not hasattr(self._env, "begin_again"):  # its server is gone, or all are being closed
+            if not hasattr(self._env, "begin_again"):  # its server has died, or the games are being closed
                 return observations
-            # Whether it is recorded or not: runs do not depend on the clock.
+            # Even if the limiter refuses the recording: a run must not depend on the clock.
             observations, infos = self._env.begin_again()
         if not self._limiter.allow():
             return observations
         if self._replayed:
             self._recording = _Draft([], int(infos["seed"][0]))
         else:
-            pictures = self._picture()
+            pictures = self._take_picture()
             self._recording = _Draft(pictures, None) if pictures else None
         return observations
 
-    def _picture(self, final: bool = False) -> list[Picture]:
+    def _take_picture(self, final: bool = False) -> list[Picture]:
         picture: Picture | None = self._env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
         return [] if picture is None else [picture]
 
     def add(self, action: int, reward: float, ended: bool, view: StepView | None = None) -> None:
-        """Adds a step of the first game, with its `view` where one is wanted; hands out a complete recording."""
+        """Adds a step of the first game, with its `view` if `wants_view`; passes on a complete recording."""
         draft = self._recording
         if ended:
             self._episode += 1
@@ -104,7 +104,7 @@ class EpisodeRecorder:
         draft.score += reward
         draft.actions.append(action)
         if not self._replayed and (ended or len(draft.actions) < MAX_PICTURES):
-            draft.pictures.extend(self._picture(final=ended))
+            draft.pictures.extend(self._take_picture(final=ended))
         if view is not None:
             draft.views.append(view)
         if ended:

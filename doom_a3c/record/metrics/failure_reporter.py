@@ -14,9 +14,9 @@ SECONDS_BETWEEN_TRIES = 10.0  # after a failure
 class FailureReporter:
     """Tracks outputs of one kind that may fail and are retried. Owns the names of the failing ones; thread-safe."""
 
-    def __init__(self, what: str, log: Callable[[str], None]) -> None:
-        """`what` names the outputs in messages, such as 'gifs'."""
-        self._what, self._log = what, log
+    def __init__(self, outputs: str, log: Callable[[str], None]) -> None:
+        """`outputs` names the outputs in messages, such as 'gifs'."""
+        self._outputs, self._log = outputs, log
         self._failing: set[str] = set()
         self._lock = threading.Lock()
         self.reason = ""  # for the latest failure; '' while everything works
@@ -28,7 +28,7 @@ class FailureReporter:
             self._failing.add(name)
             self.reason = _summarize(error)
         if first:
-            self._log(f"warning: {self._what} not written: {self.reason}; training continues, and tries again")
+            self._log(f"warning: {self._outputs} not written: {self.reason}; training continues, and tries again")
 
     def report_success(self, name: str = "") -> None:
         """Records a success; logs it if nothing fails any more."""
@@ -37,7 +37,7 @@ class FailureReporter:
             self._failing.discard(name)
             self.reason = self.reason if self._failing else ""
         if last:
-            self._log(f"{self._what} written again")
+            self._log(f"{self._outputs} written again")
 
     def is_failing(self, name: str) -> bool:
         """Returns whether the latest attempt of one output failed."""

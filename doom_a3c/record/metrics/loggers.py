@@ -41,7 +41,7 @@ class Logger(Protocol):
 
 
 class NullLogger:
-    """Ignores everything but metrics: the base of loggers without a place for histograms, graphs or gifs."""
+    """Ignores everything but metrics: the base of loggers without histograms, graphs and gifs."""
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Does nothing."""
@@ -63,7 +63,7 @@ class RetryingLogger:
     """Survives a failing log, such as one on a full disk: reports it once, drops points, and reopens the log later."""
 
     def __init__(self, name: str, make: Callable[[], Logger], failures: FailureReporter) -> None:
-        """`failures` is shared by all logs of a run, which it knows by `name`."""
+        """`failures` is shared by all logs of a run and identifies this one by `name`."""
         self._name, self._make, self._failures = name, make, failures
         self._lock = threading.Lock()
         self._next = 0.0  # time of the next attempt
@@ -77,7 +77,7 @@ class RetryingLogger:
                 self._logger = self._logger or self._make()
                 call(self._logger)
                 self._failures.report_success(self._name)
-            except Exception as error:  # each kind of log raises its own
+            except Exception as error:  # each kind of log raises other errors
                 self._failures.report_failure(error, self._name)
                 self._next, old, self._logger = time.monotonic() + SECONDS_BETWEEN_TRIES, self._logger, None
                 with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""MLflow: one run there per session; the name of a log prefixes its metrics.
+"""Logs to MLflow: one run per session; the name of a log prefixes its metrics.
 
 `MLFLOW_TRACKING_URI` chooses the destination; the default is `mlflow.db` in the current folder.
 """
@@ -42,7 +42,7 @@ class MlflowRun:
         return MlflowLogger(self, self._client, self._id, folder.name)
 
     def release(self) -> None:
-        """Ends the run with its last log."""
+        """Ends the run if its last log has closed."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -64,7 +64,7 @@ class MlflowLogger(NullLogger):
         self._client.log_batch(self._run, metrics=numbers)
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Logs them as parameters."""
+        """Logs the settings as parameters."""
         params = [Param(_clean(name), str(value)[:_MAX_PARAMETER]) for name, value in settings.items()]
         self._client.log_batch(self._run, params=params)
 

@@ -1,4 +1,4 @@
-"""What a run has done so far: exact counters that all workers add to, and the scores of the newest episodes."""
+"""The progress of a run: exact counters shared by all workers, and the scores of the newest episodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from doom_a3c.settings.fields import parse_finite, parse_int
 
 WINDOW = 100  # episodes in the running mean
 MAX_SCORE = 1e100  # a mean of larger ones may overflow
-NO_SCORE = "score_not_finite"  # the kind of the fault
-COLLAPSED = "score_collapsed"  # that of a roll-back
+NO_SCORE = "score_not_finite"  # the fault of such a score
+COLLAPSED = "score_collapsed"  # the fault of a roll-back
 MAX_POINTS = 4000  # of the score curve
 KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a fault
-MAX_NUMBERS, MAX_MEAN = 2**53, 1e20  # of what is told of rewards
-MAX_KINDS = 100  # of faults; those of further kinds are counted as "other"
+MAX_NUMBERS, MAX_MEAN = 2**53, 1e20  # limits of reward statistics
+MAX_KINDS = 100  # of faults; further kinds are counted as "other"
 
 
 class Point(NamedTuple):
@@ -27,7 +27,7 @@ class Point(NamedTuple):
     episode: int
     frames: int
     score: float
-    mean: float  # of the last 100 episodes, or of all where there are fewer
+    mean: float  # of the last 100 episodes, or of all if there are fewer
 
 
 class EvaluationPoint(NamedTuple):
@@ -46,7 +46,7 @@ class EvaluationPoint(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """All that is counted of a run, at one moment."""
+    """A snapshot of all counters of a run."""
 
     frames: int
     steps: int
@@ -55,7 +55,7 @@ class Counters(NamedTuple):
     faults: Mapping[str, int]  # survived so far, by kind
     scores: Sequence[float]  # of the newest episodes, 100 at most
     curve: Sequence[Point]
-    stride: int  # every so many episodes the curve has a point
+    stride: int  # episodes between points of the curve
     reward_sums: RunningMoments = NO_MOMENTS  # see RolloutStats
     halvings: int = 0  # of the learning rate, one for each roll-back while learning this game
 
@@ -70,14 +70,14 @@ def to_plain(counters: Counters) -> dict[str, Any]:
 
 
 def from_plain(data: Mapping[str, Any]) -> Counters:
-    """Returns the counters that `to_plain` made plain; raises KeyError, TypeError or ValueError for anything else."""
+    """Returns the counters of `to_plain`; raises KeyError, TypeError or ValueError for any other data."""
     if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
         raise ValueError("there are too many scores")
     numbers = {name: parse_int(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
     return Counters(
         **numbers,
         faults=_parse_faults(data["faults"]),
-        scores=[_finite_score(score) for score in data["scores"]],
+        scores=[_parse_score(score) for score in data["scores"]],
         curve=[_parse_point(*point) for point in data["curve"]],
         stride=parse_int(data["stride"], "stride", low=1),
         reward_sums=parse_moments(data["reward_sums"], numbers["steps"]),
@@ -86,20 +86,20 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
 
 
 def parse_moments(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMoments:
-    """Returns moments of at most so many numbers that have been plain data; raises TypeError or ValueError for others.
+    """Returns the moments of at most `most` numbers from plain data; raises TypeError or ValueError if they are invalid.
 
-    What the limits let through stays within them, whatever a game pays from then on.
+    The limits keep them finite whatever rewards a game gives afterwards.
     """
     size, mean, m2 = numbers
     moments = RunningMoments(
-        parse_int(size, "how many", high=most), parse_finite(mean, "a mean"), parse_finite(m2, "a spread")
+        parse_int(size, "a count", high=most), parse_finite(mean, "a mean"), parse_finite(m2, "a spread")
     )
     if not (abs(moments.mean) <= MAX_MEAN and 0 <= moments.m2 <= MAX_SCORE):
         raise ValueError(f"a spread is {m2}, around {mean}")
     return moments
 
 
-def _finite_score(value: Any) -> float:
+def _parse_score(value: Any) -> float:
     score = parse_finite(value, "a score")
     if abs(score) > MAX_SCORE:
         raise ValueError(f"a score is {score}")
@@ -108,27 +108,20 @@ def _finite_score(value: Any) -> float:
 
 def _parse_faults(counts: Mapping[Any, Any]) -> dict[str, int]:
     if len(counts) > MAX_KINDS + 1 or not all(KIND.fullmatch(kind) for kind in counts):
-        raise ValueError("faults of kinds that there are not")
+        raise ValueError("unknown kinds of faults")
     return {kind: parse_int(count, "faults") for kind, count in counts.items()}
 
 
 def parse_evaluation(frames: Any, *numbers: Any) -> EvaluationPoint:
-    """Returns the evaluation that these are the numbers of; raises TypeError or ValueError if they are not."""
-    point = EvaluationPoint(parse_int(frames, "frames"), *map(_finite_score, numbers))
+    """Returns an evaluation from its numbers; raises TypeError or ValueError if they are invalid."""
+    point = EvaluationPoint(parse_int(frames, "frames"), *map(_parse_score, numbers))
     if point.greedy_std < 0 or point.sampled_std < 0:
         raise ValueError("a standard deviation is below 0")
     return point
 
 
 def _parse_point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
-    return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _finite_score(score), _finite_score(mean))
-
-
-def parse_curve(scores: Iterable[float]) -> Sequence[Point]:
-    """Returns the curve of a few episodes that have been played one after the other."""
-    progress = Progress()
-    progress.add_steps(0, 0, scores, ())
-    return progress.curve
+    return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _parse_score(score), _parse_score(mean))
 
 
 class Progress:
@@ -160,7 +153,7 @@ class Progress:
             self.frames += frames
             for score in scores:
                 self.episodes += 1
-                if not abs(score) <= MAX_SCORE:  # one such would make every mean after it useless
+                if not abs(score) <= MAX_SCORE:  # it would spoil every later mean
                     self.faults[NO_SCORE] += 1
                     continue
                 self.scores.append(score)
@@ -174,7 +167,7 @@ class Progress:
                 self._add_fault(kind)
 
     def add_fault(self, kind: str) -> None:
-        """Counts something that the run has survived."""
+        """Counts a fault that the run survived."""
         with self._lock:
             self._add_fault(kind)
 
@@ -189,35 +182,35 @@ class Progress:
 
     @property
     def scored(self) -> int:
-        """How many episodes have had a finite score."""
+        """Number of episodes with a finite score."""
         with self._lock:
             return self.episodes - self.faults[NO_SCORE]
 
     def newest_scores(self) -> list[float]:
-        """Returns the scores of the last 100 episodes, or of all where there are fewer."""
+        """Returns the scores of the last 100 episodes, or of all if there are fewer."""
         with self._lock:
             return list(self.scores)
 
     def means(self, count: int) -> list[float]:
-        """Returns the mean score at so many places of the curve at most, evenly spread up to the newest."""
+        """Returns the running mean at up to `count` points of the curve, evenly spaced up to the newest."""
         with self._lock:
             step = -(-len(self.curve) // count) or 1
             return [point.mean for point in self.curve[::-step]][::-1]
 
     def full_means(self) -> Iterator[float]:
-        """Yields the means of the curve that are of 100 episodes: it begins anew where a run goes on with another game."""
+        """Yields the running means over 100 episodes; the curve restarts when a run continues with another game."""
         with self._lock:
             curve, stride = list(self.curve), self._stride
         return (point.mean for point in curve if point.episode >= curve[0].episode - stride + WINDOW)
 
     @property
     def mean_score(self) -> float | None:
-        """Mean score of the last 100 episodes, None before there are as many."""
+        """Mean score of the last 100 episodes, None before there are 100."""
         scores = self.newest_scores()
         return sum(scores) / WINDOW if len(scores) == WINDOW else None
 
     def counters(self, *, curve: bool = True) -> Counters:
-        """Returns everything that a resumed run continues from, without the `curve` where it is not wanted."""
+        """Returns everything that a resumed run continues from; with `curve` False the curve is empty."""
         with self._lock:
             return Counters(
                 self.frames,
@@ -231,18 +224,18 @@ class Progress:
             )
 
     def restore(self, counters: Counters) -> None:
-        """Takes over counters."""
+        """Replaces the counters and the curve."""
         with self._lock:
-            self._take_over(counters)
+            self._replace_counters(counters)
             self.curve, self._stride = list(counters.curve), counters.stride
 
     def follow(self, counters: Counters, entropy: float, lag: int) -> None:
-        """Shows what another progress has counted, and what it knows of the newest update; the curve stays."""
+        """Copies another progress's counters and the facts of its newest update; the curve stays."""
         with self._lock:
-            self._take_over(counters)
+            self._replace_counters(counters)
             self.entropy, self.lag = entropy, lag
 
-    def _take_over(self, counters: Counters) -> None:
+    def _replace_counters(self, counters: Counters) -> None:
         self.frames, self.steps = counters.frames, counters.steps
         self.updates, self.episodes = counters.updates, counters.episodes
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)

@@ -27,7 +27,7 @@ class Difference(NamedTuple):
     """The mean difference between two agents' scores on the same seeds."""
 
     mean: float
-    interval: Interval | None  # None as of `mean_interval`
+    interval: Interval | None  # None as for `mean_interval`
     games: int
 
     @property
@@ -59,7 +59,7 @@ def read_interval(mean: float, std: float, games: int) -> Interval | None:
 
 
 def compare_means(scores: Sequence[float], others: Sequence[float]) -> Difference:
-    """Returns the mean difference of `scores` and `others`, paired by seed, for a lucky seed helps both."""
+    """Returns the mean difference of `scores` and `others`, paired by seed, as a lucky seed helps both."""
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.asarray(scores, np.float64) - np.asarray(others, np.float64)
         return Difference(float(differences.mean()), mean_interval(differences.tolist()), len(differences))

@@ -1,4 +1,4 @@
-"""TensorBoard: scalars, histograms, the run's settings as text and hyper-parameters, gifs as animated images."""
+"""Logs to TensorBoard: scalars, histograms, the run's settings as text and hyper-parameters, gifs as animated images."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class TensorBoardLogger:
         """Writes one point per number."""
         with self._writer.as_default():
             for name, value in flatten(metrics):
-                tf.summary.scalar(make_tag(name), np.asarray(value, np.float32), step=_step(count))
+                tf.summary.scalar(make_tag(name), np.asarray(value, np.float32), step=_to_step(count))
 
     @_QUIETLY
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes a histogram."""
         with self._writer.as_default():
-            tf.summary.histogram(make_tag(name), np.asarray(values, np.float32), step=_step(frames))
+            tf.summary.histogram(make_tag(name), np.asarray(values, np.float32), step=_to_step(frames))
 
     def settings(self, settings: Mapping[str, Any]) -> None:
         """Writes all settings as text, and the scalar ones as hyper-parameters of the evaluation score."""
@@ -61,13 +61,13 @@ class TensorBoardLogger:
         metadata = tf.compat.v1.SummaryMetadata(plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="images"))
         tensor = tf.constant([str(width).encode(), str(height).encode(), gif])
         with self._writer.as_default():
-            tf.summary.write(name, tensor, step=_step(frames), metadata=metadata)
+            tf.summary.write(name, tensor, step=_to_step(frames), metadata=metadata)
 
     def close(self) -> None:
         """Flushes and closes the event file."""
         self._writer.close()
 
 
-def _step(count: int) -> NDArray[np.int64]:
-    """Returns a count as an array: TensorFlow caches every Python number it converts to a tensor, for ever."""
+def _to_step(count: int) -> NDArray[np.int64]:
+    """Returns a count as an array: TensorFlow caches every Python number it converts to a tensor, forever."""
     return np.asarray(count, np.int64)

@@ -1,6 +1,6 @@
-"""Weights & Biases: one run there per session, which uploads what TensorBoard's event files hold.
+"""Logs to Weights & Biases: one run per session, which uploads the contents of TensorBoard's event files.
 
-Its own environment variables choose the destination: `WANDB_MODE=offline` keeps the run on this machine, `WANDB_PROJECT`
+Its environment variables choose the destination: `WANDB_MODE=offline` keeps the run on this machine, `WANDB_PROJECT`
 names the project.
 """
 
@@ -43,7 +43,7 @@ class WandbRun:
         return WandbLogger(self, self._run, folder)
 
     def release(self) -> None:
-        """Ends the run with its last log."""
+        """Ends the run if its last log has closed."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -60,7 +60,7 @@ class WandbLogger(TensorBoardLogger):
         self._owner, self._run = owner, run
 
     def settings(self, settings: Mapping[str, Any]) -> None:
-        """Writes them to both."""
+        """Writes the settings to TensorBoard and to the run's config."""
         super().settings(settings)
         self._run.config.update(dict(settings), allow_val_change=True)
 

@@ -1,0 +1,123 @@
+"""A setting: its name, type, default, help and range, whatever its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
+MAX_TEXT = 1000  # characters of any text
+_WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # words for defaults in the help
+
+
+class Group(NamedTuple):
+    """A condition under which settings have an effect."""
+
+    words: str  # the condition for users, such as '--engine queue'
+    applies: Callable[[Any], bool]  # whether a record of settings meets it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting as a flag, a key of a scenario file and a key of a checkpoint."""
+
+    name: str
+    kind: type
+    default: Any
+    text: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+    goes_with: Group | None = None
+    section: str = "settings"
+    switch: bool = False
+    default_words: str = ""
+    bare: str = ""
+    many: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag, such as '--rollout-length'."""
+        return make_flag(self.name)
+
+    @property
+    def allowed(self) -> str:
+        """The range in words, such as '0 to 1' or '1 or more'; '' if any value is allowed."""
+        if self.choices:
+            return " or ".join(self.choices)
+        if self.above is not None:
+            return f"above {format_number(self.above)}" + (
+                f", to {format_number(self.high)}" if self.high is not None else ""
+            )
+        if self.low is not None:
+            low = format_number(self.low)
+            return f"{low} to {format_number(self.high)}" if self.high is not None else f"{low} or more"
+        return ""
+
+    @property
+    def help(self) -> str:
+        """The help text, with the default, unit, range and group."""
+        value = self.default_words or _WORDS.get(str(self.default)) or format_number(self.default)
+        default = "" if self.switch else f"default {value}"
+        group = f"goes with {self.goes_with.words}" if self.goes_with else ""
+        facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
+        return self.text + (f" [{facts}]" if facts else "")
+
+    def parse(self, value: Any) -> Any:
+        """Returns `value` as this setting's type; an int is a valid float, and None is valid if the setting may be unset.
+
+        Raises:
+            ValueError: for a value of another type, or out of range.
+        """
+        if value is None and self.default is None:
+            return None
+        if self.many and isinstance(value, str):
+            value = (value,)
+        if self.many and isinstance(value, list | tuple):
+            return tuple(dataclasses.replace(self, many=False).parse(each) for each in value)
+        if self.kind is float and type(value) is int:
+            value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
+        if type(value) is not self.kind:
+            raise ValueError(f"{format_value(value)} is not {KINDS[self.kind]}")
+        if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
+            raise ValueError(f"{value[:40]!r} is not one line of printable characters, {MAX_TEXT} at most")
+        if isinstance(value, str) and not (value.strip() or self.choices):
+            raise ValueError("it is empty")
+        if not self._in_range(value):
+            raise ValueError(f"there is no {value!r}" if self.choices else f"{value!r} is out of range")
+        return value
+
+    def _in_range(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, str):
+            return True
+        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) >= 2**63:
+            return False
+        above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)
+        return above_low and (self.high is None or value <= self.high)
+
+
+def format_number(value: Any) -> str:
+    """Returns an int with separators, such as '1,048,576'; any other value as a plain text."""
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def make_flag(name: str) -> str:
+    """Returns the command-line flag of a setting's name."""
+    return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
+
+
+def format_value(value: Any) -> str:
+    """Returns a value in a scenario file's notation, such as `true` or `[256]`; in Python's if TOML has none."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+    return text if text.isprintable() else repr(value)
