@@ -16,7 +16,7 @@ THINGS = {
     "Too many levels of symbolic links": lambda path: path.symlink_to(path.name),
     "is a link to nowhere, which does not exist": lambda path: path.symlink_to("nowhere"),
     "is a pipe or a device": os.mkfifo,
-    "a device, where": lambda path: path.symlink_to("/dev/zero"),
+    "a device, and": lambda path: path.symlink_to("/dev/zero"),
 }
 
 

@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file, expand
@@ -35,12 +34,12 @@ def not_ours(path: Path) -> UserError:
     return UserError(f"{path} was not written by this program and would be overwritten: name another folder")
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: object) -> None:
     """Writes data as JSON atomically; numbers that are not finite become null."""
     write_whole(path, f"{json.dumps(_replace_non_finite(data), indent=1, allow_nan=False)}\n".encode())
 
 
-def _replace_non_finite(value: Any) -> Any:
+def _replace_non_finite(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _replace_non_finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -48,7 +47,7 @@ def _replace_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes a table as CSV atomically and creates its folder if necessary."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")

@@ -33,14 +33,13 @@ _SOLD = ("doom", "doom2")  # commercial games, which cannot be shipped
 
 _KINDS = (".toml", ".cfg", *GAME_FILES)  # extensions of scenario files
 _SHIPPED = (".wad", ".cfg", ".toml")  # ignored after a name: basic.wad is ViZDoom's if the user has none
-_GYMNASIUM_ID = re.compile(
-    r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)?[\w.-]+"
-)  # a module's id may have no version
+# The id of a module's environment may lack the version.
+_GYMNASIUM_ID = re.compile(r"([\w.-]+:)?([\w-]+/)?[\w.-]+-v\d+|[\w.-]+:([\w-]+/)?[\w.-]+")
 _UNVERSIONED_ID = re.compile(r"(?:([\w-]+)/)?([\w.-]+)")
 
 
 def _list_own_files() -> dict[str, Path]:
-    """Returns the project's own files by name, those in sub-folders with the folder's name before theirs."""
+    """Returns the project's own files by name; in sub-folders the name begins with the folder."""
     folder = next(folder for folder in SCENARIO_FOLDERS if folder.is_dir())
     return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.toml"))}
 
@@ -189,7 +188,7 @@ def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise UserError(f"{path}: not a readable TOML file: {error}{cure}") from None
     except RecursionError:
         raise UserError(f"{path}: not a readable TOML file: its values are nested too deeply") from None
-    if "shaping" in data:  # a table of its own in files, a setting of the game in the program
+    if "shaping" in data:  # a separate table in files, a setting of the game here
         game, shaping = data.get("game", {}), data.pop("shaping")
         if not isinstance(shaping, dict):
             raise UserError(f"{path}: [shaping] must be a table of variables, not {shaping!r}")
@@ -218,5 +217,5 @@ def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **own, **tables}
 
 
-def _are_all_tables(*values: Any) -> bool:
+def _are_all_tables(*values: object) -> bool:
     return all(isinstance(value, Mapping) for value in values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import parse_values
@@ -18,19 +17,19 @@ NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 MAX_SCALE = 1e6  # of a game variable: sums must stay finite
 
 
-def parse_name(value: Any) -> str:
+def parse_name(value: object) -> str:
     """Returns `value` if it is a valid name of a scenario or a run; raises ValueError if not."""
     if not is_name(value):
         raise ValueError(f"{str(value)[:40]!r} is not a name")
     return str(value)
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
     """Returns whether a value may name a scenario or a run, and so a folder."""
     return isinstance(value, str) and bool(NAME.fullmatch(value)) and value.isprintable() and len(value.encode()) <= 200
 
 
-def check_values(value: Any, depth: int = 0) -> None:
+def check_values(value: object, depth: int = 0) -> None:
     """Raises UserError for a value that no scenario has: untrusted ones would reach file names and the terminal."""
     if isinstance(value, Mapping):
         require(depth < 8 and len(value) < 1000, "a table or list is too large")

@@ -181,16 +181,16 @@ def to_flat(record: DataclassInstance) -> dict[str, Any]:
     return flat
 
 
-def parse_int(value: Any, name: str, low: int = 0, high: int = 2**62) -> int:
+def parse_int(value: object, name: str, low: int = 0, high: int = 2**62) -> int:
     """Returns `value` if it is an int in that range; raises ValueError with the `name` otherwise."""
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
 
 
-def parse_finite(value: Any, name: str) -> float:
+def parse_finite(value: object, name: str) -> float:
     """Returns `value` as a float if it is a finite number; raises ValueError with the `name` otherwise."""
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise ValueError(f"{name} is {str(value)[:40]}")
     return float(value)
 

@@ -50,9 +50,7 @@ class DoomSpec(_Spec):
     iwad: str = ""  # the base game's file, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is FIRST_MAP
     available_buttons: tuple[str, ...] = ()  # buttons that the actions may use
-    buttons: Any = (
-        "single"  # or 'together', 'combinations', a list of actions (a button or several), or of groups of actions
-    )
+    buttons: Any = "single"  # or 'together', 'combinations', a list of actions (one button or several), or groups
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # a factor for each
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults

@@ -42,9 +42,9 @@ def check_file(path: Path) -> None:
     except ValueError as error:  # a null character
         raise UserError(f"{str(path)!r} is not a file name: {error}") from None
     if stat.S_ISDIR(kind):
-        raise UserError(f"{path} is a folder, where a file is needed")
+        raise UserError(f"{path} is a folder, and not a file")
     if not stat.S_ISREG(kind):  # reading from a pipe or a device may block, or never end
-        raise UserError(f"{path} is a pipe or a device, where a file is needed")
+        raise UserError(f"{path} is a pipe or a device, and not a file")
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: its permissions do not allow it")
 

@@ -76,7 +76,7 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
         )
     if contents.archives:
         raise UserError(
-            f"{path} has no map to play: the engine opens no archive in another; unpack {_shorten(contents.archives)}"
+            f"{path} has no map to play: the engine opens no inner archives; unpack {_shorten(contents.archives)}"
         )
     raise UserError(
         f"{path} has no map to play: a map consists of THINGS, LINEDEFS, SIDEDEFS, VERTEXES and SECTORS, or of a TEXTMAP"

@@ -27,7 +27,7 @@ class Setting:
 
     name: str
     kind: type
-    default: Any
+    default: object
     text: str
     unit: str = ""
     low: float | None = None
@@ -90,7 +90,7 @@ class Setting:
         if isinstance(value, str) and not (value.strip() or self.choices):
             raise ValueError("it is empty")
         if not self._in_range(value):
-            raise ValueError(f"there is no {value!r}" if self.choices else f"{value!r} is out of range")
+            raise ValueError(f"{value!r} is not a choice" if self.choices else f"{value!r} is out of range")
         return value
 
     def _in_range(self, value: Any) -> bool:
@@ -104,7 +104,7 @@ class Setting:
         return above_low and (self.high is None or value <= self.high)
 
 
-def format_number(value: Any) -> str:
+def format_number(value: object) -> str:
     """Returns an int with separators, such as '1,048,576'; any other value as a plain text."""
     return f"{value:,}" if type(value) is int else str(value)
 
@@ -114,7 +114,7 @@ def make_flag(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")  # `from_` stands for a word of Python's
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Returns a value in a scenario file's notation, such as `true` or `[256]`; in Python's if TOML has none."""
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -51,7 +51,7 @@ def parse_weights(table: Mapping[str, Any]) -> dict[str, Weight]:
     return {name: _parse_weight(name, value) for name, value in table.items()}
 
 
-def _parse_weight(name: str, value: Any) -> Weight:
+def _parse_weight(name: str, value: object) -> Weight:
     parts = value if isinstance(value, Mapping) else {"gain": value}
     require(
         parts.keys() <= set(_PARTS) and len(parts) > 0,

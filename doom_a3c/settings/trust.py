@@ -1,6 +1,6 @@
 """Limits on the game of a checkpoint: it may be a stranger's, so it cannot name a program, a file or a module.
 
-docs/security.md states what is safe and what is not.
+docs/security.md describes the threats.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _open_wad(path: Path) -> Iterator[IO[bytes]]:
     except _UNSUPPORTED as error:
         raise UserError(f"{path} cannot be unpacked ({error}): repack it as a plain zip (.pk3)") from None
     except _DAMAGE as error:
-        raise UserError(f"{path} is no complete WAD file or zip (pk3) archive: {error}") from None
+        raise UserError(f"{path} is not a complete WAD file or zip (pk3) archive: {error}") from None
 
 
 @functools.lru_cache(maxsize=16)  # every game of a server reads the same file

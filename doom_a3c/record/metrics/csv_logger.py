@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from doom_a3c.record.files import write_json
 from doom_a3c.record.metrics.loggers import Metrics, NullLogger, flatten
@@ -48,7 +47,7 @@ class CsvLogger(NullLogger):
                 self._file.flush()
                 self._flushed = time.monotonic()
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Writes `settings.json`."""
         write_json(self._folder / "settings.json", settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +13,16 @@ from doom_a3c.record.files import write_whole
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point
 from doom_a3c.record.metrics.statistics import mean_interval
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 MAX_DOTS, FEW_DOTS = 4000, 300  # in a scatter plot; more than FEW_DOTS are rasterized in an svg
 BANDS = 200  # points at which the spread of scores is drawn
 _DOTS, _LINE = "tab:blue", "tab:orange"
 
 
-def save_png(figure: Any, path: Path) -> None:
+def save_png(figure: Figure, path: Path) -> None:
     """Writes a figure as png, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = io.BytesIO()
@@ -26,16 +30,16 @@ def save_png(figure: Any, path: Path) -> None:
     write_whole(path, picture.getvalue())
 
 
-def to_svg(figure: Any) -> str:
+def to_svg(figure: Figure) -> str:
     """Returns a figure as an svg element for a page."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]
 
 
-def draw_training_curve(title: str, points: Sequence[Point], evaluations: Sequence[EvaluationPoint] = ()) -> Any:
+def draw_training_curve(title: str, points: Sequence[Point], evaluations: Sequence[EvaluationPoint] = ()) -> Figure:
     """Draws the scores of a run over its frames: episodes, their running mean and spread, and evaluations."""
-    axes = _axes((8, 4.5))
+    figure, axes = _make_axes((8, 4.5))
     frames = [point.frames for point in points]
     if points:
         size, alpha = (14, 0.6) if len(points) < 500 else (5, 0.35)
@@ -54,10 +58,10 @@ def draw_training_curve(title: str, points: Sequence[Point], evaluations: Sequen
     _format_frames(axes)
     if points or evaluations:
         axes.legend()
-    return axes.figure
+    return figure
 
 
-def _draw_spread(axes: Any, points: Sequence[Point]) -> None:
+def _draw_spread(axes: Axes, points: Sequence[Point]) -> None:
     """Shades the range between the 10th and the 90th percentile."""
     window = min(WINDOW, max(10, len(points) // 10))
     if len(points) < 2 * window:
@@ -69,9 +73,9 @@ def _draw_spread(axes: Any, points: Sequence[Point]) -> None:
     axes.fill_between(frames, low, high, color=_LINE, alpha=0.2, linewidth=0, label="10th to 90th percentile")
 
 
-def draw_distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Any:
+def draw_distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Figure:
     """Draws each group of scores in a row: one dot per score, and the mean with its 95% interval if it has one."""
-    axes = _axes((8, 1.2 + 1.1 * len(groups)))
+    figure, axes = _make_axes((8, 1.2 + 1.1 * len(groups)))
     random = np.random.default_rng(0)  # jitter keeps equal scores apart
     for row, scores in enumerate(groups.values()):
         dots = scores[:: -(-len(scores) // MAX_DOTS)]
@@ -86,23 +90,23 @@ def draw_distributions(title: str, groups: Mapping[str, Sequence[float]]) -> Any
         range(len(groups)),
         [f"{_escape(name)}\n{len(scores)} episode{'s' * (len(scores) > 1)}" for name, scores in groups.items()],
     )
-    return axes.figure
+    return figure
 
 
-def draw_action_shares(title: str, names: Sequence[str], shares: Sequence[float]) -> Any:
+def draw_action_shares(title: str, names: Sequence[str], shares: Sequence[float]) -> Figure:
     """Draws how often each action was taken."""
-    axes = _axes((8, 1.2 + 0.28 * len(names)))
+    figure, axes = _make_axes((8, 1.2 + 0.28 * len(names)))
     bars = axes.barh([_escape(name) for name in names], [100 * share for share in shares], color=_DOTS)
     axes.bar_label(bars, fmt="%.1f%%", padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set(title=_escape(title), xlabel="% of steps")
-    return axes.figure
+    return figure
 
 
-def draw_values_and_returns(title: str, values: Sequence[float], returns: Sequence[float]) -> Any:
+def draw_values_and_returns(title: str, values: Sequence[float], returns: Sequence[float]) -> Figure:
     """Draws value estimates against discounted returns; a perfect critic lies on the diagonal."""
-    axes = _axes((5.5, 5))
+    figure, axes = _make_axes((5.5, 5))
     apart = -(-len(values) // MAX_DOTS) or 1
     dots = values[::apart], returns[::apart]
     axes.scatter(*dots, 16, alpha=0.4, color=_DOTS, linewidths=0, rasterized=len(dots[0]) > FEW_DOTS)
@@ -110,12 +114,12 @@ def draw_values_and_returns(title: str, values: Sequence[float], returns: Sequen
     axes.plot([low, high], [low, high], color=_LINE, linewidth=1.5, label="value = return")
     axes.set(title=_escape(title), xlabel="value estimate", ylabel="discounted return (scaled)")
     axes.legend()
-    return axes.figure
+    return figure
 
 
-def draw_runs(title: str, groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]) -> Any:
+def draw_runs(title: str, groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]) -> Figure:
     """Draws the curves (frames and means) of groups of runs, and in bold the mean over each group."""
-    axes = _axes((9, 5))
+    figure, axes = _make_axes((9, 5))
     for index, (name, curves) in enumerate(groups.items()):
         color = f"C{index % 10}"
         for frames, means in curves:
@@ -130,11 +134,11 @@ def draw_runs(title: str, groups: Mapping[str, Sequence[tuple[Sequence[float], S
     axes.set(title=_escape(title), xlabel="frames", ylabel=f"mean score of the last {WINDOW} episodes")
     _format_frames(axes)
     axes.legend()
-    return axes.figure
+    return figure
 
 
-def _axes(size: tuple[float, float]) -> Any:
-    """Creates a figure of that size in inches and returns its axes."""
+def _make_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """Creates a figure of that size in inches with axes."""
     # Late: it takes half a second, and a run needs it once. Without pyplot no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -144,10 +148,10 @@ def _axes(size: tuple[float, float]) -> Any:
     axes = figure.add_subplot()
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
-    return axes
+    return figure, axes
 
 
-def _format_frames(axes: Any) -> None:
+def _format_frames(axes: Axes) -> None:
     """Labels frames as '2 M', and only whole ones."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 

@@ -27,7 +27,7 @@ class Logger(Protocol):
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Writes a histogram of values."""
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Writes the settings of the run by name; some are tables."""
 
     def graph(self, graph: Any) -> None:
@@ -46,7 +46,7 @@ class NullLogger:
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
         """Does nothing."""
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Does nothing."""
 
     def graph(self, graph: Any) -> None:
@@ -92,7 +92,7 @@ class RetryingLogger:
         """See `Logger`."""
         self._try(lambda logger: logger.histogram(name, values, frames))
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """See `Logger`."""
         self._try(lambda logger: logger.settings(settings))
 

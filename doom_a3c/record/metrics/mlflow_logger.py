@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
@@ -28,7 +27,7 @@ class MlflowRun:
 
     def __init__(self) -> None:
         self._lock, self._open, self._id = threading.Lock(), 0, ""
-        self._client: Any = None
+        self._client: MlflowClient | None = None
 
     def logger(self, folder: Path) -> Logger:
         """Returns the log in that folder, whose parent names the run."""
@@ -45,7 +44,7 @@ class MlflowRun:
         """Ends the run if its last log has closed."""
         with self._lock:
             self._open -= 1
-            if not self._open:
+            if not self._open and self._client is not None:
                 self._client.set_terminated(self._id)
                 self._client = None
 
@@ -53,7 +52,7 @@ class MlflowRun:
 class MlflowLogger(NullLogger):
     """One log of a run: metrics and settings."""
 
-    def __init__(self, owner: MlflowRun, client: Any, run: str, name: str) -> None:
+    def __init__(self, owner: MlflowRun, client: MlflowClient, run: str, name: str) -> None:
         self._owner, self._client, self._run = owner, client, run
         self._prefix = "" if name == "global" else f"{name}/"
 
@@ -63,7 +62,7 @@ class MlflowLogger(NullLogger):
         numbers = [Metric(_clean(f"{self._prefix}{make_tag(name)}"), value, now, count) for name, value in flatten(metrics)]
         self._client.log_batch(self._run, metrics=numbers)
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Logs the settings as parameters."""
         params = [Param(_clean(name), str(value)[:_MAX_PARAMETER]) for name, value in settings.items()]
         self._client.log_batch(self._run, params=params)

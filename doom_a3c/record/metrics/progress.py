@@ -85,7 +85,7 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
     )
 
 
-def parse_moments(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMoments:
+def parse_moments(numbers: Iterable[object], most: int = MAX_NUMBERS) -> RunningMoments:
     """Returns the moments of at most `most` numbers from plain data; raises TypeError or ValueError if they are invalid.
 
     The limits keep them finite whatever rewards a game gives afterwards.
@@ -99,20 +99,20 @@ def parse_moments(numbers: Iterable[Any], most: int = MAX_NUMBERS) -> RunningMom
     return moments
 
 
-def _parse_score(value: Any) -> float:
+def _parse_score(value: object) -> float:
     score = parse_finite(value, "a score")
     if abs(score) > MAX_SCORE:
         raise ValueError(f"a score is {score}")
     return score
 
 
-def _parse_faults(counts: Mapping[Any, Any]) -> dict[str, int]:
+def _parse_faults(counts: Mapping[str, object]) -> dict[str, int]:
     if len(counts) > MAX_KINDS + 1 or not all(KIND.fullmatch(kind) for kind in counts):
         raise ValueError("unknown kinds of faults")
     return {kind: parse_int(count, "faults") for kind, count in counts.items()}
 
 
-def parse_evaluation(frames: Any, *numbers: Any) -> EvaluationPoint:
+def parse_evaluation(frames: object, *numbers: object) -> EvaluationPoint:
     """Returns an evaluation from its numbers; raises TypeError or ValueError if they are invalid."""
     point = EvaluationPoint(parse_int(frames, "frames"), *map(_parse_score, numbers))
     if point.greedy_std < 0 or point.sampled_std < 0:
@@ -120,7 +120,7 @@ def parse_evaluation(frames: Any, *numbers: Any) -> EvaluationPoint:
     return point
 
 
-def _parse_point(episode: Any, frames: Any, score: Any, mean: Any) -> Point:
+def _parse_point(episode: object, frames: object, score: object, mean: object) -> Point:
     return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _parse_score(score), _parse_score(mean))
 
 

@@ -38,7 +38,7 @@ class TensorBoardLogger:
         with self._writer.as_default():
             tf.summary.histogram(make_tag(name), np.asarray(values, np.float32), step=_to_step(frames))
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Writes all settings as text, and the scalar ones as hyper-parameters of the evaluation score."""
         with self._writer.as_default():
             tf.summary.text("config", f"```json\n{json.dumps(settings, indent=2)}\n```", step=0)

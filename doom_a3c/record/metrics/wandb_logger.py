@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import wandb
 from wandb.integration.tensorboard import patch, unpatch
@@ -25,7 +24,7 @@ class WandbRun:
 
     def __init__(self) -> None:
         self._lock, self._open = threading.Lock(), 0
-        self._run: Any = None
+        self._run: wandb.Run | None = None
 
     def logger(self, folder: Path) -> WandbLogger:
         """Returns the log in that folder, whose parent names the run."""
@@ -46,7 +45,7 @@ class WandbRun:
         """Ends the run if its last log has closed."""
         with self._lock:
             self._open -= 1
-            if not self._open:
+            if not self._open and self._run is not None:
                 self._run.finish()
                 unpatch()
                 self._run = None
@@ -55,11 +54,11 @@ class WandbRun:
 class WandbLogger(TensorBoardLogger):
     """One TensorBoard run that the library follows; the settings become the run's config."""
 
-    def __init__(self, owner: WandbRun, run: Any, folder: Path) -> None:
+    def __init__(self, owner: WandbRun, run: wandb.Run, folder: Path) -> None:
         super().__init__(folder)
         self._owner, self._run = owner, run
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Writes the settings to TensorBoard and to the run's config."""
         super().settings(settings)
         self._run.config.update(dict(settings), allow_val_change=True)
