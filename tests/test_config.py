@@ -335,7 +335,7 @@ def test_settings_that_fit_each_other_pass():
 def test_a_flag_without_effect_is_refused(name, settings, remedy):
     flag = "--" + name.replace("_", "-")
     assert f"{flag} has no effect here" in complaint(lambda config: check_combinations(config, {name}), build(**settings))
-    assert check_combinations(build(**settings))  # a scenario file may hold what another setting turns off
+    assert check_combinations(build(**settings))  # a scenario file may hold settings without effect
     mended = build(**{**settings, **remedy})
     assert check_combinations(mended, {name}) == mended
 

@@ -309,7 +309,7 @@ def test_comments_stand_behind_values_too(own):
     assert {key: game.settings[key] for key in expected} == expected
     ready = vizdoom.DoomGame()
     configure(ready, game, SCENARIO.observation)
-    assert ready.get_episode_start_time() == 1  # what ViZDoom makes of 0
+    assert ready.get_episode_start_time() == 1  # ViZDoom's value for 0
 
 
 @pytest.mark.parametrize(

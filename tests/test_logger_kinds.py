@@ -1,4 +1,4 @@
-"""The kinds of logs that --logger names: what they write, offline, and what is said where a package is missing."""
+"""The kinds of --logger: their output, offline, and the message if a package is missing."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8
 
 
 def write(kind, folder, lines=None):
-    """Writes something of all that logs are told; nothing may fail."""
+    """Writes one of each kind of record; nothing may fail."""
     lines = [] if lines is None else lines
     loggers = Loggers(find_logger(kind), folder / "logs" / "basic-seed1", lines.append)
     loggers("global").settings({"seed": 1, "name": None, "tables": {"a": [1, 2]}})
@@ -145,8 +145,8 @@ def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
         for frames, mean in zip((40, 80), means, strict=True):
             loggers("global").metrics({"reward": mean}, frames)
         loggers.close()
-    told = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out")).splitlines()
-    assert [line.split() for line in told[1:3]] == [
+    text = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out")).splitlines()
+    assert [line.split() for line in text[1:3]] == [
         ["a", "2", "4.00", "+-", "1.00", "(3.00,", "5.00)"],
         ["b", "1", "-1.50"],
     ]
@@ -158,8 +158,8 @@ def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
     )
     assert twice.splitlines()[2].split() == ["b", "1", "-1.50"]
     (tmp_path / "logs" / "c-seed1-20261122-120000").mkdir()
-    told = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out"))
-    assert "left out, with no curve yet: c-seed1-20261122-120000" in told
+    text = compare_runs([str(tmp_path / "logs")], str(tmp_path / "out"))
+    assert "left out, with no curve yet: c-seed1-20261122-120000" in text
     with pytest.raises(UserError, match="there is no such folder"):
         compare_runs(["nothing"], str(tmp_path / "out"))
     with pytest.raises(UserError, match="there is no run with a curve in it"):

@@ -1,4 +1,4 @@
-"""The door for loggers: a second kind is told everything, TensorBoard has a tag for all of it, and no log grows fast."""
+"""Loggers: every kind receives every metric, TensorBoard has a tag for each, and no log grows fast."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What is shown beside a game: what the network sees, thinks and looks at."""
+"""The overlay: observation, policy, value and saliency beside a game."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Recordings: which episodes are recorded, from where to where, and what becomes of them."""
+"""Recordings: the recorded episodes, their first and last pictures, and their films."""
 
 import errno
 import io

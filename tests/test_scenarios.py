@@ -42,7 +42,7 @@ def test_a_scenario_loads_and_its_settings_fit_each_other(name):
 @pytest.mark.parametrize("name", OWN)
 def test_a_file_of_the_project_describes_its_game_and_sets_a_budget(name):
     own = catalog.tomllib.loads(catalog.list_scenario_files()[name].read_text())
-    assert 10 < len(own["description"]) < 100  # its own words, not those of its base
+    assert 10 < len(own["description"]) < 100  # its own, not its base's
     assert own["expected_score"]
     assert catalog.find(name).training["frames"] >= 10_000
     assert catalog.find(f"{name}.toml") == catalog.find(name)

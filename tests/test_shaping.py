@@ -1,4 +1,4 @@
-"""Reward shaping: what it pays is learned from, and is no part of the score."""
+"""Reward shaping: its rewards are for learning only and not part of the score."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ def test_gains_and_losses_are_weighed_apart_within_a_limit(weight, change, worth
 
 
 def by_hand(spec, seed, actions, variables, close):
-    """Returns what some variables are, decision by decision, in an episode of an engine that nothing else looks at."""
+    """Returns some variables at each decision of an episode, from a separate engine."""
     process = close(DoomProcess(partial(configure, spec=spec, observation=HEALTH.observation)))
     game, buttons, rows = process.game, check(spec, HEALTH.observation), []
     game.set_seed(seed)

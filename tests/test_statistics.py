@@ -84,7 +84,7 @@ def test_scores_that_are_not_finite_are_no_error():
 
 
 def test_a_difference_is_seen_pair_by_pair():
-    luck = np.random.default_rng(2).normal(0.0, 100.0, size=30)  # what a seed brings
+    luck = np.random.default_rng(2).normal(0.0, 100.0, size=30)  # of the seed
     better = luck + np.linspace(0.5, 1.5, 30)
     found = compare_means(better.tolist(), luck.tolist())
     assert found.mean == pytest.approx(1.0)

@@ -1,8 +1,8 @@
 """Records of settings: frozen dataclasses that make the flags, the help, the log and the checkpoint.
 
-A `setting` is a dataclass field with its help, unit and range. For users settings are flat: a `schedule` is one field
-of a record, and three settings. `cli.flags` makes command-line flags of them, `parse_values` checks
-values from any source (flag, scenario file, checkpoint), so a limit is written down once.
+A `setting` is a dataclass field with its help, unit and range. Users see flat settings: a `schedule` is one field of a
+record, and three settings. `cli.flags` makes command-line flags of them, and `parse_values` checks values from any source
+(flag, scenario file, checkpoint), so that each limit is written once.
 """
 
 from __future__ import annotations
