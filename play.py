@@ -10,7 +10,7 @@ from doom_a3c.cli import command  # noqa: E402  # so the line above comes first
 try:
     from doom_a3c.cli.play import main
 except ModuleNotFoundError as error:
-    sys.exit(command.not_installed("play.py", error))
+    sys.exit(command.report_missing_package("play.py", error))
 
 if __name__ == "__main__":
     sys.exit(main())

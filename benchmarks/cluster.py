@@ -87,26 +87,28 @@ def push_of(config: Config, builder: Builder) -> Push:
     import tensorflow as tf
 
     from doom_a3c.agent.learner import Gradients, LearnerMetrics
-    from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, blank_rollout
+    from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, make_blank_rollout
     from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
-    network, length, games = builder.network("any", 0), config.rollout_length, config.envs_per_worker
+    network, length, games = builder.make_network("any", 0), config.rollout_length, config.envs_per_worker
     stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
     if config.transport == "gradients":
         sums = GradientAccumulator(1, 1)
         sums.count(stats, np.zeros(0))
         small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
         sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
-        return sums.next_push()
+        return sums.take_push()
     rollouts = RolloutBuffer(1)
     start = network.initial_state(games)
-    rollouts.put(VersionedRollout(blank_rollout(builder.example(games), length, start, builder.distribution), 0, stats))
-    return rollouts.next_push()
+    rollouts.put(
+        VersionedRollout(make_blank_rollout(builder.make_example(games), length, start, builder.distribution), 0, stats)
+    )
+    return rollouts.take_push()
 
 
 def load(options: argparse.Namespace) -> None:
     """Prints a table of what the server carries."""
-    from doom_a3c.engines.cluster.messages import ServerState, size
+    from doom_a3c.engines.cluster.messages import ServerState, count_bytes
     from doom_a3c.engines.cluster.ray import (
         Blueprint,
         ServerProcess,
@@ -138,7 +140,7 @@ def load(options: argparse.Namespace) -> None:
                 each = ray.get([host.run.remote(options.seconds) for host in hosts])
                 rate, times = sum(len(own) / sum(own) for own in each), np.concatenate(each)
                 p50, p95 = np.percentile(times, [50, 95]) * 1000
-                sent = rate * size(message) / 1e6
+                sent = rate * count_bytes(message) / 1e6
                 print(f"| {transport} | {count} | {rate:.1f} | {p50:.0f} | {p95:.0f} | {sent:.1f} |", flush=True)
                 for actor in hosts:
                     ray.kill(actor)

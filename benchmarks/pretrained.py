@@ -38,7 +38,7 @@ from doom_a3c.run.checkpoints import pretrained  # noqa: E402
 from doom_a3c.run.checkpoints.checkpoint import save  # noqa: E402
 from doom_a3c.run.checkpoints.pretrained import CARDS, Card  # noqa: E402
 from doom_a3c.run.play.agent import TrainedAgent  # noqa: E402
-from doom_a3c.run.play.random_play import random_scores  # noqa: E402
+from doom_a3c.run.play.random_play import play_random_episodes  # noqa: E402
 
 FOLDER = ROOT / "models" / "pretrained"
 MOST = 3_000_000  # bytes of a model
@@ -59,7 +59,7 @@ def card_of(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
         scores = scores_of(model, Path(folder), EPISODES, FIRST_SEED)
-    scores["random"] = random_scores(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
+    scores["random"] = play_random_episodes(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
         scenario=one.game,

@@ -139,14 +139,14 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
     from doom_a3c.run.builder import Builder
 
     builder = Builder(scenario, Config())
-    envs: list[Any] = [builder.training_env(games) for _ in range(threads)]
+    envs: list[Any] = [builder.make_training_env(games) for _ in range(threads)]
     if isinstance(scenario.game, AtariSpec):
         envs = [env.unwrapped for env in envs]
 
     def stepper(index: int) -> Callable[[], None]:
         random = np.random.default_rng(make_seed(index, Stream.RANDOM_PLAY))
         envs[index].reset(seed=index)
-        return lambda: envs[index].step(builder.distribution.uniform(games, random))
+        return lambda: envs[index].step(builder.distribution.sample_uniform(games, random))
 
     try:
         return rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)
@@ -221,7 +221,7 @@ class Parts:
         )
         self._frames_per_step = games * scenario.game.frame_skip
         self._builder = Builder(scenario, self._config)
-        self._networks = [self._builder.network(f"worker_{index}", 0) for index in range(workers)]
+        self._networks = [self._builder.make_network(f"worker_{index}", 0) for index in range(workers)]
 
     def _actors(self, counts: Progress) -> ActorFactory:
         from doom_a3c.agent.rewards import RewardStats
@@ -240,7 +240,7 @@ class Parts:
         make_actor, rollouts = self._actors(Progress()), []
         for index, network in enumerate(self._networks):
             with closing(make_actor(index, Policy(network))) as actor:
-                rollouts.append(tf.nest.map_structure(np.array, actor.rollout().rollout))
+                rollouts.append(tf.nest.map_structure(np.array, actor.play_rollout().rollout))
         return rollouts
 
     def acting(self, seconds: float) -> float:
@@ -261,7 +261,9 @@ class Parts:
 
         def learns(index: int, network: Any, rollout: Rollout) -> Callable[[], Any]:
             learner = Learner(network, self._config, index)
-            return lambda: [learner.gradients(part, 0) for part, _ in learner.minibatches([learner.prepare(rollout)])]
+            return lambda: [
+                learner.compute_gradients(part, 0) for part, _ in learner.deal_minibatches([learner.prepare(rollout)])
+            ]
 
         calls = [learns(index, *pair) for index, pair in enumerate(zip(self._networks, self._rollouts, strict=True))]
         return rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
@@ -272,9 +274,9 @@ class Parts:
         from doom_a3c.engines.updates import SharedStepSize, Updater
         from doom_a3c.record.metrics.progress import Progress
 
-        model, progress, stop = self._builder.model(self._config), Progress(), threading.Event()
+        model, progress, stop = self._builder.make_model(self._config), Progress(), threading.Event()
         make_actor, loops, updates = self._actors(progress), {}, []
-        step_size = SharedStepSize.of(self._config, len(self._networks))
+        step_size = SharedStepSize.from_config(self._config, len(self._networks))
         for index, network in enumerate(self._networks):
             updates.append(CountedUpdates(Updater(self._config, model, progress, step_size, None)))
             worker = Worker(

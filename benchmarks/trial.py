@@ -38,7 +38,7 @@ def start_state(config: Config, builder: Builder) -> State:
     from doom_a3c.engines.local import capture_state
     from doom_a3c.record.metrics.progress import Progress
 
-    return capture_state(builder.model(config), Progress())
+    return capture_state(builder.make_model(config), Progress())
 
 
 def audited(log: Path, settings: dict[str, Any]) -> Server:

@@ -1,4 +1,4 @@
-"""The Python API: train, resume and load agents. `import doom_a3c` offers it, and loads it on first use."""
+"""The Python API: train, resume and load agents. `import doom_a3c` provides it, and imports it on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import continued_run, new_run, open_session
+from doom_a3c.run.launch import make_new_run, make_resumed_run, open_session
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.errors import RunError, UserError
 from doom_a3c.settings.fields import parse_values
@@ -23,7 +23,7 @@ from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import PlaySettings
 from doom_a3c.settings.trust import GameOverride
 
-import_tensorflow(cpu_count(), verbose=False, device="auto")  # before the modules that would load it aloud
+import_tensorflow(cpu_count(), verbose=False, device="auto")  # quietly, before the modules below import it
 
 from doom_a3c.run.play.agent import TrainedAgent  # noqa: E402
 from doom_a3c.run.play.page import Results  # noqa: E402
@@ -35,28 +35,28 @@ __all__ = ["Agent", "Results", "RunError", "Status", "UserError", "load", "resum
 
 
 class Agent(TrainedAgent):
-    """A trained agent. `load`, `train` and `resume` make it; see there."""
+    """A trained agent, as returned by `load`, `train` and `resume`."""
 
     @property
     def folder(self) -> Path:
-        """The folder of its checkpoint, which `resume` takes."""
+        """The folder of its checkpoint, as `resume` takes it."""
         return Path(self.source).parent
 
     def play(self, out: str | PathLike[str] | None = None, **settings: Any) -> Results:
-        """Plays episodes; returns their scores, actions, rewards and values, step by step.
+        """Plays episodes; returns their scores, and the actions, rewards and values of each step.
 
         Args:
-            out: a folder for films, scores and the page that shows them; None writes nothing.
-            settings: those of play.py, such as `episodes=3`, `seed`, `policy`, `epsilon`, `record_episodes` and `overlay`.
+            out: a folder for films, scores and a page about them; None writes nothing.
+            settings: as for play.py, such as `episodes=3`, `seed`, `policy`, `epsilon`, `record_episodes` and `overlay`.
 
         Raises:
             UserError: for a setting that does not fit, or a folder that cannot be written to.
         """
         chosen = parse_values(PlaySettings, settings, "settings")
         folder = None if out is None else output_folder(str(out), "out")
-        called = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+        call = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with Playback(self, chosen, folder) as playback:
-            return playback.run(called)
+            return playback.run(call)
 
 
 Callback = Callable[[Status], bool | None]
@@ -70,44 +70,44 @@ def train(
     callback: Callback | None = None,
     **settings: Any,
 ) -> Agent:
-    """Trains an agent, and returns it as it was at its best evaluation.
+    """Trains an agent, and returns the agent of the best evaluation.
 
-    Its checkpoints go to a folder of their own, `models/RUN`, unless `models_dir` names another; gifs and logs go to
-    `frames/RUN` and `logs/RUN`, as those of train.py. KeyboardInterrupt ends it, saved, and goes on to the caller: `resume`
-    continues it, `load` has the agent of its `last.ckpt`.
+    Checkpoints go to `models/RUN` unless `models_dir` names another folder; gifs and logs go to `frames/RUN` and
+    `logs/RUN`, as with train.py. A KeyboardInterrupt saves the run, ends it and propagates: `resume` continues the run, and
+    `load` returns the agent of its `last.ckpt`.
 
     Args:
-        scenario: what to play: a name, a file or a Gymnasium id, as `--scenario` takes it.
-        name: what to call the run, in place of the scenario's name.
-        from_: a checkpoint, or the name of a pretrained model, whose weights it begins with.
-        callback: is called ten times a second with the status; returning True ends the run.
-        settings: every setting that train.py has a flag for, such as `minutes=1`, `frames=200_000`, `learning_rate=3e-4`.
+        scenario: a scenario's name, a file or a Gymnasium id, as for `--scenario`.
+        name: of the run; None is the scenario's name.
+        from_: a checkpoint, or the name of a pretrained model, that provides the first weights.
+        callback: called ten times a second with the status; ends the run by returning True.
+        settings: any setting with a flag of train.py, such as `minutes=1`, `frames=200_000`, `learning_rate=3e-4`.
 
     Raises:
         UserError: for a user mistake, in one line with its cure.
-        RunError: for a run that has diverged, or could not be saved.
+        RunError: if the run diverged or could not be saved.
     """
-    record = new_run({**settings, "scenario": str(scenario)}, name)
+    record = make_new_run({**settings, "scenario": str(scenario)}, name)
     if "models_dir" not in settings:
         record = record._replace(config=dataclasses.replace(record.config, models_dir=f"models/{record.name}"))
     with FolderLock(expand(record.config.models_dir), "models_dir") as lock:
         lock.note(record.name)
-        checkpoints = CheckpointFolder(lock.folder, lock.held)
+        checkpoints = CheckpointFolder(lock.folder, lock.is_held)
         checkpoints.check_unused()
         return _run(record, checkpoints, callback, source=None if from_ is None else find_model(str(from_)))
 
 
 def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
-    """Continues the run of a folder, such as `agent.find_folder`, with a larger budget, and returns the agent; as `train`.
+    """Resumes the run of a folder, such as `agent.folder`, with a larger budget; otherwise as `train`.
 
-    A `scenario` or a `wad` among the settings names again what a checkpoint does not.
+    The settings `scenario` and `wad` repeat a game that the checkpoint does not name.
     """
     folder = expand(str(models_dir))
     check_exists(folder / "last.ckpt")
     override = GameOverride(settings.get("scenario"), settings.pop("wad", None))
     with FolderLock(folder, "models_dir") as lock:
-        checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(checkpoints.record(override), {**settings, "models_dir": str(models_dir)})
+        checkpoints = CheckpointFolder(folder, lock.is_held)
+        record = make_resumed_run(checkpoints.read_record(override), {**settings, "models_dir": str(models_dir)})
         lock.note(record.name)
         return _run(record, checkpoints, callback, override=override)
 
@@ -117,11 +117,11 @@ def load(path: str | PathLike[str], *, scenario: str | None = None, wad: str | N
 
     Args:
         path: of the checkpoint, such as `models/best.ckpt`, or the name of a pretrained model, such as `basic`.
-        scenario: what to play instead of what the checkpoint says.
-        wad: the wad of a model that was trained on one which ViZDoom does not ship.
+        scenario: replaces the scenario of the checkpoint.
+        wad: the wad of the checkpoint, if it does not come with ViZDoom.
 
     Raises:
-        UserError: if it is no checkpoint, or its scenario's files are not here.
+        UserError: if it is not a checkpoint, or a file of its scenario is missing.
     """
     return Agent.load(find_model(str(path)), GameOverride(scenario, wad))
 
@@ -135,13 +135,13 @@ def _run(
     source: Path | None = None,
 ) -> Agent:
     if callback is not None and not callable(callback):
-        raise UserError(f"callback: {callback!r} is no function")
+        raise UserError(f"callback: {callback!r} is not a function")
     view = _View(callback)
     with open_session(record, checkpoints, override, view, source=source) as session:
         view.stopping = session.stopping
         session.training.run()
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
-    return Agent.load(best, find_needed_override(record))  # the caller has named that
+    return Agent.load(best, find_needed_override(record))  # named by the caller
 
 
 class _View:
@@ -156,10 +156,10 @@ class _View:
         if self._callback and self._callback(status):
             self.stopping.end("callback")
 
-    def phase(self, what: Callable[[], str]) -> None:
+    def set_phase(self, describe: Callable[[], str]) -> None:
         """Does nothing."""
 
     def log(self, message: str) -> None:
-        """Warns, where the message is a warning."""
+        """Issues a warning if the message is one."""
         if message.startswith("warning: "):
             warnings.warn(message.removeprefix("warning: "), RuntimeWarning, stacklevel=2)

@@ -170,9 +170,9 @@ def rollout_pushes(count, version=0, **game):
     """Returns pushes of rollouts with two episodes each, as a host makes them."""
     player, buffer = actor(0, Policy(network("player")), length=4, cut_off=(False,), **game), RolloutBuffer(count)
     for _ in range(count):
-        buffer.put(player.rollout()._replace(version=version))
+        buffer.put(player.play_rollout()._replace(version=version))
     player.close()
-    return [buffer.next_push() for _ in range(count)]
+    return [buffer.take_push() for _ in range(count)]
 
 
 def counted(server):

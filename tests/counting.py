@@ -126,7 +126,7 @@ def session(
         epsilons=epsilons,
         bootstrap=bootstrap,
     )
-    return Session(actor, network, [actor.rollout() for _ in range(rollouts)])
+    return Session(actor, network, [actor.play_rollout() for _ in range(rollouts)])
 
 
 def unroll(network, rollout, length):

@@ -18,7 +18,7 @@ from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp
-from doom_a3c.engines.queue import make_queues, queue_engine
+from doom_a3c.engines.queue import make_queue_engine, make_queues
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.errors import UserError
@@ -136,7 +136,7 @@ def queue_runs(make_progress=Progress):
     def make(config, make_actor=actor, make_network=network, unblock=None, **queues):
         run = SimpleNamespace(progress=make_progress(), model=model(kind=PullLog), unblocked=threading.Event())
         run.queues = make_queues(config)._replace(**queues)
-        run.engine = queue_engine(
+        run.engine = make_queue_engine(
             config=config,
             model=run.model,
             make_actor=make_actor,

@@ -108,7 +108,7 @@ class Audience:
     def __init__(self):
         self.statuses, self.phases, self.lines, self.points = [], [], [], []
 
-    def phase(self, what):
+    def set_phase(self, what):
         self.phases.append(what())
 
     def show(self, status):

@@ -76,7 +76,7 @@ def test_an_actors_episode_is_the_whole_game_in_which_lost_lives_are_ends(play):
     length = 1 + next(t for t in itertools.count() if env.step(np.array([1]))[2][0])
     seed = np.random.SeedSequence(3)
     actor = Actor(Player.from_seed(env, Firing(), seed), rollout_length=length, frame_skip=4, discount=0.9)
-    rollout, _, stats = actor.rollout()
+    rollout, _, stats = actor.play_rollout()
     (episode,) = stats.episodes
     assert episode.length == length
     assert rollout.ends.sum() == 5

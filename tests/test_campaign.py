@@ -26,11 +26,11 @@ from fuzzing.doors import small_checkpoint
 from learning import PLANS, Learned
 
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.train import Options
 from doom_a3c.run.checkpoints import pretrained as models
 from doom_a3c.run.checkpoints.checkpoint import load
-from doom_a3c.run.launch import new_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import Config
@@ -231,10 +231,10 @@ def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
 
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
 def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
-    parser = flag_parser("train.py", "", Config, GameSettings, Options)
+    parser = make_flag_parser("train.py", "", Config, GameSettings, Options)
     for game in ablations.ONLY.get(variant, ablations.PARTS):
         flags = parser.parse([str(each) for each in ablations.flags_of(game, variant, 3, tmp_path)])
-        config = new_run(select(flags, Config) | select(flags, GameSettings)).config
+        config = make_new_run(select(flags, Config) | select(flags, GameSettings)).config
         assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
 
 

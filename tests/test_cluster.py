@@ -249,7 +249,7 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)
     assert (status, errors) == (130, "")
-    assert "was lost" in output
+    assert "died" in output
     assert "host_lost 2" in output
     assert "server_restarted 1" in output
     assert set(pids(folder, "gcs_server") + pids(folder, "raylet")) == before
@@ -263,4 +263,4 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
 
 
 def test_a_users_cluster_that_asks_for_no_token_is_refused(folder, secret):
-    assert "asks nobody for a token" in refused(folder, "--address", cluster_with(folder, "disabled"))
+    assert "does not ask for a token" in refused(folder, "--address", cluster_with(folder, "disabled"))

@@ -8,7 +8,7 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.cli import play, train
-from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.settings import config as config_module
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
@@ -24,7 +24,7 @@ SETTINGS = settings_of(Config)
 
 
 def parser():
-    return flag_parser("train.py", "Trains.", Config)
+    return make_flag_parser("train.py", "Trains.", Config)
 
 
 def parse(*arguments):
@@ -406,7 +406,7 @@ def test_two_records_share_a_parser():
     class Options:
         color: str = setting("red", "a colour")
 
-    values = flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--envs-per-worker", "2"])
+    values = make_flag_parser("x", "y", Config, Options).parse(["--color", "blue", "--envs-per-worker", "2"])
     assert select(values, Options) == {"color": "blue"}
     assert select(values, Config) == {"envs_per_worker": 2}
 

@@ -11,7 +11,7 @@ from unrolled import B, T, observe, state, unroll
 
 from doom_a3c.agent.cores import CORES
 from doom_a3c.agent.learner import Learner
-from doom_a3c.algorithm.lstm import product
+from doom_a3c.algorithm.lstm import multiply
 from doom_a3c.settings.errors import UserError
 
 
@@ -29,13 +29,13 @@ class GRU:
 
     def run(self, features, resets, state):
         (hidden,), hiddens = state, []
-        inputs = tf.cast(product(features, self._input.read()), tf.float32)
+        inputs = tf.cast(multiply(features, self._input.read()), tf.float32)
         inputs = tf.reshape(inputs, (resets.shape[0], -1, 3 * self.size))
         for row, reset in zip(tf.unstack(inputs), tf.unstack(resets), strict=True):
             hidden = hidden * (1.0 - reset[:, None])
-            gates = tf.sigmoid(row[:, : 2 * self.size] + product(hidden, self._gates.read()))
+            gates = tf.sigmoid(row[:, : 2 * self.size] + multiply(hidden, self._gates.read()))
             keep, use = tf.split(gates, 2, axis=1)
-            candidate = tf.tanh(row[:, 2 * self.size :] + product(use * hidden, self._candidate.read()))
+            candidate = tf.tanh(row[:, 2 * self.size :] + multiply(use * hidden, self._candidate.read()))
             hidden = keep * hidden + (1.0 - keep) * candidate
             hiddens.append(hidden)
         return tf.concat(hiddens, axis=0), (hidden,)
@@ -89,7 +89,7 @@ def test_gradients_through_another_core_equal_those_by_hand(gru, engine):
     network = decided(gru())
     rollout, learner = random_rollout(network), Learner(network, changed(SETTINGS, engine=engine), 0)
     by_hand = gae_by_hand(network, rollout) if engine == "threads" else vtrace_by_hand(network, rollout, 1.0, 1.0)
-    assert_close(learner.gradients([learner.prepare(rollout)], 0).gradients, by_hand[1])
+    assert_close(learner.compute_gradients([learner.prepare(rollout)], 0).gradients, by_hand[1])
 
 
 def test_a_core_of_no_known_name_is_a_mistake_of_one_line(gru, make_network):

@@ -12,10 +12,10 @@ from fakes import changed
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scipy.stats import norm
 
-from doom_a3c.agent.distributions import DISTRIBUTIONS, Categorical, distribution_over, explore
+from doom_a3c.agent.distributions import DISTRIBUTIONS, Categorical, explore, find_distribution
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, observation_inputs
+from doom_a3c.agent.networks import ACNetwork, read_input_shapes
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
@@ -60,11 +60,11 @@ class Product:
     def mode(self, logits):
         return np.stack([part.mode(its) for part, its in self.each(logits)], axis=1)
 
-    def uniform(self, count, random):
-        return np.stack([part.uniform(count, random) for part in self.parts], axis=1)
+    def sample_uniform(self, count, random):
+        return np.stack([part.sample_uniform(count, random) for part in self.parts], axis=1)
 
-    def played_log_prob(self, logits, actions):
-        return sum(part.played_log_prob(its, actions[:, i]) for i, (part, its) in enumerate(self.each(logits)))
+    def log_prob_np(self, logits, actions):
+        return sum(part.log_prob_np(its, actions[:, i]) for i, (part, its) in enumerate(self.each(logits)))
 
     def log_prob(self, logits, actions):
         every = zip(self.parts, tf.split(logits, self.sizes, axis=1), tf.unstack(actions, axis=1), strict=True)
@@ -74,9 +74,9 @@ class Product:
         every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
         return tf.add_n([part.entropy(its) for part, its in every])
 
-    def from_uniform(self, logits):
+    def kl_from_uniform(self, logits):
         every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
-        return tf.add_n([part.from_uniform(its) for part, its in every])
+        return tf.add_n([part.kl_from_uniform(its) for part, its in every])
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Gaussian:
     def mode(self, logits):
         return np.split(logits, 2, axis=1)[0]
 
-    def uniform(self, count, random):
+    def sample_uniform(self, count, random):
         return random.uniform(self.low, self.high, (count, len(self.low)))
 
-    def played_log_prob(self, logits, actions):
+    def log_prob_np(self, logits, actions):
         mean, log_deviation = np.split(logits, 2, axis=1)
         scaled = (actions - mean) * np.exp(-log_deviation)
         return -np.sum(0.5 * scaled**2 + log_deviation + 0.5 * np.log(2 * np.pi), axis=1)
@@ -122,7 +122,7 @@ class Gaussian:
     def entropy(self, logits):
         return tf.reduce_sum(tf.split(logits, 2, axis=1)[1] + 0.5 * np.log(2 * np.pi * np.e), axis=1)
 
-    def from_uniform(self, logits):
+    def kl_from_uniform(self, logits):
         return tf.zeros(tf.shape(logits)[:1])  # there is no uniform distribution over all numbers
 
 
@@ -189,18 +189,18 @@ def closed_forms(task, logits, actions):
 
 
 def test_an_action_space_is_unknown_until_its_distribution_is_registered(registered, monkeypatch):
-    assert distribution_over(Switches.action_space) == Product((3, 2, 4))
-    assert distribution_over(Levers.action_space) == Gaussian((-2.0, -1.0), (2.0, 1.0))
+    assert find_distribution(Switches.action_space) == Product((3, 2, 4))
+    assert find_distribution(Levers.action_space) == Gaussian((-2.0, -1.0), (2.0, 1.0))
     monkeypatch.delitem(DISTRIBUTIONS, Box)
     with pytest.raises(UserError, match="takes Discrete, MultiDiscrete ones"):
-        distribution_over(Levers.action_space)
-    assert distribution_over(Discrete(5)) == Categorical(5)
+        find_distribution(Levers.action_space)
+    assert find_distribution(Discrete(5)) == Categorical(5)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 @pytest.mark.parametrize("task", TASKS)
 def test_actions_are_drawn_with_the_probabilities_of_the_closed_forms(registered, task, epsilon):
-    distribution, random = distribution_over(task.action_space), np.random.default_rng(0)
+    distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
     logits = random.normal(size=(500, distribution.size)).astype(np.float32)
     actions, log_probs = explore(distribution, logits, np.full(500, epsilon, np.float32), random)
     assert (actions.shape, actions.dtype) == ((500, *distribution.action_shape), distribution.action_type)
@@ -218,7 +218,7 @@ def agent(task, games=16, rollout_length=4, **changes):
     """Returns model, local network, actor and learner for games of a task."""
     config = changed(Config(), **{"entropy_cost": 0.001, "normalize_advantages": True, **changes})
     env = vector([task() for _ in range(games)])
-    inputs, distribution = observation_inputs(env.single_observation_space), distribution_over(env.single_action_space)
+    inputs, distribution = read_input_shapes(env.single_observation_space), find_distribution(env.single_action_space)
     network, local = (
         ACNetwork(Network(hidden=(16,), core="none"), inputs, distribution, 1, name) for name in ("global", "local")
     )
@@ -236,7 +236,7 @@ def agent(task, games=16, rollout_length=4, **changes):
 def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
     costs = {"entropy_cost": 0.1, "value_cost": 0.5, "max_grad_norm": 1e6, "normalize_advantages": False}
     _, network, actor, learner = agent(task, games=5, engine=engine, **costs)
-    rollout = actor.rollout().rollout
+    rollout = actor.play_rollout().rollout
     actor.close()
     assert rollout.actions.shape == (4, 5, *task.action_space.shape)
     head = next(p for p in network.parameters if variable_name(p) == "policy/kernel")
@@ -267,7 +267,7 @@ def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
         advantages = np.reshape(getattr(targets, "weights", 1.0) * targets.advantages, -1)
         policy, value = -tf.reduce_mean(advantages * log_probs), 0.5 * tf.reduce_mean((returns - values) ** 2)
         total = policy + 0.5 * value - 0.1 * tf.reduce_mean(entropies)
-    gradients, metrics, finite, _ = learner.gradients([learner.prepare(rollout)], 0)
+    gradients, metrics, finite, _ = learner.compute_gradients([learner.prepare(rollout)], 0)
     assert_close(gradients, tape.gradient(total, network.parameters))
     np.testing.assert_allclose(metrics[:3], [policy, value, tf.reduce_mean(entropies)], rtol=1e-4)
     assert finite
@@ -280,9 +280,9 @@ def test_the_right_actions_are_learned(registered, task, engine):
     means = []
     for _ in range(80):
         model.pull(local)
-        played = actor.rollout()
+        played = actor.play_rollout()
         means.append(np.mean([episode.score for episode in played.stats.episodes]))
-        model.apply(learner.gradients([learner.prepare(played.rollout)], 0).gradients, 0.02)
+        model.apply(learner.compute_gradients([learner.prepare(played.rollout)], 0).gradients, 0.02)
     model.pull(local)
     decision = Policy(local)(np.eye(2, dtype=np.float32), np.zeros(2, np.float32), ())
     actor.close()

@@ -13,7 +13,7 @@ from commands import call
 from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.run.launch import new_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play import doctor, trial_games
 from doom_a3c.run.play.doctor import examine
 from doom_a3c.settings.errors import UserError
@@ -122,9 +122,11 @@ gymnasium.register("tests/Poor-v0", Poor)
 
 
 def found(scenario, tmp_path, **settings):
-    record = new_run({"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings})
+    record = make_new_run(
+        {"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings}
+    )
     with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
-        return {finding.what: finding for finding in examine(record, games)}
+        return {finding.subject: finding for finding in examine(record, games)}
 
 
 def test_what_is_wrong_with_a_game_is_found(tmp_path):
@@ -133,14 +135,14 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
     assert "--normalize-rewards" in advice["rewards"]
     assert "--reward-scale 1e-06" in advice["rewards"]
     normalized = found("tests/Sick-v0", tmp_path)["rewards"]  # as every game without a file
-    assert (normalized.says.rpartition("; ")[2], normalized.advice) == (
+    assert (normalized.result.rpartition("; ")[2], normalized.advice) == (
         "divided by the spread of their discounted sums",
         "",
     )
     assert "single colour" in advice["network sees"]
     assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
     assert "--discount 0.998" in advice["episodes"]
-    assert found_["random play"].says == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
+    assert found_["random play"].result == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
     assert not (tmp_path / "new").exists()
 
 
@@ -148,7 +150,7 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
 def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a_step, whole):
     clock = itertools.count()
     monkeypatch.setattr(trial_games, "time", SimpleNamespace(monotonic=lambda: a_step * next(clock)))
-    record = new_run({"scenario": "tests/Mixed-v0"})
+    record = make_new_run({"scenario": "tests/Mixed-v0"})
     with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
         play = trial_games.play_at_random(games, seed=3)
         episodes = doctor._check_lengths(record, games, play)
@@ -156,15 +158,15 @@ def test_random_play_counts_no_more_short_episodes_than_there_are(monkeypatch, a
     assert (play.missing == 0) == whole
     if whole:
         assert 0.25 <= np.mean(np.array(play.lengths) == 5) <= 0.75  # three standard errors
-    assert ("shorter ones" in doctor._check_scores(record, play).says) == ("or more" in episodes.says) == (not whole)
+    assert ("shorter ones" in doctor._check_scores(record, play).result) == ("or more" in episodes.result) == (not whole)
 
 
 def test_a_game_that_never_pays_is_told(tmp_path):
-    assert found("tests/Poor-v0", tmp_path)["rewards"].says == "random play is never paid"
+    assert found("tests/Poor-v0", tmp_path)["rewards"].result == "random play is never paid"
 
 
 def test_rewards_that_are_not_finite_are_told(tmp_path):
-    assert found("tests/Endless-v0", tmp_path)["rewards"].says == "some are not finite"
+    assert found("tests/Endless-v0", tmp_path)["rewards"].result == "some are not finite"
 
 
 @pytest.mark.filterwarnings("error")
@@ -177,7 +179,7 @@ def test_numbers_that_are_not_finite_are_told_whenever_they_come(tmp_path, monke
         found_ = found(game, tmp_path)["numbers seen"]
     finally:
         gymnasium.registry.pop(game)
-    assert found_.says.startswith("some are NaN or infinite: [1] in ")
+    assert found_.result.startswith("some are NaN or infinite: [1] in ")
     assert "NaN" in found_.advice
 
 
@@ -185,7 +187,7 @@ def test_the_share_of_unusable_numbers_is_that_of_all_observations(tmp_path, mon
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(lambda time: np.array([0, np.nan if time == 20 else 1]))  # one observation of each 21
     try:
-        says = found(game, tmp_path)["numbers seen"].says
+        says = found(game, tmp_path)["numbers seen"].result
     finally:
         gymnasium.registry.pop(game)
     assert f"[1] in {100 * 8 / (8 * 22):.3g}%" in says  # with the first observation of the next episode
@@ -197,7 +199,7 @@ def test_sums_of_rewards_that_are_too_large_print_no_warning(tmp_path, monkeypat
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     game = numbers(Numbers.see, pay=pay)
     try:
-        assert found(game, tmp_path)["rewards"].what == "rewards"
+        assert found(game, tmp_path)["rewards"].subject == "rewards"
     finally:
         gymnasium.registry.pop(game)
 
@@ -210,7 +212,7 @@ def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
     finally:
         gymnasium.registry.pop(game)
     advice = {name: finding.advice for name, finding in findings.items() if finding.advice}
-    assert findings["game"].says.endswith(", 1 action")
+    assert findings["game"].result.endswith(", 1 action")
     assert "[0] 300 in the environment" in advice["numbers seen"]
     assert "single action" in advice["actions"]
     assert advice.keys() == {"numbers seen", "actions"}
@@ -218,7 +220,7 @@ def test_the_advice_fits_the_kind_of_game(tmp_path, monkeypatch):
 
 def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path):
     for game, setting in (("CartPole-v1", "max_episode_steps"), ("basic", "episode_timeout"), ("pong", "max_frames")):
-        record = new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
+        record = make_new_run({"scenario": game, "models_dir": str(tmp_path / "new")})
         nothing = np.zeros(0)
         assert (
             setting in doctor._check_scores(record, trial_games.RandomPlay([], [], 0, 32, nothing, [], nothing, 1.0)).advice
@@ -229,7 +231,7 @@ def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
     seen = found("tests/Grid-v0", tmp_path)["network sees"]
     assert seen.advice == ""
-    assert "of 255" in seen.says
+    assert "of 255" in seen.result
 
 
 def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):

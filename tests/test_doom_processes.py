@@ -19,7 +19,7 @@ from fakes import complaint
 from wad_files import text_map, wad_of
 
 from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
-from doom_a3c.agent.player import met_faults
+from doom_a3c.agent.player import read_faults
 from doom_a3c.envs import registry
 from doom_a3c.envs.doom import engine_process as doom_process
 from doom_a3c.envs.doom.env import DoomEnv
@@ -152,7 +152,7 @@ def test_the_games_of_a_server_go_on_when_an_engine_does_not(harm, kind):
     vector.step(np.array([0, 0]))
     kill(max(engines(os.getpid())), harm)
     *_, truncated, infos = vector.step(np.array([0, 0]))
-    assert met_faults(infos) == [kind]
+    assert read_faults(infos) == [kind]
     assert truncated.sum() in (1, 2)  # all of a server's games go where its caller is blocked for good
     assert vector.step(np.array([0, 0]))[1].tolist() == [-4, -4]
     assert len(engines(os.getpid())) == 2
@@ -166,7 +166,7 @@ def test_the_death_of_a_server_is_noticed_though_its_engines_live():
     games = engines(os.getpid())
     kill(server)
     infos = vector.step(np.array([0, 0]))[4]
-    assert met_faults(infos) == ["server_died"]  # and not as one that hangs
+    assert read_faults(infos) == ["server_died"]  # and not as one that hangs
     assert not set(games) & set(engines(os.getpid()))
     vector.close()
 
@@ -179,7 +179,7 @@ def test_engines_that_die_newborn_are_replaced(wait):
     for pid in newborn:
         kill(pid)
     _, infos = vector.reset(seed=1)
-    assert len(met_faults(infos)) == 1
+    assert len(read_faults(infos)) == 1
     assert vector.step(np.array([0]))[1].tolist() == [-4]
     vector.close()
 
@@ -208,7 +208,7 @@ def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypa
     reaper.start()
     vector = ProcessVectorEnv(GAMES, prepare=True)
     _, infos = vector.reset(seed=1)
-    assert len(met_faults(infos)) == len(reaper.killed) == 8
+    assert len(read_faults(infos)) == len(reaper.killed) == 8
     assert vector.step(np.array([0]))[1].tolist() == [-4]
     vector.close()
 

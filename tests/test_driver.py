@@ -18,7 +18,7 @@ from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
 from doom_a3c.engines.local import capture_state
-from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.record.metrics.progress import Progress, to_plain
 from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
@@ -57,7 +57,7 @@ def engines(folder):
     made = []
 
     def make(make_server=remote.build_server, make_host=remote.build_host, config=CONFIG):
-        model, progress = Builder(SCENARIO, config).model(config), Progress()
+        model, progress = Builder(SCENARIO, config).make_model(config), Progress()
         made.append(
             ClusterEngine(
                 hosts=1,
@@ -115,12 +115,12 @@ class TestAfterTheFirstUpdate:
         # A cluster makes one update of a rollout, whatever the scenario says.
         config = changed(FIRST, engine="threads", epochs=1, minibatches=1)
         builder, progress = Builder(SCENARIO, config), Progress()
-        model = builder.model(config)
-        local = threads_engine(
+        model = builder.make_model(config)
+        local = make_threads_engine(
             config=config,
             model=model,
             make_actor=ActorFactory(config, builder, progress, model.reward_stats, lambda recording: None, restarts=0),
-            make_network=partial(builder.network, seed=config.seed),
+            make_network=partial(builder.make_network, seed=config.seed),
             progress=progress,
             logs=[None],
             unblock=builder.unblock,
@@ -161,7 +161,7 @@ def test_the_protocol_over_real_calls(cluster):
     import ray  # not before the cluster: it reads at once whether there is a token
 
     config = changed(CONFIG, engine="cluster", max_policy_lag=1, frames=10**9)
-    model = Builder(SCENARIO, config).model(config)
+    model = Builder(SCENARIO, config).make_model(config)
     variables, counters = capture_state(model, Progress())
     ones = np.ones(len(flatten(model.network.parameters)), np.float32)
     server = connect_server()

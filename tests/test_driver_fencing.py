@@ -95,7 +95,7 @@ def lose(run):
     """Loses the newest host."""
     told = len(run.lines)
     run.lost.add(run.hosts[-1])
-    until(lambda: any("was lost" in line for line in run.lines[told:]))
+    until(lambda: any("died" in line for line in run.lines[told:]))
 
 
 @pytest.mark.parametrize("arrives", [False, True])

@@ -139,7 +139,7 @@ def test_games_that_have_been_given_up_play_no_rematch(engine):
 
 def test_the_best_checkpoint_knows_no_evaluation_after_its_own_frames():
     points = [EvaluationPoint(frames, 0.0, 1.0, 2.0, 1.0) for frames in (10, 20, 30)]
-    known = Best(7.0, "sample", tuple(points)).of(20, "greedy")
+    known = Best(7.0, "sample", tuple(points)).cut_to(20, "greedy")
     assert (known.score, known.policy) == (7.0, "greedy")
     assert [each.frames for each in known.evaluations] == [10, 20]
 
@@ -199,7 +199,7 @@ def test_the_best_of_an_earlier_session_plays_again_once_it_is_overtaken(engine,
     weights["earlier"] = engine.capture().variables["policy/kernel"]
     run.evaluations.evaluate()
     assert run.evaluations.confirm()
-    run = confirming([*means, *again], [600.0], run.folder.with_best(tiny_record()))
+    run = confirming([*means, *again], [600.0], run.folder.adopt_best(tiny_record()))
     for name in ("first", "newest")[-len(means) :]:
         engine.update(0.1)
         weights[name] = engine.capture().variables["policy/kernel"]
@@ -302,7 +302,7 @@ def test_the_best_of_an_interrupted_session_is_confirmed_by_the_next_one(engine,
     engine.update(0.1)
     run.evaluations.evaluate()  # and Ctrl-C
     before = load(run.folder.best)
-    resumed = run.folder.with_best(tiny_record())
+    resumed = run.folder.adopt_best(tiny_record())
     assert (resumed.best.score, resumed.best.confirmed) == (70.0, False)
     run = confirming([9.0], [20.0], resumed)
     engine.update(0.1)
@@ -313,7 +313,7 @@ def test_the_best_of_an_interrupted_session_is_confirmed_by_the_next_one(engine,
     assert (best.record.best.score, best.record.best.confirmed, policy) == (20.0, True, "greedy")
     for name, value in before.variables.items():
         assert np.array_equal(best.variables[name], value)
-    assert run.folder.with_best(tiny_record()).best.confirmed
+    assert run.folder.adopt_best(tiny_record()).best.confirmed
 
 
 @pytest.mark.parametrize("alone", [[], [math.nan], [math.inf]])

@@ -73,8 +73,8 @@ def test_random_play_that_is_cut_off_tells_no_score_of_its_short_episodes(monkey
         lengths = [30 if game % 2 else 320 for game in range(games)]
         return LocalVectorEnv([partial(Steady, length=length, before_step=tick) for length in lengths])
 
-    builder = SimpleNamespace(evaluation_env=toys, distribution=ACTIONS)
+    builder = SimpleNamespace(make_evaluation_env=toys, distribution=ACTIONS)
     with pytest.raises(UserError, match=rf"of {asked} random episodes .* shorter .*{cure}"):
-        random_play.random_scores(builder, asked, 1, seconds=seconds)
-    scores = random_play.random_scores(builder, asked - asked % 10, 1, seconds=1e9)
+        random_play.play_random_episodes(builder, asked, 1, seconds=seconds)
+    scores = random_play.play_random_episodes(builder, asked - asked % 10, 1, seconds=1e9)
     assert np.mean(scores) == (30 + 320) / 2

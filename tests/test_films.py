@@ -36,7 +36,7 @@ def step(env, recorder, actions):
 def played(builder, episodes):
     """Returns recordings of the first so many episodes of a game, that of a vector of two, played at random."""
     found, random = [], np.random.default_rng(0)
-    env = builder.training_env(2)
+    env = builder.make_training_env(2)
     recorder = EpisodeRecorder(env, 0, 1, RateLimiter(0), found.append, replayed=builder.replayed)
     recorder.begin(*env.reset(seed=np.array([5, 6])))
     while len(found) < episodes:
@@ -86,7 +86,7 @@ def test_which_episodes_are_recorded_changes_no_game(closing):
     builder = Builder(scenario, config, make_game_factory(replace(scenario.game, max_frames=400), scenario.observation))
     courses = []
     for limiter in (RateLimiter(0), RateLimiter(10**6)):
-        env = closing(builder.training_env(2))
+        env = closing(builder.make_training_env(2))
         recorder = EpisodeRecorder(env, 0, 2, limiter, lambda recording: None, replayed=True)
         seen = recorder.begin(*env.reset(seed=np.array([5, 6])))
         course, ended, random = [seen.copy()], 0, np.random.default_rng(0)

@@ -44,18 +44,18 @@ def test_a_new_run_is_refused_where_any_checkpoint_of_another_is(folder, name):
 
 def test_a_resumed_run_knows_the_best_that_was_saved_after_its_last_checkpoint(folder):
     save(folder.best, VARIABLES, best(305.2))
-    assert folder.with_best(best(252.4)).best.score == 305.2
+    assert folder.adopt_best(best(252.4)).best.score == 305.2
     save(folder.best, VARIABLES, best(100.0))  # the file is what counts: the best itself could not be written
-    assert folder.with_best(best(252.4)).best.score == 100.0
+    assert folder.adopt_best(best(252.4)).best.score == 100.0
     folder.best.unlink()
-    assert folder.with_best(best(252.4)).best.score == 252.4
+    assert folder.adopt_best(best(252.4)).best.score == 252.4
 
 
 @pytest.mark.parametrize(("name", "scenario"), [("run-1", "other"), ("run-2", "basic")])
 def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
     for _ in range(2):
         save(folder.best, VARIABLES, best(100.0))
-        assert folder.with_best(best(20.0, name, scenario)).best.score is None
+        assert folder.adopt_best(best(20.0, name, scenario)).best.score is None
         assert not folder.best.exists()
     kept = [load(folder.folder / f"{stem}.ckpt").record.best.score for stem in ("best-basic", "best-basic-2")]
     assert kept == [100.0, 100.0]
@@ -63,16 +63,16 @@ def test_the_best_of_another_game_or_run_is_kept_aside(folder, name, scenario):
 
 def test_the_best_of_a_game_returns_with_it(folder):
     save(folder.best, VARIABLES, best(100.0))
-    assert folder.with_best(best(20.0, scenario="other")).best.score is None
+    assert folder.adopt_best(best(20.0, scenario="other")).best.score is None
     save(folder.best, VARIABLES, best(7.0, scenario="other"))
-    assert folder.with_best(best(20.0)).best.score == 100.0
+    assert folder.adopt_best(best(20.0)).best.score == 100.0
     assert load(folder.best).record.best.score == 100.0
-    assert folder.with_best(best(1.0, scenario="other")).best.score == 7.0
+    assert folder.adopt_best(best(1.0, scenario="other")).best.score == 7.0
 
 
 def test_a_best_that_is_damaged_is_kept_aside(folder):
     folder.best.write_bytes(b"damaged")
-    assert folder.with_best(best(20.0)).best.score is None
+    assert folder.adopt_best(best(20.0)).best.score is None
     assert (folder.folder / "best-unreadable.ckpt").read_bytes() == b"damaged"
 
 
@@ -125,19 +125,19 @@ def test_a_folder_made_for_a_run_that_did_not_begin_is_gone(tmp_path):
 
 def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_now(tmp_path):
     with FolderLock(tmp_path / "models", "--models-dir") as first:
-        mine = CheckpointFolder(first.folder, first.held)
+        mine = CheckpointFolder(first.folder, first.is_held)
         mine.save(VARIABLES, tiny_record(name="mine-1"))
         shutil.rmtree(tmp_path / "models")
         with pytest.raises(OSError, match="removed"):
             mine.save(VARIABLES, tiny_record(name="mine-1"))
         with FolderLock(tmp_path / "models", "--models-dir") as second:
-            other = CheckpointFolder(second.folder, second.held)
+            other = CheckpointFolder(second.folder, second.is_held)
             other.save(VARIABLES, tiny_record(name="other-1"))
             with pytest.raises(OSError, match="another run's"):
                 mine.save_best(VARIABLES, tiny_record(name="mine-1"))
             assert load(other.last).record.name == "other-1"
             first.__exit__()
-            assert second.held()
+            assert second.is_held()
 
 
 def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
@@ -150,7 +150,7 @@ def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
     assert (tmp_path / "victim").read_text() == "precious"
     (tmp_path / ".lock").unlink()
     os.mkfifo(tmp_path / ".lock")
-    assert "is no file" in complaint(FolderLock, tmp_path, "--models-dir")
+    assert ".lock" in complaint(FolderLock, tmp_path, "--models-dir")
 
 
 def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):

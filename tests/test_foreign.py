@@ -22,7 +22,7 @@ from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.launch import new_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 
 pytestmark = pytest.mark.tools
@@ -39,7 +39,7 @@ def played(env, network, steps):
     """Returns an actor's first rollout of an environment."""
     random = np.random.SeedSequence(0)
     actor = Actor(Player.from_seed(env, Policy(network), random), rollout_length=steps, frame_skip=1, discount=0.9)
-    return actor.rollout()
+    return actor.play_rollout()
 
 
 @KINDS
@@ -92,7 +92,7 @@ def test_missing_pictures_are_known_before_training(closing, name, rate, draws, 
 
 @pytest.mark.parametrize("name", ["Grey", "Floats"])
 def test_the_warning_names_the_pictures_that_can_be_recorded(name):
-    record = new_run({"scenario": f"registered_toys:tests/{name}-v0"})
+    record = make_new_run({"scenario": f"registered_toys:tests/{name}-v0"})
     warning = Builder(record.scenario, record.config).missing_pictures
     assert all(word in warning for word in (f"tests/{name}-v0", "rgb_array", "uint8", "[height, width, 3]"))
 
@@ -101,7 +101,7 @@ PLAYS = """
 import time
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.builder import Builder
-from doom_a3c.run.launch import new_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 games = make_game_factory(GymnasiumSpec(id="unusable_toys:Starts-v0"), Observation(), {processes})
 env = games.make_vector(1, limited=True)

@@ -14,7 +14,7 @@ from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.policy import Policy
-from doom_a3c.agent.rollouts import blank_rollout
+from doom_a3c.agent.rollouts import make_blank_rollout
 from doom_a3c.algorithm.optimizers import Adam, RMSProp
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.network import Network
@@ -39,11 +39,12 @@ def test_networks_that_share_graphs_decide_and_learn_by_their_own_weights(precis
         alone, sharing = network(seed, None, precision), network(seed, graphs, precision)
         outputs = [decide(Policy(one), one, observations) for one in (alone, sharing)]
         tf.nest.map_structure(np.testing.assert_array_equal, *outputs)
-        rollouts = [blank_rollout(observations, 4, one.initial_state(5), ACTIONS) for one in (alone, sharing)]
+        rollouts = [make_blank_rollout(observations, 4, one.initial_state(5), ACTIONS) for one in (alone, sharing)]
         rollouts = [rollout._replace(rewards=rollout.rewards + 1) for rollout in rollouts]
         learners = Learner(alone, Config(), 0), Learner(sharing, Config(), 0)
         gradients = [
-            learner.gradients([learner.prepare(rollout)], 0) for learner, rollout in zip(learners, rollouts, strict=True)
+            learner.compute_gradients([learner.prepare(rollout)], 0)
+            for learner, rollout in zip(learners, rollouts, strict=True)
         ]
         tf.nest.map_structure(np.testing.assert_array_equal, *(g.gradients for g in gradients))
         assert gradients[0].metrics == gradients[1].metrics
@@ -59,10 +60,10 @@ def test_models_that_share_graphs_are_updated_each_by_its_own_optimizer():
         assert sharing.snapshot().keys() == alone.snapshot().keys()
         for name, expected in alone.snapshot().items():
             np.testing.assert_array_equal(sharing.snapshot()[name], expected)
-        np.testing.assert_array_equal(sharing.weights()[0], alone.weights()[0])
-        sharing.replace(0 * alone.weights()[0], 7)
-        assert not sharing.weights()[0].any()
-        assert alone.weights()[0].any()
+        np.testing.assert_array_equal(sharing.read_weights()[0], alone.read_weights()[0])
+        sharing.replace(0 * alone.read_weights()[0], 7)
+        assert not sharing.read_weights()[0].any()
+        assert alone.read_weights()[0].any()
 
 
 def test_weights_that_change_count_at_the_next_call():
@@ -87,7 +88,7 @@ def test_a_function_is_compiled_once_for_all_who_call_it_at_the_same_time():
     def call(index):
         together.wait()
         other = tf.Variable(float(index))
-        results[index] = graph.on([other])(np.full(3, 10.0, np.float32))["twice"].numpy().tolist()
+        results[index] = graph.bind([other])(np.full(3, 10.0, np.float32))["twice"].numpy().tolist()
 
     threads = [threading.Thread(target=call, args=(index,)) for index in range(8)]
     for thread in threads:
@@ -118,8 +119,8 @@ def test_variables_that_a_partial_function_has_bound_are_no_inputs():
 
 
 def test_what_a_graph_cannot_do_is_told():
-    with pytest.raises(ValueError, match="shapes and types"):
-        Graph(lambda x: x, [tf.Variable(1.0)]).on([tf.Variable([1.0])])
+    with pytest.raises(ValueError, match="shape"):
+        Graph(lambda x: x, [tf.Variable(1.0)]).bind([tf.Variable([1.0])])
     outside = tf.Variable(1.0)
-    with pytest.raises(ValueError, match="neither an input nor a variable of it"):
+    with pytest.raises(ValueError, match="neither an input nor"):
         Graph(lambda x: x * outside, [])(np.ones(2, np.float32))

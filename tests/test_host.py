@@ -13,7 +13,7 @@ from fakes import STEPS, actor, caught, changed, complaint, model, network, unti
 from run_fakes import settings as run_settings
 
 from doom_a3c.engines.cluster.server_client import FencedError
-from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import remote
 
@@ -51,10 +51,13 @@ def host():
 
 
 def ended(run):
-    """Waits for a host to end by itself; returns what `run` has returned or raised."""
+    """Waits for a host to end by itself; returns the result or the error of `run`.
+
+    `run` waits for its threads for some seconds only: under load one may still be compiling or computing a gradient.
+    """
     run.thread.join(30)
     assert not run.thread.is_alive()
-    assert run.host.threads.alive() == []
+    until(lambda: run.host.threads.alive() == [], "the end of all threads", seconds=60)
     return run.results[0]
 
 
@@ -69,7 +72,7 @@ def test_the_first_update_is_that_of_the_threads_engine(serve, host, transport):
     run.host.stop()
     assert ended(run) is None
     shared, progress = model(), Progress()
-    engine = threads_engine(
+    engine = make_threads_engine(
         config=changed(config, engine="threads"),
         model=shared,
         make_actor=actor,

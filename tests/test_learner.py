@@ -34,11 +34,11 @@ from doom_a3c.algorithm.returns import n_step_returns
 
 def learn(network, rollout, **changes):
     learner = Learner(network, changed(SETTINGS, **changes), 0)
-    return learner.gradients([learner.prepare(rollout)], 0)
+    return learner.compute_gradients([learner.prepare(rollout)], 0)
 
 
 def gradients_of(learner, rollouts, frames=0):
-    return learner.gradients([learner.prepare(rollout) for rollout in rollouts], frames)
+    return learner.compute_gradients([learner.prepare(rollout) for rollout in rollouts], frames)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -186,7 +186,7 @@ def test_each_of_several_steps_of_the_same_rollouts_is_taken_at_the_weights_of_t
     batches, steps = [learner.prepare(rollout) for rollout in rollouts], []
     for _ in range(4):
         model.pull(local)
-        steps.append(learner.gradients(batches, 0).gradients)
+        steps.append(learner.compute_gradients(batches, 0).gradients)
         each = [by_hand(local, rollout, *clips)[1] for rollout in rollouts]
         assert_close(steps[-1], [(one + other) / 2 for one, other in zip(*each, strict=True)])
         model.apply(steps[-1], 0.01)
@@ -284,14 +284,14 @@ def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_ne
     own = rollout._replace(log_probs=played_by(network, rollout)[0].astype(np.float32))
     learner = Learner(network, changed(SETTINGS, epochs=3, clip_range=clip), 0)
     batch, optimizer = learner.prepare(own), Adam(network.parameters)
-    first = learner.gradients([batch], 0)
+    first = learner.compute_gradients([batch], 0)
     assert_close(first.gradients, learn(network, own).gradients)
     clipped = []
     for _ in range(3):
-        optimizer.apply(learner.gradients([batch], 0).gradients, 0.002)
+        optimizer.apply(learner.compute_gradients([batch], 0).gradients, 0.002)
         network.refresh()
         expected, count = ppo_by_hand(network, own, clip)
-        assert_close(learner.gradients([batch], 0).gradients, expected)
+        assert_close(learner.compute_gradients([batch], 0).gradients, expected)
         clipped.append(count)
     assert 0 < clipped[-1] < T * B
     assert differ(expected, gae_by_hand(network, own)[1])
@@ -309,7 +309,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
             lambda array, marks=marks: np.broadcast_to(marks, array.shape[:2]), batch._replace(core_state=())
         )
         batches[place] = whole._replace(core_state=tuple(marks for _ in batch.core_state))
-    updates, orders = list(learner.minibatches(batches)), []
+    updates, orders = list(learner.deal_minibatches(batches)), []
     assert [last for _, last in updates] == [False, False, False, True]
     for half in (updates[:2], updates[2:]):
         for place, batch in enumerate(batches):
@@ -331,7 +331,7 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
     marked = rollout._replace(
         actions=numbers, log_probs=numbers.astype(np.float32), observations=np.arange((T + 1) * B).reshape(T + 1, B)
     )
-    parts = [part for (part,), _ in learner.minibatches([learner.prepare(marked)])]
+    parts = [part for (part,), _ in learner.deal_minibatches([learner.prepare(marked)])]
     targets = PlayedTargets(SETTINGS, None).prepare(rollout)
     orders = [np.concatenate([part.actions[0] for part in half]).tolist() for half in (parts[:3], parts[3:])]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(T * B))
@@ -357,7 +357,7 @@ def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_w
     batch = learner.prepare(rollout)._replace(actions=plain.prepare(rollout._replace(actions=numbers)).actions)
     values = played_by(network, rollout)[1]
     orders, whole = [], Learner(network, changed(SETTINGS, **changes), 0).prepare(rollout)
-    for (part,), _ in learner.minibatches([batch]):
+    for (part,), _ in learner.deal_minibatches([batch]):
         steps = part.actions
         assert steps.shape == (length, T * B // length // 3)
         assert (steps[0] % (length * B) < B).all()
@@ -375,7 +375,7 @@ def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_w
 def test_vtrace_is_dealt_whole_games_without_a_memory_too(make_network):
     network = make_network(core="none")
     learner = Learner(network, changed(SETTINGS, engine="queue", epochs=1, minibatches=3), 0)
-    for (part,), _ in learner.minibatches([learner.prepare(random_rollout(network))]):
+    for (part,), _ in learner.deal_minibatches([learner.prepare(random_rollout(network))]):
         assert part.actions.shape == (T, 1)
 
 
@@ -401,7 +401,7 @@ def test_deals_are_the_seeds_and_the_learners_own(make_network):
     def deals(seed, index):
         learner = Learner(network, changed(SETTINGS, minibatches=2, epochs=8, seed=seed), index)
         batch = learner.prepare(random_rollout(network))._replace(actions=np.tile(np.arange(B), (T, 1)))
-        return [part[0].actions[0].tolist() for part, _ in learner.minibatches([batch])]
+        return [part[0].actions[0].tolist() for part, _ in learner.deal_minibatches([batch])]
 
     assert deals(1, 0) == deals(1, 0)
     assert deals(1, 0) != deals(1, 1) != deals(2, 1) != deals(1, 0)
@@ -414,16 +414,16 @@ def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, co
     network = decided(make_network(core=core))
     learner = Learner(network, changed(SETTINGS, minibatches=parts, max_grad_norm=1e9, **changes), 0)
     batch = learner.prepare(random_rollout(network))
-    dealt = [part for part, _ in learner.minibatches([batch])][:parts]
+    dealt = [part for part, _ in learner.deal_minibatches([batch])][:parts]
     shares = [one.games / batch.games for (one,) in dealt]
     of_games = {2: [1 / 3, 2 / 3], 3: [1 / 3] * 3}[parts]
     assert sorted(shares) == pytest.approx(of_games if batch.games == B else [1 / parts] * parts)
-    gradients = [learner.gradients(part, 0).gradients for part in dealt]
+    gradients = [learner.compute_gradients(part, 0).gradients for part in dealt]
     averages = [
         sum(share * np.asarray(one) for share, one in zip(shares, each, strict=True))
         for each in zip(*gradients, strict=True)
     ]
-    assert_close(averages, learner.gradients([batch], 0).gradients)
+    assert_close(averages, learner.compute_gradients([batch], 0).gradients)
     assert differ(gradients[0], gradients[1])
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.algorithm.losses import actor_critic_loss, importance_ratios, normalized, proximal
+from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, importance_ratios, normalize
 
 COSTS = {"entropy_cost": 0.03, "uniform_cost": 0.07, "value_cost": 0.4}
 N, A = 6, 4
@@ -31,7 +31,7 @@ def softmax(logits):
 
 def loss_of(logits, values, actions, weights, returns, **costs):
     """Returns the loss of a softmax policy."""
-    policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits), Categorical(logits.shape[1]).from_uniform(logits)
+    policy = POLICY.log_prob(logits, actions), POLICY.entropy(logits), Categorical(logits.shape[1]).kl_from_uniform(logits)
     return actor_critic_loss(*policy, values, weights, returns, **{**COSTS, **costs})
 
 
@@ -167,7 +167,7 @@ def test_actions_of_a_wrong_rank_raise(batch):
 
 def test_normalized_has_zero_mean_and_unit_deviation():
     advantages = np.random.default_rng(0).normal(7, 30, (20, 8)).astype(np.float32)
-    result = normalized(tf.constant(advantages)).numpy()
+    result = normalize(tf.constant(advantages)).numpy()
     assert result.dtype == np.float32
     assert result.mean() == pytest.approx(0, abs=1e-5)
     assert result.std() == pytest.approx(1, rel=1e-5)
@@ -176,9 +176,9 @@ def test_normalized_has_zero_mean_and_unit_deviation():
 
 def test_normalized_does_not_blow_up_noise():
     advantages = np.float32([[3.001, 2.999], [3.001, 2.999]])
-    np.testing.assert_allclose(normalized(tf.constant(advantages)), (advantages - 3) / 0.1, atol=1e-5)
-    np.testing.assert_allclose(normalized(tf.constant(advantages), floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
-    np.testing.assert_array_equal(normalized(tf.fill((4, 2), 5.0)), 0)
+    np.testing.assert_allclose(normalize(tf.constant(advantages)), (advantages - 3) / 0.1, atol=1e-5)
+    np.testing.assert_allclose(normalize(tf.constant(advantages), floor=0.5), (advantages - 3) / 0.5, atol=1e-5)
+    np.testing.assert_array_equal(normalize(tf.fill((4, 2), 5.0)), 0)
 
 
 def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
@@ -188,12 +188,12 @@ def test_proximal_weights_give_the_gradient_of_the_clipped_objective():
     with tf.GradientTape(persistent=True) as tape:
         ratios = tf.exp(log_probs - played)
         expected = tf.minimum(ratios * advantages, tf.clip_by_value(ratios, 0.8, 1.2) * advantages)
-        weights = proximal(ratios * advantages, advantages, log_probs - played, 0.2)
+        weights = clip_weights(ratios * advantages, advantages, log_probs - played, 0.2)
         objective = tf.stop_gradient(weights) * log_probs
     gradients = [tape.gradient(one, log_probs) for one in (objective, expected)]
     np.testing.assert_allclose(*gradients, rtol=1e-6)
     assert 10 < np.count_nonzero(gradients[0] == 0) < 90
-    np.testing.assert_array_equal(proximal(advantages, advantages, tf.zeros_like(advantages), 0.2), advantages)
+    np.testing.assert_array_equal(clip_weights(advantages, advantages, tf.zeros_like(advantages), 0.2), advantages)
     one, huge = tf.constant([1.0]), tf.constant([100.0])  # whose exponential overflows
-    assert proximal(importance_ratios(huge), one, huge, 0.2) == 0
-    assert np.isfinite(proximal(-importance_ratios(huge), -one, huge, 0.2))
+    assert clip_weights(importance_ratios(huge), one, huge, 0.2) == 0
+    assert np.isfinite(clip_weights(-importance_ratios(huge), -one, huge, 0.2))

@@ -8,7 +8,7 @@ from fakes import changed
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, observation_inputs
+from doom_a3c.agent.networks import ACNetwork, read_input_shapes
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
@@ -44,7 +44,7 @@ def last_scores(core, updates=140):
     config = changed(Config(), gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
     env = LocalVectorEnv([Recall] * 16)
     spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
-    inputs = observation_inputs(env.single_observation_space)
+    inputs = read_input_shapes(env.single_observation_space)
     network = ACNetwork(spec, inputs, Categorical(2), 1, "global")
     model = GlobalModel(network, Adam(network.parameters))
     local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
@@ -54,8 +54,8 @@ def last_scores(core, updates=140):
     scores = []
     for _ in range(updates):
         model.pull(local)
-        played = actor.rollout()
-        model.apply(learner.gradients([learner.prepare(played.rollout)], 0).gradients, 1e-2)
+        played = actor.play_rollout()
+        model.apply(learner.compute_gradients([learner.prepare(played.rollout)], 0).gradients, 1e-2)
         scores += [episode.score for episode in played.stats.episodes]
     actor.close()
     return np.mean(scores[-400:])

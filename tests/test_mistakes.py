@@ -26,7 +26,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--scenario", "broken.wad"), "broken.wad"),
         (("--scenario", "lonely.wad"), "lonely.cfg"),
         (("--models-dir", "file/models"), "--models-dir"),
-        (("--resume",), "there are runs here: --models-dir foreign, --models-dir 'other run/models'"),
+        (("--resume",), "--models-dir foreign, --models-dir 'other run/models'"),
         (("--resume", "--models-dir", "a" * 300), "File name too long"),
         (("--models-dir", "a" * 300), "File name too long"),
         (("--summary", "foreign"), "--summary foreign is a folder"),

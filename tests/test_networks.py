@@ -6,7 +6,7 @@ import tensorflow as tf
 from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
+from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.network_checks import count_parameters
@@ -316,6 +316,6 @@ def test_inputs_are_read_off_the_space():
     from gymnasium.spaces import Box, Dict
 
     pixels = Box(0, 255, (8, 9, 3), np.uint8)
-    assert observation_inputs(pixels) == Inputs((8, 9, 3), 0)
-    assert observation_inputs(Dict(pixels=pixels, variables=Box(-1, 1, (4,)))) == Inputs((8, 9, 3), 4)
-    assert observation_inputs(Box(-1, 1, (4,))) == Inputs(None, 4)
+    assert read_input_shapes(pixels) == Inputs((8, 9, 3), 0)
+    assert read_input_shapes(Dict(pixels=pixels, variables=Box(-1, 1, (4,)))) == Inputs((8, 9, 3), 4)
+    assert read_input_shapes(Box(-1, 1, (4,))) == Inputs(None, 4)

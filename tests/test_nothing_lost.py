@@ -127,7 +127,7 @@ def test_an_environment_that_fails_while_it_is_played_is_told_in_a_line_and_the_
     result = trained_on_a_toy(tmp_path, game, *map(str, flags))
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert f"{game}{told}" in result.stderr
-    assert "what has been learned is in models/last.ckpt" in result.stderr
+    assert "models/last.ckpt" in result.stderr
     load(tmp_path / "models" / "last.ckpt", GameOverride(scenario="cartpole"))
 
 
@@ -138,12 +138,13 @@ def test_where_an_environment_has_failed_is_told_who_asks_for_it(tmp_path):
 @pytest.mark.parametrize(
     ("game", "told"),
     [
-        ("NanObservations-v0", "has given observations that are not finite"),
-        ("NanRewards-v0", "has given rewards that are not finite"),
-        ("HugeNumbers-v0", "has given observations that are not finite, or beyond 1e+15"),
+        ("NanObservations-v0", "observations that are not finite"),
+        ("NanRewards-v0", "rewards that are not finite"),
+        ("HugeNumbers-v0", "observations that are not finite, or beyond 1e+15"),
     ],
 )
 def test_a_short_run_in_which_no_update_was_finite_has_failed_and_says_what_the_game_did(tmp_path, game, told):
     result = trained_on_a_toy(tmp_path, game)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert f"unusable_toys:{game} {told}" in result.stderr
+    assert f"unusable_toys:{game}" in result.stderr
+    assert told in result.stderr

@@ -145,7 +145,7 @@ def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network
 def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make_network, salience):
     network = make_network(core="lstm")
     observation = SimpleNamespace(observation=SimpleNamespace(stack=1))
-    builder = SimpleNamespace(inputs=network.inputs, variables=lambda numbers: [], scenario=observation)
+    builder = SimpleNamespace(inputs=network.inputs, name_variables=lambda numbers: [], scenario=observation)
     policy, random = Policy(network), np.random.default_rng(0)
     viewer = TrainingViewer(policy, builder, salience)
     state, resets = policy.initial_state(3), np.ones(3, np.float32)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.screen import draw_panel
-from doom_a3c.cli.status import format_curve, format_rows, format_time_left, sparkline
+from doom_a3c.cli.status import draw_sparkline, format_curve, format_rows, format_time_left
 from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.run.reporter import Status
 
@@ -182,7 +182,7 @@ def test_a_time_left_is_in_hours_minutes_and_seconds(seconds, words):
     ("values", "curve"), [([], ""), ([1.0], ""), ([5.0, 5.0], "▁▁"), ([-1e100, 1e100], "▁█"), (range(8), "▁▂▃▄▅▆▇█")]
 )
 def test_a_curve_fits_in_a_line(values, curve):
-    assert sparkline(values) == curve
+    assert draw_sparkline(values) == curve
 
 
 def test_the_final_curve_is_one_line_with_its_extremes():

@@ -141,7 +141,7 @@ def test_workers_report_every_episode_and_evaluations_none(tmp_path):
     with this_training.players_reporting(Report(tmp_path / "report"), frame_skip=3):
         actor = fakes.actor(0, Policy(fakes.network()))
         assert evaluator.Player is player.Player
-    played = [actor.rollout() for _ in range(3)]
+    played = [actor.play_rollout() for _ in range(3)]
     assert reported(tmp_path / "report") == [episode.score for each in played for episode in each.stats.episodes]
     assert len(reported(tmp_path / "report")) == 2 * 4 * 3 // 3
 

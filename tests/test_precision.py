@@ -9,7 +9,7 @@ from fakes import complaint
 
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.parameters import variable_name
-from doom_a3c.agent.precision import add_bias, check_can_learn, matrix_type
+from doom_a3c.agent.precision import add_bias, check_can_learn, choose_matrix_type
 
 T, B = 3, 6
 SIZES = {"convolutions": ((8, 2, 2), (8, 2, 1)), "hidden": (32,), "core_size": 32}
@@ -94,17 +94,17 @@ def test_auto_is_float32_without_onednn(tmp_path, monkeypatch):
     info = tmp_path / "cpuinfo"
     info.write_text("flags : fpu amx_bf16\n")
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    assert matrix_type("auto", info) == tf.float32
+    assert choose_matrix_type("auto", info) == tf.float32
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
-    assert matrix_type("auto", info) == tf.bfloat16
+    assert choose_matrix_type("auto", info) == tf.bfloat16
 
 
 def test_auto_is_bfloat16_where_the_cpu_has_matrix_units(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text("flags : fpu avx512_bf16 amx_bf16 amx_tile\n")
-    assert matrix_type("auto", info) == tf.bfloat16
-    assert matrix_type("float32", info) == tf.float32
+    assert choose_matrix_type("auto", info) == tf.bfloat16
+    assert choose_matrix_type("float32", info) == tf.float32
     info.write_text("flags : fpu avx512_bf16\n")
-    assert matrix_type("auto", info) == tf.float32
-    assert matrix_type("bfloat16", info) == tf.bfloat16
-    assert matrix_type("auto", tmp_path / "missing") == tf.float32
+    assert choose_matrix_type("auto", info) == tf.float32
+    assert choose_matrix_type("bfloat16", info) == tf.bfloat16
+    assert choose_matrix_type("auto", tmp_path / "missing") == tf.float32

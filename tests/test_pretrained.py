@@ -41,7 +41,7 @@ LONG = dict.fromkeys(("breakout", "breakout_lstm", "pong", "pong_lstm", "take_co
 def scores_side_by_side(agent, greedy, episodes):
     """Plays one episode in each of several games at once: the network decides for all of them in one call."""
     epsilons = np.full(episodes, agent.record.config.evaluation_epsilon if greedy else 0.0, np.float32)
-    with closing(agent.builder.evaluation_env(episodes)) as env:
+    with closing(agent.builder.make_evaluation_env(episodes)) as env:
         player = Player(env, Policy(agent.network), np.random.default_rng(1), range(episodes))
         policies = np.full(episodes, greedy)
         finished = play_first_episodes(lambda: player.step(epsilons, policies), [1] * episodes, lambda: True)
@@ -130,11 +130,11 @@ def test_a_run_begins_with_the_weights_and_only_its_own_game_and_actions_take_th
     found = catalog.find(plays)
     game = found.game if scenario == "permuted" else agent.record.scenario.game
     builder = Builder(replace(agent.record.scenario, name=found.name, game=game), agent.record.config)
-    network = builder.network("new", 12345)
+    network = builder.make_network("new", 12345)
     before, source = weights(network), weights(agent.network)
     said = transfer(network, model, builder, plays)
-    assert said.startswith(f"begins with {'all' if heads else '9 of 11'} of the weights of best, trained on basic")
-    assert ("; the heads, of policy and value, begin anew" in said) == (not heads)
+    assert f"{'all' if heads else '9 of 11'} of the weights of best, trained on basic" in said
+    assert ("heads" in said) == (not heads)
     after = weights(network)
     for name in before:
         is_head = name.startswith(("policy/", "value/"))
@@ -153,7 +153,8 @@ def test_actions_are_what_is_pressed_in_whatever_order_the_buttons_are():
 
 def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, permuted, tmp_path):
     told = complaint(TrainedAgent.load, model, GameOverride(scenario=str(permuted)))
-    assert told == f"{model} has learned other actions than those of {permuted}, or in another order"
+    assert str(model) in told
+    assert f"other actions than {permuted}" in told
     assert TrainedAgent.load(model, GameOverride(scenario="basic")).actions == ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "last.ckpt").write_bytes(model.read_bytes())
@@ -166,7 +167,7 @@ def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, 
 def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_path):
     result = train(tmp_path, "--from", model, "--frames", "1", "--learning-rate", "1e-12")
     assert result.returncode == 0, result.stderr
-    assert "begins with all of the weights of best, trained on basic" in result.stdout
+    assert "all of the weights of best, trained on basic" in result.stdout
     learned, source = load(tmp_path / "models" / "last.ckpt"), load(model)
     assert learned.record.counters.frames < 1000
     for name in {name.split(":")[0] for name in weights(TrainedAgent.load(model).network)}:

@@ -24,7 +24,7 @@ from fakes import (
 from doom_a3c.agent.policy import Decision, Policy
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.queue import RemotePolicy
-from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 
@@ -196,7 +196,7 @@ def test_each_game_thread_gets_the_answers_to_its_own_observations(build):
         mine = [rollout for rollout in rollouts if rollout.observations[0, 0, 0, 0, 0] == owner]
         assert len(mine) >= 2
         for rollout in mine:
-            expected = alone.rollout().rollout
+            expected = alone.play_rollout().rollout
             np.testing.assert_array_equal(rollout.observations, expected.observations)
             np.testing.assert_array_equal(rollout.actions, expected.actions)
             np.testing.assert_allclose(rollout.values, expected.values, rtol=1e-4, atol=1e-6)
@@ -216,7 +216,7 @@ def test_the_first_updates_are_those_of_the_threads_engine(build, vtrace, miniba
     before = queue.model.snapshot()
     finish(queue.engine)
     shared, progress = model(), Progress()
-    threads = threads_engine(
+    threads = make_threads_engine(
         config=changed(config, engine="threads"),
         model=shared,
         make_actor=actor,
@@ -254,7 +254,7 @@ def test_a_rollout_is_as_old_as_the_oldest_answer_in_it():
     lives = [[8, 5, 7, 9, 9], [10, 11, 12, 10, 12], [12, 12, 12, 12, 12]]
     thread, errors = caught(answer, itertools.chain(*lives))
     player = actor(0, policy, length=100)
-    played = [player.rollout() for _ in lives]
+    played = [player.play_rollout() for _ in lives]
     thread.join(30)
     assert errors == [None]
     assert [one.version for one in played] == [5, 10, 12]

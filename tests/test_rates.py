@@ -70,7 +70,7 @@ def test_a_silent_host_counts_no_longer_and_a_lost_one_at_once(clock):
     assert measured.add({**both, "b": tally(16, 2, 0)}, [], 24) == ["b"]
     assert measured.metrics().hosts == 2
     clock[0] += 40.0
-    assert measured.describe() == "no host plays yet"
+    assert "no host" in measured.describe()
 
 
 def test_a_server_that_counts_from_0_again_makes_no_negative_rate(clock):

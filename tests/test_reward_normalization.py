@@ -13,10 +13,10 @@ from gymnasium import RewardWrapper
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale, RewardStats
-from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, compute_moments
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import begin_run, continue_run
-from doom_a3c.run.play.page import discounted_returns
+from doom_a3c.run.play.page import compute_returns
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.consistency import check_combinations
@@ -33,8 +33,8 @@ def as_numbers(moments):
 def test_moments_of_parts_are_those_of_the_whole_however_it_is_cut(cuts):
     merged = RunningMoments()
     for part in np.split(STREAM, cuts):
-        merged = merged.merged(moments_of(part))
-    assert tuple(merged) == as_numbers(moments_of(STREAM))
+        merged = merged.merge(compute_moments(part))
+    assert tuple(merged) == as_numbers(compute_moments(STREAM))
     assert merged.size == 150
     assert merged.mean == pytest.approx(STREAM.mean())
     assert merged.spread == pytest.approx(STREAM.std(), rel=1e-6)
@@ -42,8 +42,8 @@ def test_moments_of_parts_are_those_of_the_whole_however_it_is_cut(cuts):
 
 def test_what_nothing_is_known_of_is_divided_by_one():
     for numbers in ((), np.zeros(5), np.full(3, 7.0), np.full(480, 0.1)):  # the last are not exact
-        assert moments_of(np.asarray(numbers)).spread == 1.0
-    assert NO_MOMENTS.merged(NO_MOMENTS) == NO_MOMENTS
+        assert compute_moments(np.asarray(numbers)).spread == 1.0
+    assert NO_MOMENTS.merge(NO_MOMENTS) == NO_MOMENTS
 
 
 def by_hand(paid, ends):
@@ -71,7 +71,7 @@ def play_on(make_network):
         actors.append(played.actor)
         pairs = []
         for _ in range(rollouts):
-            one = played.actor.rollout()
+            one = played.actor.play_rollout()
             stats.add(one.stats.reward_sums)
             pairs.append((one.rollout, stats.now))
         return pairs
@@ -88,7 +88,7 @@ def test_rewards_are_divided_by_the_spread_of_all_sums_so_far_their_own_rollout_
     sums = by_hand(paid, np.concatenate([rollout.ends for rollout, _ in pairs]))
     for number, (rollout, known) in enumerate(pairs):
         rows = slice(7 * number, 7 * number + 7)
-        assert tuple(known) == as_numbers(moments_of(sums[: rows.stop]))
+        assert tuple(known) == as_numbers(compute_moments(sums[: rows.stop]))
         np.testing.assert_allclose(rollout.rewards, paid[rows] / sums[: rows.stop].std(), rtol=1e-5)
 
 
@@ -120,15 +120,15 @@ def test_a_reward_that_cannot_be_learned_from_counts_as_nothing(play_on, bad):
 
 def test_nothing_is_measured_where_nothing_is_divided():
     player = actor(0, Policy(network("player")), length=4)
-    assert player.rollout().stats.reward_sums == NO_MOMENTS
+    assert player.play_rollout().stats.reward_sums == NO_MOMENTS
     player.close()
 
 
 def test_normalized_rewards_are_clipped_and_not_scaled():
     normalized = Config(normalize_rewards=True, reward_scale=0.01)
-    assert RewardScale.of(normalized).limit == 10.0
-    assert RewardScale.of(changed(normalized, reward_clip=1.0)).limit == 1.0
-    assert RewardScale.of(Config()).limit is None
+    assert RewardScale.from_config(normalized).limit == 10.0
+    assert RewardScale.from_config(changed(normalized, reward_clip=1.0)).limit == 1.0
+    assert RewardScale.from_config(Config()).limit is None
     with pytest.raises(UserError, match="--reward-scale has no effect here"):
         check_combinations(normalized, {"reward_scale"})
 
@@ -171,4 +171,4 @@ def test_the_page_shows_values_beside_what_they_were_learned_from():
     record = begin_run(catalog.find("cartpole"), Config(normalize_rewards=True, discount=0.5, reward_scale=0.1))
     record = record._replace(counters=record.counters._replace(reward_sums=RunningMoments(2, 0.0, 8.0)))
     played = SimpleNamespace(rewards=[1.0, 2.0, 200.0], bonuses=[1.0, 0.0, 0.0])
-    assert discounted_returns(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]
+    assert compute_returns(played, record).tolist() == [1.0 + 0.5 * (1.0 + 0.5 * 10.0), 1.0 + 0.5 * 10.0, 10.0]

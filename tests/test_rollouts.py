@@ -76,7 +76,7 @@ def test_a_rollout_is_not_changed_by_the_next(play):
     played = play()
     (first,) = played.rollouts
     copies = tf.nest.map_structure(np.array, first)
-    played.actor.rollout()
+    played.actor.play_rollout()
     tf.nest.map_structure(np.testing.assert_array_equal, first, copies)
 
 
@@ -143,7 +143,7 @@ def test_an_actor_records_the_probabilities_it_explores_with(play):
     policy = next(p for p in network.parameters if "policy" in p.name)
     policy.assign(300 * policy)  # a policy far from uniform: exploring changes its probabilities
     for epsilons in np.float32([[0, 0.3, 1], [0.6, 0, 0.05]]):
-        rollout = played.actor.rollout().rollout
+        rollout = played.actor.play_rollout().rollout
         logits, _ = unroll(network, rollout, 20)
         probabilities = (1 - epsilons[:, None]) * softmax(logits, axis=2) + epsilons[:, None] / 3
         np.testing.assert_allclose(

@@ -123,11 +123,13 @@ def test_gradients_accumulated_from_a_live_actor_are_those_of_its_rollouts():
         assert results == [None]
     alone = network("alone")
     player, learner = actor(0, Policy(alone)), Learner(alone, config, 0)
-    batches = [learner.prepare(copy.deepcopy(player.rollout().rollout)) for _ in range(3)]
+    batches = [learner.prepare(copy.deepcopy(player.play_rollout().rollout)) for _ in range(3)]
     player.close()
     push = wire.pushes[0][0]
     assert push["steps"] == 24
-    np.testing.assert_allclose(push["gradients"], flatten(learner.gradients(batches, 0).gradients), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        push["gradients"], flatten(learner.compute_gradients(batches, 0).gradients), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,12 +148,12 @@ def test_a_rollout_that_waits_is_not_overwritten_by_the_next(settings):
     config = Config(scenario="cartpole", workers=1, envs_per_worker=2, game_processes=1, rollout_length=4, **settings)
     builder = Builder(scenario, config)
     player = ActorFactory(config, builder, RunCounts(), RewardStats(), lambda recording: None, restarts=0)(
-        0, Policy(builder.network("own", 0))
+        0, Policy(builder.make_network("own", 0))
     )
-    waiting = [player.rollout().rollout for _ in range(3)]
+    waiting = [player.play_rollout().rollout for _ in range(3)]
     kept = copy.deepcopy(waiting)
     for _ in range(3):
-        player.rollout()
+        player.play_rollout()
     player.close()
     builder.close()
     for one, as_it_was in zip(tf.nest.flatten(waiting), tf.nest.flatten(kept), strict=True):

@@ -27,7 +27,7 @@ def test_a_record_is_the_same_after_it_was_plain(scenario):
         "restarts": 3,
         "config": config,
         "counters": progress.counters(),
-        "best": Best(3.5, "sample").after(POINT, is_best=True)._replace(confirmed=True),
+        "best": Best(3.5, "sample").add(POINT, is_best=True)._replace(confirmed=True),
     }
     assert read(record_to_plain(record)) == record
     assert read(record_to_plain(record._replace(**parts))) == record._replace(**parts)

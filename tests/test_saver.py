@@ -80,7 +80,7 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     saver.save_best(state, Best(7.0, "greedy"))
     saver.save(state, Best(7.0, "greedy"))
     assert (tmp_path / "last.ckpt").read_bytes() == before
-    with pytest.raises(module.SaveError, match="No space left on device"):
+    with pytest.raises(module.SaveError, match=r"No space left on device"):
         saver.check()
     for clock[0], due in ((109.0, False), (110.0, True)):
         assert saver.is_due() == due
@@ -194,7 +194,7 @@ def test_the_best_never_gives_way(tmp_path, state, disk):
 def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):
     disk[0] = True
     lines = []
-    with pytest.raises(module.SaveError, match="No space left on device; a run begins where 0 MB are free"):
+    with pytest.raises(module.SaveError, match=r"No space left on device.* 0 MB"):
         Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append).begin(state, Best())
     assert lines == []  # which would tell that training continues
 
@@ -206,7 +206,7 @@ def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, 
     assert lines == []
     monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     saver.begin(state, Best())
-    assert "room for 0 MB" in lines[0]
+    assert "0 MB free" in lines[0]
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
@@ -215,7 +215,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):
     before = (tmp_path / "last.ckpt").read_bytes()
     state.variables["policy/kernel"][0, 0] = float("nan")
     for save in (saver.save, saver.save_best):
-        with pytest.raises(DivergedError, match="no longer finite"):
+        with pytest.raises(DivergedError, match="not finite"):
             save(state, Best())
     assert (tmp_path / "last.ckpt").read_bytes() == before
     assert not (tmp_path / "best.ckpt").exists()

@@ -74,7 +74,7 @@ def training_env():
     made = []
 
     def make(builder):
-        made.append(builder.training_env(1))
+        made.append(builder.make_training_env(1))
         return made[-1]
 
     yield make
@@ -86,7 +86,7 @@ def training_env():
 def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     scenario = catalog.find(name)
     builder = Builder(*apply_overrides(short(scenario), scenario.training, name))
-    network, env = builder.network("network", 0), training_env(builder)
+    network, env = builder.make_network("network", 0), training_env(builder)
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
     # The first action until the time-out, then each of the others.
@@ -226,6 +226,6 @@ def test_published_systems_learn_once_from_each_rollout_and_never_roll_back(name
     scenario = catalog.find(name)
     _, config = apply_overrides(scenario, scenario.training, "test")
     assert config.updates_per_rollout == 1
-    assert SharedStepSize.of(config).value == 1
+    assert SharedStepSize.from_config(config).value == 1
     assert config.rollback_drop == 0 or config.engine == "cluster"
     assert config.uniform_cost == 0

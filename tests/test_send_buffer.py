@@ -28,7 +28,7 @@ def stats(steps, episodes=(), faults=()):
 
 def test_gradients_are_added_up_until_they_are_enough():
     sums = GradientAccumulator(3, 1)
-    thread, results = caught(sums.next_push)
+    thread, results = caught(sums.take_push)
     for number, version in enumerate((5, 3, 4)):
         assert waits(thread)
         sums.count(stats(8 + number, [EPISODE] * number, ["crash"] * number), None)
@@ -47,11 +47,11 @@ def test_gradients_that_are_not_finite_are_left_out_and_counted():
     for vector in ([np.nan, 1.0], [1.0, 2.0], [np.inf, 1.0]):
         sums.count(stats(8), None)
         sums.add(gradients(vector, finite=bool(np.isfinite(vector).all())), 1)
-    push = prompt(sums.next_push)
+    push = prompt(sums.take_push)
     assert (push["gradients"].tolist(), push["not_finite"], push["steps"]) == ([1.0, 2.0], 2, 24)
     for _ in range(3):
         prompt(sums.add, gradients([np.nan], finite=False), 4)
-    push = prompt(sums.next_push)
+    push = prompt(sums.take_push)
     assert (push["gradients"], push["not_finite"], push["steps"], push["version"]) == (None, 3, 0, 4)
     assert push["metrics"] == {}
 
@@ -61,10 +61,10 @@ def test_a_worker_waits_until_its_push_is_answered_and_plays_on_before_it_is_com
     prompt(sums.apply, gradients([1.0]), 0, True)
     second, results = caught(sums.apply, gradients([10.0]), 0, True)
     assert waits(second)
-    assert prompt(sums.next_push)["gradients"].tolist() == [11.0]
+    assert prompt(sums.take_push)["gradients"].tolist() == [11.0]
     assert waits(second)  # for the answer
     prompt(sums.apply, gradients([1.0]), 0, True)  # into the next push
-    taker, pushes = caught(sums.next_push)
+    taker, pushes = caught(sums.take_push)
     assert waits(taker)
     second.join(10)
     assert results == [True]
@@ -79,10 +79,10 @@ def test_a_worker_need_not_wait_for_the_pushes_of_others():
     sums = GradientAccumulator(1, 1)
     first, results = caught(sums.apply, gradients([1.0]), 0, True)
     assert waits(first)
-    prompt(sums.next_push)
+    prompt(sums.take_push)
     second, _ = caught(sums.apply, gradients([10.0]), 0, True)
     assert waits(second)
-    assert prompt(sums.next_push)["gradients"].tolist() == [10.0]
+    assert prompt(sums.take_push)["gradients"].tolist() == [10.0]
     first.join(10)
     assert results == [True]
     assert waits(second)
@@ -93,7 +93,7 @@ def test_what_is_counted_at_once_is_taken_at_once():
     sums, takers = GradientAccumulator(1, 1), []
 
     def episodes():
-        takers.append(caught(sums.next_push))
+        takers.append(caught(sums.take_push))
         assert waits(takers[0][0])
         yield EPISODE
 
@@ -115,7 +115,7 @@ def test_many_workers_lose_and_double_nothing():
 
     def take():
         while sum(push["not_finite"] for push in pushes) < total:
-            pushes.append(sums.next_push())
+            pushes.append(sums.take_push())
         sums.close()
 
     for thread in [caught(call)[0] for call in (take, *[work] * 8)]:
@@ -129,14 +129,14 @@ def test_many_workers_lose_and_double_nothing():
 
 def test_rollouts_wait_in_order_and_as_plain_arrays():
     player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(2)
-    played = [player.rollout()._replace(version=version) for version in (4, 5, 6)]
+    played = [player.play_rollout()._replace(version=version) for version in (4, 5, 6)]
     player.close()
     for one in played[:2]:
         prompt(buffer.put, one)
     thread, results = caught(buffer.put, played[2])
     assert waits(thread)
     for one in played:
-        push = prompt(buffer.next_push)
+        push = prompt(buffer.take_push)
         arrays = push.pop("rollout")
         kept = {
             "gradients": None,
@@ -160,11 +160,11 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
 def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
     empty, full, buffer = GradientAccumulator(1, 1), GradientAccumulator(1, 1), RolloutBuffer(1)
     full.add(gradients([1.0]), 0)
-    waiting = [caught(empty.next_push), caught(full.apply, gradients([1.0]), 0, True), caught(buffer.next_push)]
+    waiting = [caught(empty.take_push), caught(full.apply, gradients([1.0]), 0, True), caught(buffer.take_push)]
     assert all(waits(thread) for thread, _ in waiting)
     for one in (empty, full, buffer):
         one.close()
-        assert isinstance(prompt(one.next_push), ClosedError)
+        assert isinstance(prompt(one.take_push), ClosedError)
     for thread, _ in waiting:
         thread.join(10)
     assert [type(results[0]) for _, results in waiting] == [ClosedError, bool, ClosedError]
@@ -172,10 +172,10 @@ def test_closing_wakes_everyone_and_nothing_is_taken_afterwards():
 
 def test_a_rollout_with_a_fault_brings_it_along():
     player, buffer = actor(0, Policy(network("player"))), RolloutBuffer(1)
-    played = player.rollout()
+    played = player.play_rollout()
     player.close()
     buffer.put(played._replace(stats=played.stats._replace(faults=["engine_died"])))
-    assert buffer.next_push()["faults"] == ["engine_died"]
+    assert buffer.take_push()["faults"] == ["engine_died"]
 
 
 @pytest.mark.parametrize("enough", [1, 3])
@@ -183,4 +183,4 @@ def test_a_gradient_is_in_the_push_whose_number_it_is_told(enough):
     sums = GradientAccumulator(enough, 1)
     for number in (1, 2):
         assert [sums.add(gradients([1.0]), 0) for _ in range(enough)] == [number] * enough
-        assert prompt(sums.next_push)["gradients"].tolist() == [enough]
+        assert prompt(sums.take_push)["gradients"].tolist() == [enough]

@@ -21,7 +21,7 @@ from cluster_fakes import (
 from fakes import STEPS, changed, model, network, until
 
 from doom_a3c.agent.model import flatten, split
-from doom_a3c.algorithm.running_moments import moments_of
+from doom_a3c.algorithm.running_moments import compute_moments
 from doom_a3c.engines.updates import MAX_NON_FINITE
 from doom_a3c.settings.fields import Schedule
 
@@ -169,9 +169,9 @@ def test_a_push_that_comes_again_is_not_applied_and_brings_weights_to_those_who_
 def test_reward_sums_of_all_hosts_are_merged_told_and_kept(build):
     server, parts = build(state_of()), np.split(np.arange(24.0) ** 2, 3)
     for host, version, part in zip("aba", range(3), parts, strict=True):
-        push = gradient_push(version, reward_sums=list(moments_of(part)))
+        push = gradient_push(version, reward_sums=list(compute_moments(part)))
         answer = server.push(host, 1, version + 1, push, -1)
-    whole = pytest.approx(list(moments_of(np.concatenate(parts))))
+    whole = pytest.approx(list(compute_moments(np.concatenate(parts))))
     assert answer["reward_sums"] == server.state()["counters"]["reward_sums"] == whole
     after = build(server.state())
     assert after.join("a", 1)["reward_sums"] == whole

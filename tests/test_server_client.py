@@ -36,7 +36,7 @@ class Script:
     def __init__(self, *pushes):
         self.pushes, self.closed = deque(pushes), False
 
-    def next_push(self):
+    def take_push(self):
         if not self.pushes:
             raise ClosedError
         return self.pushes.popleft()
@@ -78,7 +78,7 @@ def assert_learned(server: KnownServer, a, *pushes):
         alone.apply(split(one["gradients"], alone.network.parameters), SMALL.learning_rate.start)
     assert counted(server) == (len(pushes), 2 * len(pushes), len(pushes))
     for shared in (server.model, a.model):
-        assert np.array_equal(shared.weights()[0], alone.weights()[0])
+        assert np.array_equal(shared.read_weights()[0], alone.read_weights()[0])
         assert shared.version == len(pushes)
     assert a.counts.frames == len(pushes) * FRAMES
     assert a.counts.reward_stats.now == server.model.reward_stats.now

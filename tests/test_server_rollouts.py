@@ -38,7 +38,7 @@ def test_rollouts_are_learned_from_and_sent_again_where_there_is_no_room(build):
     assert counted(server) == (3, 6, 3)
     assert variables(server) != before
     answer = server.push("a", 1, 3, messages[2], 0)
-    assert np.array_equal(answer["weights"], server.model.weights()[0])
+    assert np.array_equal(answer["weights"], server.model.read_weights()[0])
     parts = [part for one in messages for name, part in one["rollout"].items() if name != "core_state"]
     parts += [part for one in messages for part in one["rollout"]["core_state"]]
     taken_in, answers = sum(part.nbytes for part in parts), server.status()["hosts"]["a"]["bytes"]

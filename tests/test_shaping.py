@@ -22,13 +22,13 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
-from doom_a3c.engines.update_log import episode_metrics
+from doom_a3c.engines.update_log import average_episodes
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.setup import check, configure
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.checkpoints.checkpoint import load
-from doom_a3c.run.launch import new_run
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
@@ -145,12 +145,12 @@ def test_rollouts_have_what_is_paid_and_episodes_both_sums(vector, closing):
     player = Player.from_seed(env, Indifferent(), np.random.SeedSequence(0))
     rewards = RewardScaler(RewardScale(0.5), RewardStats(), 0.9, 2)
     actor = Actor(player, rollout_length=4, frame_skip=1, discount=0.9, rewards=rewards)
-    rollout, _, stats = actor.rollout()
+    rollout, _, stats = actor.play_rollout()
     np.testing.assert_allclose(rollout.rewards, np.array([[1, 21, 31, 1]]).T.repeat(2, axis=1) / 2)
     assert [(episode.score, episode.shaped) for episode in stats.episodes] == [(3.0, 53.0)] * 2
-    metrics = episode_metrics(stats.episodes)
+    metrics = average_episodes(stats.episodes)
     assert (metrics.reward, metrics.shaped_reward) == (3.0, 53.0)
-    assert episode_metrics([episode._replace(shaped=3.0) for episode in stats.episodes]).shaped_reward is None
+    assert average_episodes([episode._replace(shaped=3.0) for episode in stats.episodes]).shaped_reward is None
 
 
 def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
@@ -162,7 +162,7 @@ def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
     assert parse_weights(scenario.game.shaping) == table
     assert parse_weights(from_plain(to_plain(scenario), "x").game.shaping) == table
     flags = ("KILLCOUNT=1", "HEALTH=0.05,0.01,2")
-    record = new_run({"scenario": "take_cover", "shaping": flags, "models_dir": str(tmp_path)})
+    record = make_new_run({"scenario": "take_cover", "shaping": flags, "models_dir": str(tmp_path)})
     assert parse_weights(record.scenario.game.shaping) == table
 
 
@@ -189,7 +189,7 @@ def test_a_malformed_flag_is_refused(words):
 
 def test_shaping_is_for_games_with_variables():
     settings = {"scenario": "cartpole", "shaping": ("HEALTH=1",)}
-    assert "--shaping" in complaint(new_run, settings)
+    assert "--shaping" in complaint(make_new_run, settings)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import registered_toys  # noqa: F401  # registers the coin
 from doom_a3c.agent.player import split_seed
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.play.episode_player import EpisodePlayer
-from doom_a3c.run.play.random_play import random_scores
+from doom_a3c.run.play.random_play import play_random_episodes
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.streams import Stream, make_seed
@@ -47,11 +47,11 @@ def test_actions_and_games_have_separate_reproducible_streams():
 
 def test_actions_of_an_episode_are_independent_of_its_game(coin):
     with EpisodePlayer(coin, coin.network("player", 0), greedy=False, epsilon=0.0) as player:
-        played = [player.episode(seed) for seed in range(400)]
+        played = [player.play_episode(seed) for seed in range(400)]
     shares = [np.mean([each.episode.score for each in played]), np.mean([each.actions[0] for each in played])]
     assert shares == pytest.approx([0.5, 0.5], abs=0.1)  # four standard deviations
 
 
 def test_random_play_guesses_a_fair_coin_in_half_of_the_games(coin):
-    firsts = list(itertools.chain(*(random_scores(coin, 10, seed) for seed in range(40))))
+    firsts = list(itertools.chain(*(play_random_episodes(coin, 10, seed) for seed in range(40))))
     assert np.mean(firsts) == pytest.approx(0.5, abs=0.1)

@@ -193,7 +193,7 @@ def test_the_last_checkpoint_knows_the_final_evaluation(make_run, tmp_path):
     assert run.run().best_evaluation == 70.0
     record = load(tmp_path / "last.ckpt").record
     assert (record.best, record.counters) == (
-        Best().after(EvaluationPoint(40, 70.0, 0.0, 69.0, 0.0), True),
+        Best().add(EvaluationPoint(40, 70.0, 0.0, 69.0, 0.0), True),
         run.progress.counters(),
     )
 

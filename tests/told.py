@@ -87,7 +87,7 @@ class Until:
     def log(self, message):
         pass
 
-    def phase(self, what):
+    def set_phase(self, what):
         pass
 
 

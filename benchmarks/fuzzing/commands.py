@@ -14,7 +14,7 @@ from typing import Any, cast
 import tensorflow as tf
 
 from doom_a3c.cli import listing, play, train
-from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.run import launch
 from doom_a3c.run.play import agent
 from doom_a3c.settings import catalog
@@ -104,10 +104,10 @@ def _stop_before_games() -> None:
     def reached(*arguments: Any, **options: Any) -> Any:
         raise ReachedError
 
-    parser = functools.cache(flag_parser)
-    _replace(train, flag_parser=parser)
+    parser = functools.cache(make_flag_parser)
+    _replace(train, make_flag_parser=parser)
     _replace(launch, _started=reached)
-    _replace(play, flag_parser=parser)
+    _replace(play, make_flag_parser=parser)
     _replace(agent, Builder=reached)
     _replace(listing, list_scenarios=functools.cache(listing.list_scenarios))
 

@@ -98,7 +98,7 @@ def small_checkpoint(path: Path) -> None:
     """Writes the checkpoint of a run of CartPole with a network of a few weights."""
     record = example("cartpole")
     scenario = dataclasses.replace(record.scenario, network=dataclasses.replace(record.scenario.network, hidden=(4,)))
-    model = Builder(scenario, record.config).model(record.config)
+    model = Builder(scenario, record.config).make_model(record.config)
     checkpoint.save(path, model.snapshot(), record._replace(scenario=scenario))
 
 
@@ -162,7 +162,8 @@ def with_checksum(data: bytes) -> bytes:
         metadata = header["__metadata__"]
         record = json.loads(metadata["record"])
         record.pop("crc32", None)
-        metadata["record"] = json.dumps(record | {"crc32": checkpoint._checksum(record, safetensors.numpy.load(data))})
+        checksum = checkpoint._compute_checksum(record, safetensors.numpy.load(data))
+        metadata["record"] = json.dumps(record | {"crc32": checksum})
         return join_checkpoint(header, arrays)
     except Exception:  # of whatever the mutation has made
         return data

@@ -13,7 +13,7 @@ from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, flatten
 from doom_a3c.agent.networks import ACNetwork, Inputs
-from doom_a3c.agent.rollouts import Rollout, VersionedRollout, blank_rollout
+from doom_a3c.agent.rollouts import Rollout, VersionedRollout, make_blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict
@@ -69,7 +69,7 @@ class Servers:
         self.size = len(flatten(network.parameters))
         observations = np.zeros((GAMES, 6, 6, 1), np.uint8)
         core_state = tuple(np.asarray(part) for part in network.initial_state(GAMES))
-        self.blank = blank_rollout(observations, STEPS, core_state, network.distribution)
+        self.blank = make_blank_rollout(observations, STEPS, core_state, network.distribution)
         self._servers: dict[str, tuple[ParameterServer, Progress]] = {}
         self._pushes = self._generation = 0
 
@@ -111,7 +111,7 @@ class Servers:
             raise FindingError("a push makes a run that cannot be saved, or not be read again") from None
         if server.status()["over"]:
             raise FindingError("a push ends the run")
-        if not np.isfinite(self._model.weights()[0]).all():
+        if not np.isfinite(self._model.read_weights()[0]).all():
             raise FindingError("a push makes weights that are not finite")
 
 

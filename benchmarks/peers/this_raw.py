@@ -24,12 +24,12 @@ def main() -> None:
 
     values = {"frame_skip": options.frame_skip, "game_processes": cpu_count()}
     builder = Builder(*apply_overrides(catalog.find("basic"), values, "flags"))
-    envs = builder.training_env(options.games)
+    envs = builder.make_training_env(options.games)
     envs.reset(seed=options.seed)
     random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
 
     def step() -> int:
-        envs.step(builder.distribution.uniform(options.games, random))
+        envs.step(builder.distribution.sample_uniform(options.games, random))
         return int(options.games)
 
     play(step, options)

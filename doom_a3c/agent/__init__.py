@@ -1,1 +1,1 @@
-"""What decides, plays and learns."""
+"""The agent: network, policy, player, rollouts and learner."""

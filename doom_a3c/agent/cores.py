@@ -1,4 +1,4 @@
-"""Recurrent cores: what a network remembers between steps. A new one is a class here and a line in `CORES`."""
+"""Recurrent cores: the memory of a network. To add one, write a class here and list it in `CORES`."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
-from doom_a3c.algorithm.lstm import lstm, product
+from doom_a3c.algorithm.lstm import lstm, multiply
 from doom_a3c.settings.errors import UserError, suggest
 
-CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # of arrays, each float32 [B, size]; () where nothing is remembered
+CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # arrays, each float32 [B, size]; () without memory
 
 
 class Core(Protocol):
-    """Turns features into features that know the past. Owns its weights; the state is its caller's."""
+    """Adds memory to features. Owns its weights; the caller keeps the state."""
 
-    size: int  # of the features that come out
+    size: int  # number of output features
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
-        """Makes weights for so many `inputs`, named `prefix` and what they are; `size` is the scenario's core_size."""
+        """Makes the weights for `inputs` features; their names start with `prefix`. `size` is the scenario's core_size."""
 
     def initial_state(self, batch_size: int) -> CoreState:
         """Returns the state at the start of an episode."""
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Returns float32 features [T * B, size] and the state after them.
+        """Returns float32 features [T * B, size] and the state after the last step.
 
         Args:
-            features: [T * B, inputs], of the type that large matrices have.
-            resets: float32 [T, B], 1 where the state is that of an episode's start before the step.
-            state: the state before the first step.
+            features: [T * B, inputs], in the type of the large matrices.
+            resets: float32 [T, B], 1 where an episode starts and the state is reset before the step.
+            state: the state before the first step, [B, size] each.
         """
 
 
 class LSTM:
-    """A long short-term memory of `size` cells. Its state is cell and hidden, [B, size] each."""
+    """An LSTM with `size` cells. Its state is the cell and hidden state, [B, size] each."""
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = self._cells = size
@@ -54,7 +54,7 @@ class LSTM:
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns the hidden states of all steps, and the state after them."""
-        gates_in = tf.cast(product(features, self._input_kernel.read()), self._bias.dtype)
+        gates_in = tf.cast(multiply(features, self._input_kernel.read()), self._bias.dtype)
         gates_in = tf.nn.bias_add(gates_in, self._bias)
         gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
         hiddens, *after = lstm(gates_in, resets, self._recurrent_kernel.read(), *state)
@@ -62,9 +62,9 @@ class LSTM:
 
 
 class SkipLSTM(LSTM):
-    """An LSTM with a connection past it: its features are its inputs and its hidden state, side by side.
+    """An LSTM with a skip connection: its features are its inputs and its hidden state, concatenated.
 
-    What is to be done about what is seen now need not be learned through the gates.
+    Reactions to the current observation need not be learned through the gates.
     """
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
@@ -72,7 +72,7 @@ class SkipLSTM(LSTM):
         self.size = inputs + size
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Returns inputs and hidden states of all steps, and the state after them."""
+        """Returns inputs and hidden states of all steps, concatenated, and the state after them."""
         hiddens, after = super().run(features, resets, state)
         return tf.concat([tf.cast(features, hiddens.dtype), hiddens], axis=1), after
 
@@ -88,7 +88,7 @@ class NoCore:
         return ()
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Returns the features as they are."""
+        """Returns the features unchanged, as float32."""
         return tf.cast(features, tf.float32), ()
 
 
@@ -96,7 +96,7 @@ CORES: dict[str, type[Core]] = {"lstm": LSTM, "skip_lstm": SkipLSTM, "none": NoC
 
 
 def find_core(name: str) -> type[Core]:
-    """Returns the core that a scenario names; raises UserError where there is none of that name."""
+    """Returns the core with this name; raises UserError if there is none."""
     if name not in CORES:
         known = " or ".join(map(repr, CORES))
         raise UserError(f"[network] core must be {known}, not {name!r}{suggest(name, CORES)}")

@@ -1,7 +1,7 @@
-"""Distributions over actions: what the policy head's numbers mean, in play and in learning.
+"""Distributions over actions, parametrised by the policy head, for playing and learning.
 
-Playing is NumPy on the host, learning is TensorFlow inside a graph. A new kind of action space is a class here and a line
-in `DISTRIBUTIONS`.
+Playing uses NumPy on the host, learning TensorFlow inside a graph. To add a kind of action space, write a class here and
+list it in `DISTRIBUTIONS`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from scipy.special import log_softmax
 from doom_a3c.settings.errors import UserError
 
 Array = NDArray[np.float32]
-Actions = NDArray[Any]  # [B, ...], of the distribution's shape and type
+Actions = NDArray[Any]  # [B, ...], in the shape and type of the distribution
 
 
 class Distribution(Protocol):
-    """A family of distributions; `logits` stands for its parameters, as the policy head gives them. Compares by value."""
+    """A family of distributions. `logits` are its parameters, the outputs of the policy head. Compares by value."""
 
     @property
     def size(self) -> int:
-        """How many numbers the policy head gives for an observation, P."""
+        """P, the number of policy outputs per observation."""
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class Distribution(Protocol):
 
     @property
     def volume(self) -> float:
-        """The number of actions, or the volume of a space of them: one over the density of a uniform draw."""
+        """The number of actions, or the volume of their space: the inverse density of a uniform draw."""
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions, [B, P] -> [B, ...]."""
@@ -48,10 +48,10 @@ class Distribution(Protocol):
     def mode(self, logits: Array) -> Actions:
         """Returns the likeliest actions, [B, P] -> [B, ...]."""
 
-    def uniform(self, count: int, random: np.random.Generator) -> Actions:
-        """Draws so many actions, each as likely as any other."""
+    def sample_uniform(self, count: int, random: np.random.Generator) -> Actions:
+        """Draws `count` actions uniformly, [count, ...]."""
 
-    def played_log_prob(self, logits: Array, actions: Actions) -> Array:
+    def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         """Returns log pi(action) on the host, [B]."""
 
     def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
@@ -60,8 +60,8 @@ class Distribution(Protocol):
     def entropy(self, logits: tf.Tensor) -> tf.Tensor:
         """Returns the entropy in nats, [N]."""
 
-    def from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the KL divergence from the uniform distribution to this one in nats, [N]."""
+    def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns KL(uniform || pi) in nats, [N], for logits [N, P]."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Categorical:
         return self.size
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
-        """Draws action indices, [B, A] -> [B], by the Gumbel-max trick: no probability is compared."""
+        """Draws action indices, [B, A] -> [B], by the Gumbel-max trick."""
         actions: Actions = np.argmax(logits + random.gumbel(size=logits.shape), axis=1).astype(np.int32)
         return actions
 
@@ -87,11 +87,11 @@ class Categorical:
         actions: Actions = logits.argmax(axis=1).astype(np.int32)
         return actions
 
-    def uniform(self, count: int, random: np.random.Generator) -> Actions:
-        """Draws so many action indices."""
+    def sample_uniform(self, count: int, random: np.random.Generator) -> Actions:
+        """Draws `count` action indices uniformly, [count]."""
         return random.integers(self.size, size=count)
 
-    def played_log_prob(self, logits: Array, actions: Actions) -> Array:
+    def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         """Returns log pi(action) on the host, [B]."""
         chosen: Array = np.take_along_axis(log_softmax(logits, axis=1), actions[:, None], axis=1)[:, 0]
         return chosen
@@ -105,7 +105,7 @@ class Categorical:
         log_probs = tf.nn.log_softmax(logits)
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
-    def from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+    def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
         """Returns KL(uniform || pi) in nats, [N]. Its gradient is pi - 1/A, which does not vanish where pi is 0."""
         return -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1) - math.log(self.size)
 
@@ -113,11 +113,11 @@ class Categorical:
 DISTRIBUTIONS: dict[type[Space[Any]], Callable[[Any], Distribution]] = {Discrete: lambda space: Categorical(int(space.n))}
 
 
-def distribution_over(space: Space[Any]) -> Distribution:
+def find_distribution(space: Space[Any]) -> Distribution:
     """Returns the distribution over the actions of a space.
 
     Raises:
-        UserError: if there is none for that kind of space.
+        UserError: if no distribution supports this kind of space.
     """
     for kind, make in DISTRIBUTIONS.items():
         if isinstance(space, kind):
@@ -133,18 +133,18 @@ def explore(
     random: np.random.Generator,
     greedy: bool | NDArray[np.bool_] = False,
 ) -> tuple[Actions, Array]:
-    """Chooses actions: as the policy says, or with probability epsilon uniformly (epsilon-greedy on top of the policy).
+    """Chooses actions from the policy, or uniformly with probability epsilon.
 
     Args:
-        distribution: what the logits mean.
-        logits: [B, P].
-        epsilons: probability of a uniform draw, per game, [B].
-        random: the stream to draw from.
-        greedy: where the policy takes its likeliest action instead of a draw, bool or bools [B].
+        distribution: the family of the policy.
+        logits: its parameters, [B, P].
+        epsilons: probability of a uniform draw in each game, [B].
+        random: generator of all draws.
+        greedy: whether the policy takes its likeliest action instead of sampling, one bool or bools [B].
 
     Returns:
-        Actions [B, ...], and the logarithms [B] of the probabilities (1 - epsilon) pi(a) + epsilon / volume that they were
-        drawn with, where they are not greedy.
+        Actions [B, ...], and the logarithms of their probabilities (1 - epsilon) pi(a) + epsilon / volume, [B]; greedy
+        actions have them as if they were sampled.
     """
     actions = distribution.sample(logits, random)
     rows = np.broadcast_to(greedy, len(logits))
@@ -152,8 +152,8 @@ def explore(
         actions[rows] = distribution.mode(logits[rows])
     if epsilons.any():
         anyhow = random.random(len(logits)) < epsilons
-        actions[anyhow] = distribution.uniform(int(anyhow.sum()), random)
-    chosen = distribution.played_log_prob(logits, actions)
+        actions[anyhow] = distribution.sample_uniform(int(anyhow.sum()), random)
+    chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
         chosen = np.log((1.0 - epsilons) * np.exp(chosen) + epsilons / distribution.volume)
     return actions, chosen.astype(np.float32)

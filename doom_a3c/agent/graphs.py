@@ -1,4 +1,4 @@
-"""Compiled functions, called the short way."""
+"""Compiled functions with little overhead per call."""
 
 from __future__ import annotations
 
@@ -10,72 +10,72 @@ import tensorflow as tf
 
 
 class Graph:
-    """A function of tensors, compiled for the shapes it meets and run as one operation in the calling thread.
+    """A function of tensors, compiled for each new set of shapes and run as one operation in the calling thread.
 
-    Calling a `tf.function` runs the same kernels, but takes half a millisecond more of Python, and hands operations from
-    thread to thread: a step of 16 games took 1.8 ms of CPU that way and takes 1.0 ms this way, a gradient 26 and 15.
-    Whoever calls from several threads at once keeps several cores busy.
+    Calling a `tf.function` runs the same kernels, but costs half a millisecond of Python, and passes operations between
+    threads: a step of 16 games took 1.8 ms of CPU that way and takes 1.0 ms this way; a gradient took 26 ms and takes 15.
+    Calls from several threads use several cores.
 
-    Arrays are not copied: no output may be an input, or a reshaped one. Types and nesting of the inputs are those of the
-    first call for the same shapes. Keeps `function`, and what that belongs to, alive.
+    Arrays are not copied: an output must not be an input or a reshaped input. Inputs must keep the types and nesting of
+    the first call with the same shapes. Keeps a reference to `function`, and so to its object.
     """
 
     def __init__(self, function: Callable[..., Any], variables: Sequence[tf.Variable]) -> None:
-        """`function` takes and returns nested tensors; of what it does not compute it uses these variables alone."""
+        """`function` takes and returns nested tensors, and may read and assign `variables` but no other tensors."""
 
-        def plain(*inputs: Any) -> Any:  # of a partial function tf.function would make the bound arguments inputs, too
+        def plain(*inputs: Any) -> Any:  # tf.function turns the bound arguments of a partial into inputs
             return function(*inputs)
 
         self._function = tf.function(plain, autograph=False, reduce_retracing=True)
         self._places = {id(variable.handle): place for place, variable in enumerate(variables)}
         self._variables = list(variables)
-        self._compiled: dict[tuple[Any, ...], Any] = {}  # by shapes; shared by all that `on` returns
+        self._compiled: dict[tuple[Any, ...], Any] = {}  # by shapes; shared by the graphs that `bind` returns
 
-    def on(self, variables: Sequence[tf.Variable]) -> Graph:
-        """Returns the function on other variables, which stand for its own in their order; both compile for each other.
+    def bind(self, variables: Sequence[tf.Variable]) -> Graph:
+        """Returns the same function on other variables, in the order of its own; both share their compiled code.
 
         Raises:
-            ValueError: if their shapes or types are not those of the function's own.
+            ValueError: if a shape or a type differs from the function's own variables.
         """
         kinds = [[(variable.shape, variable.dtype) for variable in some] for some in (variables, self._variables)]
         if kinds[0] != kinds[1]:
-            raise ValueError("these variables are not of the shapes and types that the function was made for")
+            raise ValueError("these variables differ in shape or type from those of the function")
         twin = copy.copy(self)
         twin._variables = list(variables)
         return twin
 
     def __call__(self, *inputs: Any) -> Any:
-        """Returns what the function returns for nested arrays or tensors."""
+        """Calls the function with nested arrays or tensors."""
         values = tf.nest.flatten(inputs)
         key = tuple(value.shape for value in values)
-        if key not in self._compiled:  # TensorFlow sees to it that threads that come at the same time compile once
+        if key not in self._compiled:  # TensorFlow makes concurrent threads compile once
             self._compiled[key] = self._compile(inputs)
         concrete, places, dtypes = self._compiled[key]
         handles = [self._variables[place].handle for place in places]
-        # As an operation of its own, not as a function, it is run by whoever calls it, kernel after kernel.
+        # As a single operation the caller's thread runs it, kernel by kernel.
         outputs = tf.raw_ops.StatefulPartitionedCall(args=values + handles, Tout=dtypes, f=concrete)
         return tf.nest.pack_sequence_as(concrete.structured_outputs, outputs) if dtypes else None
 
     def _compile(self, inputs: Any) -> tuple[Any, list[int], list[tf.DType]]:
-        concrete = self.concrete(*inputs)
+        concrete = self.get_concrete(*inputs)
         places = [self._places.get(id(handle), -1) for handle in concrete.captured_inputs]
         if -1 in places:
-            raise ValueError(f"{concrete.name} uses a tensor that is neither an input nor a variable of it")
+            raise ValueError(f"{concrete.name} uses a tensor that is neither an input nor one of its variables")
         return concrete, places, [output.dtype for output in concrete.outputs]
 
-    def concrete(self, *inputs: Any) -> Any:
-        """Returns TensorFlow's own form of the function for inputs of these shapes, compiling it if need be."""
+    def get_concrete(self, *inputs: Any) -> Any:
+        """Returns TensorFlow's concrete function for inputs of these shapes; compiles it if necessary."""
         return self._function.get_concrete_function(*tf.nest.map_structure(tf.convert_to_tensor, inputs))
 
 
 class Graphs:
-    """Compiled functions of networks, by key. Owns them; each is that of the first network that asked for it."""
+    """Compiled functions of networks, by key. Owns them; the first network to ask for a key provides its function."""
 
     def __init__(self) -> None:
         self._graphs: dict[Hashable, Graph] = {}
 
     def get(self, key: Hashable, function: Callable[..., Any], variables: Sequence[tf.Variable]) -> Graph:
-        """Returns what has been compiled for `key`, `function` if nothing has, on the caller's variables."""
+        """Returns the graph for `key`, made of `function` if there is none yet, bound to `variables`."""
         if key not in self._graphs:
             self._graphs.setdefault(key, Graph(function, variables))
-        return self._graphs[key].on(variables)
+        return self._graphs[key].bind(variables)

@@ -14,7 +14,7 @@ from doom_a3c.agent.distributions import Actions, Array
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
-from doom_a3c.algorithm.losses import actor_critic_loss, normalized, proximal
+from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, normalize
 from doom_a3c.algorithm.vtrace import WeightedTargets
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -23,26 +23,28 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """A rollout ready to learn from: any number of gradients can be computed from it, at any weights."""
+    """A prepared rollout, from which any number of gradients can be computed, at any weights."""
 
-    observations: Observations  # [T, B, ...], or [T+1, B, ...] where the targets need the last one
+    observations: Observations  # [T, B, ...], or [T+1, B, ...] if the targets need the last one
     resets: Array  # [T, B], or [T+1, B]
     core_state: CoreState  # before the first step
     actions: Actions  # [T, B, ...]
-    log_probs: Array  # [T, B], of the actions, by the policy that played
-    basis: Basis  # of the targets
+    log_probs: Array  # [T, B], of the actions under the policy that played
+    basis: Basis  # of the targets, from `Estimator.prepare`
 
     def select_games(self, games: NDArray[np.intp]) -> Batch:
-        """Returns the part of these games: the batch itself where they are all."""
+        """Returns the part of the batch with these games; the batch itself if all are selected."""
         if len(games) == self.games:
             return self
         parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
         return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
 
-    def sequences(self, length: int, core_state: CoreState) -> Batch:
-        """Returns the batch cut into T / length * B games of `length` steps: first the beginnings of all games, and so on.
+    def cut_sequences(self, length: int, core_state: CoreState) -> Batch:
+        """Cuts the batch into T / length * B sequences of `length` steps: first the start of every game, then the rest.
 
-        `core_state` is the state before each of them.
+        Args:
+            length: steps of a sequence, a divisor of T.
+            core_state: the state before each sequence, [T / length * B, core_size] each.
         """
 
         def cut(array: Array) -> Array:
@@ -58,7 +60,7 @@ class Batch(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The number of steps, of all games."""
+        """The number of steps, summed over all games."""
         length, games = self.actions.shape[:2]
         return int(length * games)
 
@@ -75,35 +77,35 @@ class LearnerMetrics(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Clipped gradients of the mean loss over some rollouts, in the order of the network's parameters."""
+    """Clipped gradients of the mean loss over a minibatch, in the order of the network's parameters."""
 
     gradients: Sequence[tf.Tensor]
     metrics: LearnerMetrics
-    finite: bool  # whether loss and gradients are all finite; if not they must not be applied
-    kl: float = 0.0  # KL(mu || pi) in nats, mu the policy that played and pi the one that learns
+    finite: bool  # whether the loss and all gradients are finite; others must not be applied
+    kl: float = 0.0  # KL(mu || pi) in nats, mu the acting and pi the learning policy
 
 
 class Update(NamedTuple):
-    """The last update from some rollouts, for the log."""
+    """The last update from a set of rollouts, for the log."""
 
     metrics: LearnerMetrics
-    kl: float | None  # of its `Gradients`, None for the only update
+    kl: float | None  # of its `Gradients`; None if it is the only update
 
 
 class Learner:
     """Computes gradients on one local copy of the network.
 
-    Targets are apart from gradients: `prepare` a rollout once, then compute any number of gradients from it, each at the
-    weights that the network has by then.
+    `prepare` computes the targets of a rollout once. Any number of gradients can then be computed from it, each at the
+    network's current weights.
     """
 
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
-        """`index` tells the learners of a run apart: each deals minibatches in its own order."""
+        """`index` distinguishes the learners of a run: each deals minibatches in an order of its own."""
         self._network, self._config, self._estimator = network, config, make_estimator(config)
         self._random = np.random.default_rng(make_seed(config.seed, Stream.MINIBATCHES, index, 0))
-        self._compiled = network.compiled(("gradients", config), self._gradients)
-        self._states = network.compiled(("states of sequences", config), self._states_of_sequences)
-        self._combined = network.compiled(("combined", config), self._combine)
+        self._compiled = network.compile(("gradients", config), self._compute_gradients)
+        self._states = network.compile(("states of sequences", config), self._compute_states)
+        self._combined = network.compile(("combined", config), self._combine)
 
     def learn(
         self,
@@ -112,19 +114,20 @@ class Learner:
         apply: Callable[[Gradients, bool], bool],
         pull: Callable[[], None],
     ) -> Update | None:
-        """Makes all updates from `batches`: the first at the network's own weights, each further one at the newest.
+        """Makes all updates from `batches`: the first at the network's current weights, each further one at the newest.
 
         Args:
             batches: prepared rollouts.
-            frames: returns the frames that the run has played, for the schedules.
-            apply: applies gradients to the global model, with whether they are the last ones; returns whether to go on.
+            frames: returns the frames played by the run, for the schedules.
+            apply: applies gradients to the global model, and returns whether to continue; its second argument is whether
+                these are the last gradients.
             pull: copies the newest weights into the network.
 
         Returns:
-            The last update, None where `apply` has ended the learning.
+            The last update, or None if `apply` ended the learning.
         """
-        for minibatches, last in self.minibatches(batches):
-            gradients = self.gradients(minibatches, frames())
+        for minibatches, last in self.deal_minibatches(batches):
+            gradients = self.compute_gradients(minibatches, frames())
             if not apply(gradients, last):
                 return None
             if not last:
@@ -132,7 +135,7 @@ class Learner:
         return Update(gradients.metrics, None if self._estimator.clip_range is None else gradients.kl)
 
     def prepare(self, rollout: Rollout) -> Batch:
-        """Returns a rollout with the basis of its targets, cut into sequences where minibatches are to have such."""
+        """Returns a rollout with the basis of its targets, cut into sequences if the settings ask for them."""
         rows = len(rollout.actions) + self._estimator.needs_last_value
         batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
@@ -145,14 +148,14 @@ class Learner:
         if self._estimator.needs_last_value:
             return batch
         if not batch.core_state:
-            return batch.sequences(1, ())
+            return batch.cut_sequences(1, ())
         if (length := self._config.sequence_steps) == self._config.rollout_length:
             return batch
         states = self._states(batch.observations, batch.resets, batch.core_state)
-        return batch.sequences(length, tuple(np.asarray(state) for state in states))
+        return batch.cut_sequences(length, tuple(np.asarray(state) for state in states))
 
-    def _states_of_sequences(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> CoreState:
-        """Returns the state before each sequence of a rollout, as the network has it now."""
+    def _compute_states(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> CoreState:
+        """Returns the core state before each sequence of a rollout, at the network's current weights."""
         length, states = self._config.sequence_steps, [core_state]
         for start in range(0, resets.shape[0] - length, length):
             rows = slice(start, start + length)
@@ -160,11 +163,11 @@ class Learner:
             states.append(self._network.unroll(part, resets[rows], states[-1])[1])
         return tuple(tf.concat(parts, axis=0) for parts in zip(*states, strict=True))
 
-    def minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
+    def deal_minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields the minibatches of each update from `batches`, and whether it is the last update.
 
-        Each pass deals the games of each batch out anew, or the sequences that they have been cut into. A minibatch has all
-        steps of those, as the LSTM wants them; where no order of steps is wanted, each step is dealt out by itself.
+        Each epoch shuffles the games of each batch, or their sequences, and deals them to the minibatches. A minibatch
+        holds whole sequences, as an LSTM needs them; without an LSTM each step is a sequence of its own.
         """
         parts, left = self._config.minibatch_count, self._config.updates_per_rollout
         while left > 0:
@@ -173,12 +176,12 @@ class Learner:
                 left -= 1
                 yield [batch.select_games(games) for batch, games in zip(batches, hands, strict=True)], left == 0
 
-    def gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
-        """Returns the clipped gradients of the mean loss over all steps of `batches`, computed one after the other.
+    def compute_gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
+        """Returns the clipped gradients of the mean loss over all steps of `batches`, computed batch by batch.
 
-        Schedules are taken at `frames`.
+        `frames`, played by the run, is the time of the schedules.
         """
-        # An array: TensorFlow keeps every Python number that was ever made a tensor.
+        # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
         gradients, losses = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
         steps = np.array([batch.steps for batch in batches], np.float32)
@@ -187,7 +190,7 @@ class Learner:
         named = LearnerMetrics(*terms)
         return Gradients(combined, named, bool(np.isfinite([total, named.grad_norm]).all()), kl)
 
-    def _gradients(
+    def _compute_gradients(
         self,
         observations: Observations,
         resets: tf.Tensor,
@@ -201,11 +204,11 @@ class Learner:
         with tf.GradientTape() as tape:
             output, taken, log_probs = evaluate_actions(network, observations, resets, core_state, actions)
             log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - played_log_probs)
-            targets = self._estimator.targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
+            targets = self._estimator.compute_targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
             loss = actor_critic_loss(
                 log_probs,
                 network.distribution.entropy(taken.logits),
-                network.distribution.from_uniform(taken.logits),
+                network.distribution.kl_from_uniform(taken.logits),
                 taken.values,
                 tf.reshape(self._weights(targets, log_ratios), [-1]),
                 tf.reshape(targets.returns, [-1]),
@@ -213,22 +216,22 @@ class Learner:
                 uniform_cost=self._config.uniform_cost,
                 value_cost=self._config.value_cost,
             )
-        # Schulman, "Approximating KL divergence" (2020): of little variance, never below 0, and of no bias, as mu has
-        # drawn the actions.
+        # Schulman, "Approximating KL divergence" (2020), estimator k3: low variance, never negative, and unbiased, since
+        # mu drew the actions.
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
 
     def _weights(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tf.Tensor:
-        """Returns the factors of the gradients of log pi, [T, B]."""
-        advantages = normalized(targets.advantages) if self._config.normalize_advantages else targets.advantages
+        """Returns the weights of log pi in the policy loss, [T, B]."""
+        advantages = normalize(targets.advantages) if self._config.normalize_advantages else targets.advantages
         weighted = targets.weights * advantages
         clip_range = self._estimator.clip_range
-        return weighted if clip_range is None else proximal(weighted, advantages, log_ratios, clip_range)
+        return weighted if clip_range is None else clip_weights(weighted, advantages, log_ratios, clip_range)
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Averages gradients and losses with weights that add up to 1, and clips the average."""
+        """Averages gradients and losses with weights that sum to 1, and clips the averaged gradients."""
         shares = tf.unstack(weights, num=len(gradients))
 
         def average(parts: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The network `global`, shared by all learning threads, and what travels of it."""
+"""The global network, shared by all learning threads, and its weights as arrays."""
 
 from __future__ import annotations
 
@@ -20,99 +20,105 @@ from doom_a3c.settings.errors import shorten_list
 if TYPE_CHECKING:
     from doom_a3c.algorithm.optimizers import Optimizer
 
-MAX_HALVINGS = 10  # of the step size
+MAX_HALVINGS = 10  # of the learning rate
 Result = TypeVar("Result")
 Snapshot = dict[str, NDArray[Any]]
 Vector = NDArray[np.float32]
 
 
 class SharedNetwork:
-    """A network that learning threads copy their own from. Owns the lock that orders their access."""
+    """A network that worker threads copy to their local ones. Owns the lock that orders their access."""
 
     def __init__(self, network: ACNetwork) -> None:
         self.network = network
         self._lock = threading.Lock()
-        self._copying: dict[ACNetwork, Graph] = {}  # by the network that pulls
-        self._flat = network.compiled("flat", lambda: flatten(network.parameters))
-        self._replace = network.compiled("replace", partial(_assign, network.parameters))
-        self.version = 0  # updates and roll-backs that have made these weights
-        self.since = 0  # the version that the newest roll-back made: what older ones have played is not learned from
+        self._copying: dict[ACNetwork, Graph] = {}  # by pulling network
+        self._flat = network.compile("flat", lambda: flatten(network.parameters))
+        self._replace = network.compile("replace", partial(_assign, network.parameters))
+        self.version = 0  # number of updates and roll-backs behind these weights
+        self.since = 0  # version of the newest roll-back: rollouts of older versions are discarded
 
     def pull(self, network: ACNetwork) -> None:
-        """Copies the shared weights and their version into `network`, which is kept alive."""
-        copy = self._copying.get(network) or self._copying.setdefault(network, network.copying(self.network))
+        """Copies the shared weights and their version into `network`, and keeps a reference to it."""
+        copy = self._copying.get(network) or self._copying.setdefault(network, network.compile_copy(self.network))
         with self._lock:
             copy()
             network.version = self.version
 
-    def weights(self) -> tuple[Vector, int]:
-        """Returns all weights as one vector, and their version."""
+    def read_weights(self) -> tuple[Vector, int]:
+        """Returns all weights as one float32 vector, and their version."""
         with self._lock:
             return np.asarray(self._flat()), self.version
 
     def replace(self, weights: Vector, version: int) -> None:
-        """Takes over weights that `parse_weights` of another network of this shape returned."""
+        """Replaces the weights by a vector that `read_weights` of a network of the same shape returned."""
         with self._lock:
             self._replace(weights)
             self.version = version
 
 
 class GlobalModel(SharedNetwork):
-    """The network `global`, its optimizer and the statistics that normalize rewards, shared by all workers.
+    """The global network, its optimizer and the statistics that normalize rewards, shared by all workers.
 
-    Applies are serialised: one worker's update (weights and optimizer slots) is complete before the next begins, and a
-    pull never sees half of one. Hogwild updates without a lock would save a wait of some milliseconds a rollout and cost
-    torn weights, lost slot updates and runs that cannot be repeated even with one worker.
+    Updates are serialised: one worker's update (weights and optimizer slots) completes before the next begins, and no pull
+    reads a partial one. Lock-free (Hogwild) updates would save a few milliseconds per rollout, at the price of torn
+    weights, lost slot updates, and runs that cannot be repeated even with one worker.
     """
 
     def __init__(self, network: ACNetwork, optimizer: Optimizer) -> None:
-        """`optimizer` is one of the network's parameters."""
+        """`optimizer` must update the parameters of `network`."""
         super().__init__(network)
-        self.updates = 0  # of the run; roll-backs, which make versions too, are none
-        self.halvings = 0  # of the learning rate, one for each roll-back while learning this game
+        self.updates = 0  # of the run; unlike `version` without roll-backs
+        self.halvings = 0  # of the learning rate, one per roll-back in this game
         self.reward_stats = RewardStats()
         self._optimizer = optimizer
         self._variables = {variable_name(v): v for v in (*network.parameters, *self._optimizer.slots)}
-        key = (type(optimizer), optimizer.epsilon)  # what `apply` depends on beside its variables
-        self._compiled_apply = network.compiled(key, optimizer.apply, optimizer.slots)
+        key = (type(optimizer), optimizer.epsilon)  # all that the compiled `apply` depends on, besides its variables
+        self._compiled_apply = network.compile(key, optimizer.apply, optimizer.slots)
 
     @property
     def rate_share(self) -> float:
-        """What the roll-backs have left of the learning rate."""
+        """The factor of the learning rate after all roll-backs."""
         return 0.5 ** min(self.halvings, MAX_HALVINGS)
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: float, version: int | None = None) -> int | None:
-        """Applies one update, with the `rate_share` of the learning rate; returns the updates before it.
+        """Applies one update, at the learning rate times `rate_share`.
 
-        Gradients of what weights of a `version` from before the newest roll-back have played are not applied: None.
+        Args:
+            gradients: in the order of the network's parameters.
+            learning_rate: before `rate_share`.
+            version: of the weights that played; gradients from before the newest roll-back are discarded.
+
+        Returns:
+            The version before the update, or None if the gradients were discarded.
         """
         with self._lock:
             if version is not None and version < self.since:
                 return None
-            # An array: TensorFlow keeps every Python number that was ever made a tensor.
+            # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
             self._compiled_apply(list(gradients), np.asarray(learning_rate * self.rate_share, np.float32))
             self.version += 1
             self.updates += 1
             return self.version - 1
 
     def snapshot_with(self, read: Callable[[], Result]) -> tuple[Snapshot, Result]:
-        """Returns copies of weights and optimizer slots, and the result of `read`: no update comes between."""
+        """Returns copies of weights and optimizer slots, and the result of `read`, with no update in between."""
         with self._lock:
-            return self._copies(), read()
+            return self._copy_variables(), read()
 
     def snapshot(self) -> Snapshot:
         """Returns a consistent copy of weights and optimizer slots by name."""
         with self._lock:
-            return self._copies()
+            return self._copy_variables()
 
-    def _copies(self) -> Snapshot:
+    def _copy_variables(self) -> Snapshot:
         return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
     def restore(self, snapshot: Snapshot, updates: int, halvings: int = 0) -> None:
-        """Takes over a snapshot, the number of updates behind it and the halvings of its learning rate.
+        """Restores a snapshot, its number of updates and the halvings of its learning rate.
 
         Raises:
-            ValueError: if a name or a shape is not this model's.
+            ValueError: if a name or a shape differs from this model's.
         """
         if snapshot.keys() != self._variables.keys():
             raise ValueError(f"variables differ: {shorten_list(sorted(snapshot.keys() ^ self._variables.keys()), 3)}")
@@ -125,7 +131,7 @@ class GlobalModel(SharedNetwork):
             self.halvings = halvings
 
     def roll_back(self, snapshot: Snapshot) -> None:
-        """Takes over an earlier snapshot of this model's, and halves the learning rate; versions count on."""
+        """Restores an earlier snapshot of this model and halves the learning rate; the version increases."""
         with self._lock:
             self._assign(snapshot)
             self.halvings += 1
@@ -138,15 +144,15 @@ class GlobalModel(SharedNetwork):
 
 
 def flatten(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
-    """Returns tensors as one vector, in their order."""
+    """Concatenates tensors into one vector, in their order."""
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
 
 def split(vector: tf.Tensor | Vector, like: Sequence[tf.Tensor | tf.Variable]) -> list[tf.Tensor]:
-    """Returns the parts of a vector with the shapes of `like`.
+    """Splits a vector into tensors with the shapes of `like`.
 
     Raises:
-        ValueError: if the vector has another length.
+        ValueError: if the vector has the wrong length.
     """
     sizes = [int(np.prod(tensor.shape)) for tensor in like]
     if tuple(vector.shape) != (sum(sizes),):

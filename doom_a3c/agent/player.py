@@ -1,17 +1,17 @@
 """Playing: the one loop that steps games, for training, evaluation and recordings alike.
 
-What leads to what, for one game:
+The order of events in one game:
 
     observation_t, reset_t, core_state_t  --policy-->  logits_t, value_t, core_state_{t+1};  action_t ~ logits_t
     action_t  --game-->  reward_t, terminated_t, truncated_t, observation_{t+1}, reset_{t+1}
 
-`reset_t` is 1 where observation_t is the first of its episode; the network zeroes core_state_t there.
+`reset_t` is 1 if observation_t is the first of its episode; the network then zeroes core_state_t.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -25,51 +25,53 @@ from doom_a3c.settings.streams import split
 
 Bools = NDArray[np.bool_]
 Rewards = NDArray[np.float64]
+GameVector: TypeAlias = VectorEnv[Any, Any, Any]  # B games that step together
+Seeds: TypeAlias = Any  # an array of one seed per game, as all vectors take it; Gymnasium's type knows only lists
 
 
 class Episode(NamedTuple):
     """A finished episode, in the game's own units."""
 
-    score: float  # sum of unscaled rewards
+    score: float  # sum of the game's own rewards, unscaled
     length: int  # steps
-    value: float  # mean value of the network, scaled
-    game: int  # which of the player's games
-    shaped: float  # the score with what shaping has paid for learning
+    value: float  # mean value estimate of the network, in scaled rewards
+    game: int  # index of the player's game
+    shaped: float  # the score plus all shaping rewards
 
 
 class Step(NamedTuple):
-    """One step of B games: what was decided upon, and what came of it."""
+    """One step of B games: the decision and its outcome."""
 
     observations: Observations  # [B, ...]
     resets: Array  # [B]
     decision: Decision
     actions: Actions  # [B, ...]
-    log_probs: Array  # [B], of the actions as they were drawn, random exploration included
-    rewards: Rewards  # [B], the game's own
-    bonuses: Rewards  # [B], what shaping pays besides, for learning alone
+    log_probs: Array  # [B], of the actions, with the probability of random exploration
+    rewards: Rewards  # [B], from the game itself
+    bonuses: Rewards  # [B], shaping rewards, added for learning only
     terminated: Bools  # [B]
     truncated: Bools  # [B]
-    life_lost: Bools  # [B], a death for learning, though the game continues
-    finals: Any  # [B], an episode's own last observation in the games whose episode has ended; None where none has
-    episodes: Sequence[Episode]  # that have ended, but for those that a fault cut short: they have no score
-    cut_short: Bools  # [B], a fault has ended the episode
-    faults: Sequence[str]  # the kinds of all faults met
+    life_lost: Bools  # [B], learning treats it as the episode's end, though the game continues
+    finals: NDArray[np.object_] | None  # [B], the last observation of each episode that ended here; None if none did
+    episodes: Sequence[Episode]  # the finished ones, without episodes that a fault cut short: they have no score
+    cut_short: Bools  # [B], a fault ended the episode
+    faults: Sequence[str]  # the kinds of all faults
 
 
-def split_seed(seed: np.random.SeedSequence, games: int) -> tuple[np.random.Generator, Any]:
-    """Returns a player's generator of actions, and a seed for each game in the array form that all vectors take."""
+def split_seed(seed: np.random.SeedSequence, games: int) -> tuple[np.random.Generator, Seeds]:
+    """Returns the random generator of a player's actions, and one seed per game."""
     actions, resets = split(seed, 2)
     return np.random.default_rng(actions), resets.generate_state(games)
 
 
-def met_faults(infos: dict[str, Any]) -> list[str]:
-    """Returns the kinds of all faults that games have met, of their own or of what runs them."""
+def read_faults(infos: dict[str, Any]) -> list[str]:
+    """Returns the kinds of all faults in games and game processes."""
     tables = (infos.get("final_info", {}), infos)
     return [kind for table in tables for kinds in table.get(FAULTS, ()) for kind in kinds or ()]
 
 
 def _read_bonuses(infos: dict[str, Any], games: int) -> Rewards:
-    """Returns what shaping pays each game, be the step its episode's last one or not."""
+    """Returns the shaping rewards of a step, [B]; at the end of an episode they are in its `final_info`."""
     nothing = np.zeros(games)
     paid: Rewards = infos.get("final_info", {}).get(SHAPING, nothing) + infos.get(SHAPING, nothing)
     return paid
@@ -82,35 +84,33 @@ def _cut_short(infos: dict[str, Any], games: int) -> Bools:
 
 
 class Player:
-    """Plays B games as a policy decides.
+    """Plays B games with the actions of a policy.
 
-    Owns the games' newest observations, their recurrent state and the sums of running episodes.
+    Owns the games' newest observations, their recurrent state and the running sums of unfinished episodes.
     """
 
-    def __init__(
-        self, env: VectorEnv[Any, Any, Any], policy: Decider, random: np.random.Generator, seeds: Any = None
-    ) -> None:
-        """Resets the games, with `seeds` if there are any; actions are drawn from `random`."""
+    def __init__(self, env: GameVector, policy: Decider, random: np.random.Generator, seeds: Seeds = None) -> None:
+        """Resets the games, with `seeds` if given; draws actions from `random`."""
         self._env, self.policy, self._random = env, policy, random
         self.games = batch = env.num_envs
         self.core_state = policy.initial_state(batch)
         self.observations, self.infos = env.reset(seed=seeds)
-        self.faults, self.cut_short = met_faults(self.infos), _cut_short(self.infos, batch)  # of the reset
+        self.faults, self.cut_short = read_faults(self.infos), _cut_short(self.infos, batch)  # of the reset
         self.resets = np.ones(batch, np.float32)
         self._scores, self._shaped, self._value_sums = np.zeros(batch), np.zeros(batch), np.zeros(batch)
         self._lengths = np.zeros(batch, np.int64)
 
     @classmethod
-    def from_seed(cls, env: VectorEnv[Any, Any, Any], policy: Decider, seed: np.random.SeedSequence) -> Self:
-        """Returns a player whose games and actions follow from a seed."""
+    def from_seed(cls, env: GameVector, policy: Decider, seed: np.random.SeedSequence) -> Self:
+        """Returns a player with games and actions seeded from `seed`."""
         return cls(env, policy, *split_seed(seed, env.num_envs))
 
     def step(self, epsilons: Array, greedy: bool | Bools = False) -> Step:
         """Plays one step of every game.
 
         Args:
-            epsilons: probability of a uniformly random action, per game, [B].
-            greedy: which games take their likeliest action, a bool or bools [B].
+            epsilons: probability of a uniformly random action in each game, [B].
+            greedy: whether to take the likeliest action instead of sampling, one bool or bools [B].
         """
         observations, resets = self.observations, self.resets
         decision = self.policy(observations, resets, self.core_state)
@@ -134,16 +134,16 @@ class Player:
             infos.get("final_obs"),
             self._count(rewards, bonuses, decision.values, ends, cut_short),
             cut_short,
-            met_faults(infos),
+            read_faults(infos),
         )
 
-    def value(self) -> Array:
+    def estimate_values(self) -> Array:
         """Returns the values of the newest observations, [B], without taking a step."""
         return self.policy(self.observations, self.resets, self.core_state).values
 
     def _count(self, rewards: Rewards, bonuses: Rewards, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
         """Adds a step to the running episodes; returns the finished ones."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is a fault
+        with np.errstate(over="ignore", invalid="ignore"):  # a score may overflow; it is reported as a fault
             self._scores += rewards
             self._shaped += rewards + bonuses
         self._value_sums += values

@@ -1,8 +1,8 @@
-"""Deciding: from observations to the parameters of a distribution over actions, and values."""
+"""Policies: from observations to action distributions and values."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -13,16 +13,16 @@ from doom_a3c.agent.networks import ACNetwork, Observations
 
 
 class Decision(NamedTuple):
-    """What a network says about the observations of B games."""
+    """A network's outputs for the observations of B games, on the host."""
 
-    logits: Array  # [B, P], parameters of the distribution over actions
+    logits: Array  # [B, P], parameters of the action distribution
     values: Array  # [B]
-    core_state: CoreState  # after the decision, arrays [B, size]
+    core_state: CoreState  # after the decision, arrays [B, core_size]
     version: int  # of the weights
 
 
 class Decider(Protocol):
-    """What a player needs to decide: a `Policy`, or something that asks one elsewhere."""
+    """Decides for a player: a `Policy`, or a proxy of one elsewhere."""
 
     distribution: Distribution
 
@@ -34,9 +34,9 @@ class Decider(Protocol):
 
 
 class Policy:
-    """Turns a network into decisions: one compiled call per step of B games, and one copy of its results to the host.
+    """Makes decisions with a network: one compiled call, and one copy to the host, per step of B games.
 
-    Works on the network it is given, whose weights may be changed between calls. Holds no state of any game.
+    Uses the network's current weights at each call. Holds no state of any game.
     """
 
     def __init__(self, network: ACNetwork) -> None:
@@ -44,16 +44,17 @@ class Policy:
         self.initial_state = network.initial_state
         sizes = [network.distribution.size, 1, *(state.shape[1] for state in network.initial_state(1))]
         self._bounds = np.cumsum(sizes)[:-1]
-        self._compiled = network.compiled("decision", self._step)
+        self._compiled = network.compile("decision", self._step)
 
     def _step(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tf.Tensor:
         output, core_state = self.network.step(observations, resets, core_state)
         return tf.concat([output.logits, output.values[:, None], *core_state], axis=1)
 
-    def graph(self, observations: Observations) -> Any:
-        """Returns the graph of a decision about `observations`."""
+    def get_graph(self, observations: Observations) -> tf.Graph:
+        """Returns the TensorFlow graph of a decision about `observations` [B, ...]."""
         batch = len(tf.nest.flatten(observations)[0])
-        return self._compiled.concrete(observations, tf.ones(batch), self.initial_state(batch)).graph
+        graph: tf.Graph = self._compiled.get_concrete(observations, tf.ones(batch), self.initial_state(batch)).graph
+        return graph
 
     def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns the decision about observations [B, ...] with resets [B]."""

@@ -1,21 +1,22 @@
-"""What number type large matrices are multiplied in: half the bits are several times faster on CPUs made for it."""
+"""The number type of large matrix products: bfloat16 is several times faster on CPUs with AMX."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from doom_a3c.settings.errors import UserError
 
+Gradient = Callable[[tf.Tensor], tf.Tensor | tuple[tf.Tensor, tf.Tensor]]  # by the inputs, from that by the output
 
-def matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
-    """Returns the type that 'float32', 'bfloat16' or 'auto' means: bfloat16 where the CPU that computes has AMX for it.
 
-    AVX512 alone has bfloat16 products too, but gains less by them than rounding and unrounding costs; without oneDNN
-    there are none at all.
+def choose_matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
+    """Returns the type for 'float32', 'bfloat16' or 'auto'; auto is bfloat16 on CPUs with AMX, else float32.
+
+    AVX512 has bfloat16 products too, but conversions cost more than they save; without oneDNN there are none at all.
     """
     if precision != "auto":
         return tf.as_dtype(precision)
@@ -32,9 +33,9 @@ def _has_onednn() -> bool:
 
 
 def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> None:
-    """Raises UserError where gradients in bfloat16 would be wrong: those of convolutions by 4 to 16 per cent.
+    """Raises UserError if this machine would compute wrong gradients in bfloat16, by 4 to 16 per cent in convolutions.
 
-    Only oneDNN's kernels sum them in float32, and it has them for CPUs with AVX512 alone.
+    Only oneDNN's kernels accumulate in float32, and they need a CPU with AVX512.
     """
     if precision != "bfloat16" or tf.config.get_visible_devices("GPU"):
         return
@@ -45,29 +46,30 @@ def check_can_learn(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> N
 
 
 def add_bias(features: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Returns features [..., F] plus a float32 bias [F], in the type of the features.
+    """Adds a float32 bias [F] to features [..., F], in the type of the features.
 
-    The bias's gradient, a sum over all other axes, is summed in float32. TensorFlow's own kernel sums in the features' type
-    on CPUs without AVX512: a bfloat16 sum of thousands of small numbers stops growing, and was wrong by 12 to 97 per cent.
+    The gradient of the bias, a sum over all other axes, is accumulated in float32. On CPUs without AVX512, TensorFlow's
+    own kernel accumulates in the features' type: a bfloat16 sum of thousands of small numbers stops growing, and was wrong
+    by 12 to 97 per cent.
     """
     if features.dtype == bias.dtype:
         return tf.nn.bias_add(features, bias)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]  # of TensorFlow
-    def added(features: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def add(features: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             axes = list(range(len(upstream.shape) - 1))
             return upstream, tf.reduce_sum(tf.cast(upstream, bias.dtype), axes)
 
         return tf.nn.bias_add(features, tf.cast(bias, features.dtype)), gradients
 
-    return added(features, tf.convert_to_tensor(bias))
+    return add(features, tf.convert_to_tensor(bias))
 
 
 class Matrix:
-    """A parameter to multiply with, in a type of its own.
+    """A parameter with a rounded copy for matrix products.
 
-    Owns the rounded `copy`, None where the type is the parameter's own: rounding at every use costs too much.
+    Owns the `copy`, None if the types are equal: rounding at every use would cost too much.
     """
 
     def __init__(self, parameter: tf.Variable, dtype: tf.DType) -> None:
@@ -75,18 +77,18 @@ class Matrix:
         self.copy = None if dtype == parameter.dtype else tf.Variable(tf.cast(parameter, dtype), trainable=False)
 
     def refresh(self) -> None:
-        """Takes over what has been assigned to the parameter."""
+        """Updates the rounded copy after an assignment to the parameter."""
         if self.copy is not None:
             self.copy.assign(tf.cast(self._parameter, self.copy.dtype))
 
     def read(self) -> tf.Tensor:
-        """Returns the rounded values; gradients flow into the parameter."""
+        """Returns the rounded values; gradients flow to the parameter."""
         copy = self.copy
         if copy is None:
             return tf.convert_to_tensor(self._parameter)
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]  # of TensorFlow
-        def rounded(_: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def read_copy(_: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             return copy.read_value(), lambda gradient: tf.cast(gradient, tf.float32)
 
-        return rounded(self._parameter)
+        return read_copy(self._parameter)

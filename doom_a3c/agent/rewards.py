@@ -1,4 +1,4 @@
-"""Rewards as they are learned from."""
+"""Scaling of rewards for learning."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.player import Bools, Rewards
-from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, moments_of
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments, compute_moments
 
 if TYPE_CHECKING:
     from doom_a3c.settings.config import Config
 
 
 class RewardScale(NamedTuple):
-    """How large rewards are learned from: times a factor or normalized, and then within a limit."""
+    """A scale of rewards: multiplied by a factor or normalized, then clipped."""
 
     factor: float = 1.0
-    limit: float | None = None  # of either sign, none where it is None
-    normalized: bool = False  # then the factor has no part in it
+    limit: float | None = None  # rewards are clipped to [-limit, limit]; None does not clip
+    normalized: bool = False  # divided by a standard deviation instead of multiplied by the factor
 
     @classmethod
-    def of(cls, config: Config) -> RewardScale:
-        """Returns the scale that the settings name."""
+    def from_config(cls, config: Config) -> RewardScale:
+        """Returns the scale chosen by the settings."""
         return cls(config.reward_scale, config.reward_limit, config.normalize_rewards)
 
     def scale(self, paid: Rewards, sums: RunningMoments) -> Array:
-        """Returns the games' rewards, of any shape, as they are learned from.
+        """Scales rewards, of any shape.
 
-        Normalized rewards are divided by the spread of `sums`, discounted sums of all that the run's games have paid so far
+        Normalized rewards are divided by the standard deviation of the run's discounted reward sums so far, from `sums`
         (reward scaling; Engstrom et al. 2020, arXiv:2005.12729, section 3).
         """
         with np.errstate(over="ignore"):
@@ -50,10 +50,10 @@ class RewardStats:
     def add(self, sums: RunningMoments) -> None:
         """Adds the sums of a rollout."""
         with self._lock:
-            self.now = self.now.merged(sums)
+            self.now = self.now.merge(sums)
 
     def replace(self, sums: RunningMoments) -> None:
-        """Takes over the statistics of a checkpoint, or of a whole cluster."""
+        """Replaces the statistics by the ones of a checkpoint or a whole cluster."""
         with self._lock:
             self.now = sums
 
@@ -62,26 +62,25 @@ class RewardScaler:
     """Scales the rewards of an actor's games. Owns the discounted sum of each game's running episode."""
 
     def __init__(self, scale: RewardScale, stats: RewardStats, discount: float, games: int) -> None:
-        """`stats` are the whole run's; rollouts are added to them where they are counted."""
+        """`stats` belong to the whole run; rollouts are added to them when they are counted."""
         self._scale, self._stats, self._discount = scale, stats, discount
         self._running = np.zeros(games)
 
     def scale(self, paid: Rewards, ends: Bools, usable: Bools) -> tuple[Array, RunningMoments]:
-        """Returns the rewards [T, B] of a rollout as they are learned from, and the statistics of its own sums.
+        """Scales the rewards [T, B] of a rollout; returns them with the moments of the rollout's discounted sums.
 
-        Only `usable` rewards count in the statistics; one that is not finite is NaN, of which no limit makes a number.
+        Only `usable` rewards count in the statistics. Infinite rewards become NaN, so that clipping does not hide them.
         """
         sums = NO_MOMENTS
         if self._scale.normalized:
-            sums = moments_of(self._discounted_sums(np.where(usable, paid, 0.0), ends))
+            sums = compute_moments(self._discounted_sums(np.where(usable, paid, 0.0), ends))
         finite = np.where(np.isfinite(paid), paid, np.nan)
-        return self._scale.scale(finite, self._stats.now.merged(sums)), sums
+        return self._scale.scale(finite, self._stats.now.merge(sums)), sums
 
     def _discounted_sums(self, paid: Rewards, ends: Bools) -> Rewards:
-        """Returns the discounted sums [T, B] of each game's rewards in its episode up to each step.
+        """Returns the discounted sum of each game's rewards in its episode up to each step, [T, B].
 
-        Their spread is about that of the returns to come, and known at once: no step waits for its future, and no value of
-        the network has a part in it.
+        The sums vary about as much as the returns, but are known at once and do not depend on the network's values.
         """
         sums = np.empty(paid.shape)
         for t, now in enumerate(paid):

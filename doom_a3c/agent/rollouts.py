@@ -1,4 +1,4 @@
-"""Rollouts: an `Actor` plays T steps of B games at a time, as the learner wants them.
+"""Rollouts: an `Actor` plays T steps of B games at a time and returns them as arrays for the learner.
 
 Row T of a rollout is row 0 of the next.
 """
@@ -18,8 +18,8 @@ from doom_a3c.agent.player import Bools, Episode, Player, Step
 from doom_a3c.agent.rewards import IDENTITY, RewardScaler, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 
-MAX_OBSERVED = 1e15  # of a number that a game shows or pays: a loss of larger ones overflows
-# Kinds of faults for what a game has given that cannot be learned from, and how they are told.
+MAX_OBSERVED = 1e15  # largest usable observation or reward: beyond it the loss overflows
+# Kinds of faults for unusable rewards and observations, with the words of the error message.
 UNUSABLE = {
     "reward_not_finite": f"rewards that are not finite, or beyond {MAX_OBSERVED:g}",
     "observation_unusable": f"observations that are not finite, or beyond {MAX_OBSERVED:g}",
@@ -33,34 +33,36 @@ class Rollout(NamedTuple):
     resets: Array  # [T+1, B], 1 at the first observation of an episode
     core_state: CoreState  # the state at the rollout's start, each [B, core_size]
     actions: Actions  # [T, B, ...]
-    rewards: Array  # [T, B], as they are learned from
+    rewards: Array  # [T, B], scaled for learning
     discounts: Array  # [T, B], gamma, or 0 after a termination
-    ends: Bools  # [T, B], the episode ends with this step, or a life where that counts as the end
+    ends: Bools  # [T, B], the episode ends with this step, or a life does where that counts as the end
     values: Array  # [T, B], of the acting network
-    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row bootstraps, if the learner does not do so itself
-    log_probs: Array  # [T, B], of the actions as they were drawn, random exploration included
+    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row is the bootstrap, 0 if the learner computes it
+    log_probs: Array  # [T, B], of the actions, with the probability of random exploration
 
 
 class RolloutStats(NamedTuple):
-    """What is counted of a rollout, of all games."""
+    """Statistics of a rollout, over all games."""
 
     steps: int
     frames: int
-    episodes: Sequence[Episode]  # that ended in it
-    faults: Sequence[str]  # met in it, by kind
-    reward_sums: RunningMoments = NO_MOMENTS  # of what each game had paid in its episode, discounted, after each step
+    episodes: Sequence[Episode]  # that ended in the rollout
+    faults: Sequence[str]  # the kind of each
+    reward_sums: RunningMoments = NO_MOMENTS  # moments of the discounted reward sums after each step
 
 
 class VersionedRollout(NamedTuple):
-    """A rollout, how old it is, and what is counted of it."""
+    """A rollout with the version of its weights and its statistics."""
 
     rollout: Rollout
-    version: int  # of the oldest weights that decided in it
+    version: int  # of the oldest weights that chose its actions
     stats: RolloutStats
 
 
-def blank_rollout(observations: Observations, length: int, core_state: CoreState, distribution: Distribution) -> Rollout:
-    """Returns a rollout of zeros for games that show such `observations` [B, ...]: it has all shapes and types."""
+def make_blank_rollout(
+    observations: Observations, length: int, core_state: CoreState, distribution: Distribution
+) -> Rollout:
+    """Returns a rollout of zeros with the shapes and types of a real one, for games with `observations` [B, ...]."""
     zeros = np.zeros((length, len(tf.nest.flatten(observations)[0])), np.float32)
     return Rollout(
         observations=tf.nest.map_structure(lambda array: np.zeros((length + 1, *array.shape), array.dtype), observations),
@@ -76,27 +78,27 @@ def blank_rollout(observations: Observations, length: int, core_state: CoreState
     )
 
 
-def joined_states(states: Sequence[CoreState]) -> CoreState:
-    """Returns the recurrent states of several groups of games as one of all games."""
+def join_states(states: Sequence[CoreState]) -> CoreState:
+    """Joins the recurrent states of several groups of games along the batch axis."""
     return states[0] if len(states) == 1 else tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
 def concatenate(rollouts: Sequence[Rollout]) -> Rollout:
-    """Returns rollouts of equal length as one of all their games."""
+    """Joins rollouts of equal length along the batch axis."""
     if len(rollouts) == 1:
         return rollouts[0]
-    core_state = joined_states([rollout.core_state for rollout in rollouts])
+    core_state = join_states([rollout.core_state for rollout in rollouts])
     arrays = tf.nest.map_structure(
         lambda *parts: np.concatenate(parts, axis=1), *(r._replace(core_state=()) for r in rollouts)
     )
     return cast(Rollout, arrays)._replace(core_state=core_state)
 
 
-Truncation = tuple[int, int, Observations, CoreState]  # time, game, final observation, and the state to value it with
+Truncation = tuple[int, int, Observations, CoreState]  # time, game, final observation, and the core state for its value
 
 
-class _Recorded:
-    """The steps of a rollout, as they are played. Owns its arrays."""
+class _StepArrays:
+    """The arrays of a rollout that is being played."""
 
     def __init__(self, shape: tuple[int, int], distribution: Distribution, discount: float) -> None:
         length, games = shape
@@ -111,7 +113,7 @@ class _Recorded:
         self.truncations: list[Truncation] = []
 
     def add(self, t: int, step: Step) -> None:
-        """Adds the step of time t."""
+        """Writes the step at time t."""
         self.resets[t], self.actions[t], self.log_probs[t] = step.resets, step.actions, step.log_probs
         self.values[t], self.paid[t] = step.decision.values, step.rewards + step.bonuses
         self.discounts[t, step.terminated | step.life_lost] = 0.0
@@ -123,7 +125,7 @@ class _Recorded:
 
 
 class Actor:
-    """Plays B games and hands out rollouts with rewards as learned from. Owns its player, and with it the games."""
+    """Plays B games and returns rollouts with scaled rewards. Owns its player, and through it the games."""
 
     def __init__(
         self,
@@ -137,25 +139,30 @@ class Actor:
         history: Callable[[int], Observations] | None = None,
         bootstrap: bool = True,
     ) -> None:
-        """Without `rewards` they are learned from as the games pay them.
+        """Makes an actor; the games are running already.
 
-        `epsilons` returns the probability of a random action for each game, asked at the start of a rollout.
-
-        `history` returns the observations before and after the last steps, [T+1, B, ...], where the games keep them: then
-        those of a rollout are the games' own, and the next rollout overwrites them. Without `bootstrap` the last row of the
-        next values is 0 where an episode continues: a learner that corrects rollouts computes its own.
+        Args:
+            player: plays the games.
+            rollout_length: T, steps.
+            frame_skip: frames per step, for the count of frames.
+            discount: gamma.
+            rewards: scales the rewards; None leaves them unscaled.
+            epsilons: returns the probability of a random action in each game, [B]; called at the start of each rollout.
+            history: returns the last T+1 observations, [T+1, B, ...], if the games keep them; the rollout then shares that
+                memory, and the next rollout overwrites it. None copies each observation.
+            bootstrap: whether to compute the value after the last step. V-trace needs none: the learner computes it.
         """
         self._player, self._policy, self._shape = player, player.policy, (rollout_length, player.games)
         self._frame_skip, self._discount, self._history = frame_skip, discount, history
         self._rewards = rewards or RewardScaler(IDENTITY, RewardStats(), discount, player.games)
         self._epsilons, self._bootstrap = epsilons, bootstrap
-        self._faults = player.faults  # of the reset: they belong to the first rollout
+        self._faults = player.faults  # of the reset, counted with the first rollout
 
-    def rollout(self) -> VersionedRollout:
-        """Plays T steps of every game."""
+    def play_rollout(self) -> VersionedRollout:
+        """Plays T steps of every game and returns them."""
         player, (length, games) = self._player, self._shape
         copies = None if self._history else _make_rows(player.observations, length + 1)
-        played, start = _Recorded(self._shape, self._policy.distribution, self._discount), player.core_state
+        played, start = _StepArrays(self._shape, self._policy.distribution, self._discount), player.core_state
         played.faults, self._faults = [*self._faults], []
         epsilons = self._epsilons() if self._epsilons else np.zeros(games, np.float32)
         for t in range(length):
@@ -168,11 +175,11 @@ class Actor:
         played.resets[-1] = player.resets
         observations = self._history(length) if self._history else copies
         if self._bootstrap:
-            played.values[-1] = player.value()
+            played.values[-1] = player.estimate_values()
         return self._finish(played, start, observations)
 
-    def _finish(self, played: _Recorded, start: CoreState, observations: Observations) -> VersionedRollout:
-        """Returns the rollout of played steps: truncated episodes get the values of their own final observations."""
+    def _finish(self, played: _StepArrays, start: CoreState, observations: Observations) -> VersionedRollout:
+        """Returns the finished rollout; a truncated episode bootstraps from the value of its own final observation."""
         next_values = played.values[1:].copy()
         self._value_truncations(next_values, played.truncations)
         usable = np.abs(played.paid) <= MAX_OBSERVED
@@ -194,11 +201,11 @@ class Actor:
         return VersionedRollout(rollout, min(played.versions), stats)
 
     def _value_truncations(self, next_values: Array, cut: list[Truncation]) -> None:
-        """Puts V(final observation) where an episode was cut off, all in one call, with each one's own core state."""
+        """Writes V(final observation) to `next_values` [T, B] at each truncation, from one call of the policy."""
         if not cut:
             return
         times, games, finals, states = zip(*cut, strict=True)
-        # Padding to a power of two keeps the number of compiled shapes small.
+        # Padded to a power of two: few shapes to compile.
         pad = 2 ** int(np.ceil(np.log2(len(cut)))) - len(cut)
         finals, states = finals + finals[:1] * pad, states + states[:1] * pad
         stacked = tf.nest.map_structure(lambda *arrays: np.stack(arrays), *finals)
@@ -212,18 +219,20 @@ class Actor:
 
 
 def _find_unusable(rewards: Bools, observations: Observations) -> list[str]:
-    """Returns the kinds of faults in what games have given; `rewards` says which can be learned from."""
+    """Returns the kinds of faults in rewards and observations; `rewards` marks the usable rewards, [T, B]."""
     numbers = [array for array in tf.nest.flatten(observations) if array.dtype == np.float32]
     good = rewards.all(), all((np.abs(array) <= MAX_OBSERVED).all() for array in numbers)
     return [kind for kind, is_good in zip(UNUSABLE, good, strict=True) if not is_good]
 
 
 def _list_truncations(t: int, step: Step) -> list[Truncation]:
-    """Returns time, game, final observation and the state to value it with, of each episode that was cut off."""
-    return [
-        (t, int(game), step.finals[game], tuple(state[game] for state in step.decision.core_state))
-        for game in np.flatnonzero(step.truncated & ~step.terminated)
-    ]
+    """Returns the truncations of the step at time t."""
+    games = np.flatnonzero(step.truncated & ~step.terminated)
+    if not games.size:
+        return []
+    assert step.finals is not None  # an episode ended
+    states = step.decision.core_state
+    return [(t, int(game), step.finals[game], tuple(state[game] for state in states)) for game in games]
 
 
 def _make_rows(arrays: Observations, rows: int) -> Observations:

@@ -1,4 +1,4 @@
-"""Where a network looks: how much its policy and its value change where a spot of what it sees is blurred.
+"""Saliency maps: how much policy and value change when a spot of the picture is blurred.
 
 Perturbation saliency (Greydanus et al. 2018, "Visualizing and Understanding Atari Agents", equations 1 to 3).
 """
@@ -16,14 +16,14 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork, Observations
 
-SPOT, BLUR = 5.0, 3.0  # standard deviations, in pixels, of a spot and of what is blurred in it
-SPACING = 5  # pixels between two spots ...
-MAX_SPOTS = 800  # ... which are further apart where there would be more,
-MAX_NUMBERS = 50_000_000  # or pictures of more numbers than these, each a float
+SPOT, BLUR = 5.0, 3.0  # standard deviations in pixels: of a spot, and of the blur inside it
+SPACING = 5  # pixels between two spots; larger if one of the limits below would be exceeded
+MAX_SPOTS = 800
+MAX_NUMBERS = 50_000_000  # floats in all blurred pictures
 
 
 class Saliency:
-    """Finds where a network looks. Owns the spots; all of a picture's are one batch."""
+    """Computes saliency maps. Owns the spots; all spots of a picture form one batch."""
 
     def __init__(self, network: ACNetwork) -> None:
         """The network must see pixels."""
@@ -31,26 +31,26 @@ class Saliency:
         height, width, channels = network.inputs.pixels
         most = max(1, min(MAX_SPOTS, MAX_NUMBERS // (height * width * channels)))
         spacing = max(SPACING, math.ceil(math.sqrt(height * width / most)))
-        rows, columns = _bumps(height, spacing), _bumps(width, spacing)
+        rows, columns = _make_bumps(height, spacing), _make_bumps(width, spacing)
         self._network, self._shape = network, (len(rows), len(columns))
         spots = rows[:, None, :, None] * columns[None, :, None, :]
         self._spots = tf.constant(spots.reshape(-1, height, width, 1), tf.float32)
-        self._maps = network.compiled("saliency", self._mapped)
+        self._maps = network.compile("saliency", self._compute_maps)
 
-    def _mapped(
+    def _compute_maps(
         self, observations: Observations, blurred: tf.Tensor, spots: tf.Tensor, resets: tf.Tensor, core_state: CoreState
     ) -> tf.Tensor:
-        """Returns by how much spots change logits and value, as pictures [2, H, W]."""
+        """Returns the change of logits and value by the blur of each spot, as maps [2, H, W]."""
         count = spots.shape[0] + 1
         pixels, variables = self._network.inputs.split(observations)
         pixels = tf.cast(pixels, tf.float32)
 
-        def repeated(tensor: tf.Tensor) -> tf.Tensor:
+        def repeat(tensor: tf.Tensor) -> tf.Tensor:
             return tf.repeat(tensor, count, axis=0)
 
         varied = tf.concat([pixels, pixels * (1.0 - spots) + blurred * spots], axis=0)  # the first one is unchanged
-        seen = self._network.inputs.joined(varied, None if variables is None else repeated(variables))
-        output, _ = self._network.step(seen, repeated(resets), tf.nest.map_structure(repeated, core_state))
+        seen = self._network.inputs.join(varied, None if variables is None else repeat(variables))
+        output, _ = self._network.step(seen, repeat(resets), tf.nest.map_structure(repeat, core_state))
         policy = tf.reduce_sum((output.logits[1:] - output.logits[:1]) ** 2, axis=1) / 2.0
         changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
         return tf.image.resize(tf.reshape(changes, (2, *self._shape, 1)), pixels.shape[1:3])[..., 0]
@@ -59,9 +59,9 @@ class Saliency:
         """Returns how much the policy and the value depend on each pixel of one observation, [H, W] each.
 
         Args:
-            observations: what the game shows, [1, ...].
-            resets: 1 where that is the first of an episode, [1].
-            core_state: the state before the decision, arrays [1, size].
+            observations: of one game, [1, ...].
+            resets: 1 if the observation is the first of an episode, [1].
+            core_state: the core state before the decision, arrays [1, size].
         """
         pixels, _ = self._network.inputs.split(observations)
         blurred = gaussian_filter(pixels.astype(np.float32), (0, BLUR, BLUR, 0))
@@ -69,7 +69,7 @@ class Saliency:
         return policy, value
 
 
-def _bumps(length: int, spacing: int) -> NDArray[np.float64]:
+def _make_bumps(length: int, spacing: int) -> NDArray[np.float64]:
     """Returns Gaussian bumps along a side of the picture, `spacing` apart, [bumps, length]."""
     centres = np.arange(spacing // 2, length, spacing)
     return np.exp(-((np.arange(length) - centres[:, None]) ** 2) / (2 * SPOT**2))

@@ -1,7 +1,7 @@
-"""Learning targets of a rollout: returns and advantages, apart from the gradients that are computed from them.
+"""Learning targets of a rollout: returns and advantages.
 
-An estimator works in two halves. `prepare` is called once for a rollout, before the first update from it; `targets` once
-for every gradient of it, inside the graph, with the outputs of the network being trained.
+An estimator works in two parts. `prepare` runs once per rollout, before the first update from it. `compute_targets` runs
+for every gradient, inside the graph, with the outputs of the network being trained.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork, Observations, Output
+from doom_a3c.agent.networks import ACNetwork, NetworkOutput, Observations
 from doom_a3c.agent.player import Bools
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TraceInputs(NamedTuple):
-    """The part of a rollout that V-trace computes targets from, [T, B] each."""
+    """The part of a rollout that V-trace reads, [T, B] each."""
 
     rewards: Array
     discounts: Array
@@ -37,16 +37,17 @@ Basis = Targets | TraceInputs
 
 def evaluate_actions(
     network: ACNetwork, observations: Observations, resets: tf.Tensor, core_state: CoreState, actions: tf.Tensor
-) -> tuple[Output, Output, tf.Tensor]:
-    """Returns a network's outputs for a rollout, those of them that actions followed, and log pi of these, [T * B].
+) -> tuple[NetworkOutput, NetworkOutput, tf.Tensor]:
+    """Evaluates a network on a rollout, with its last observation (T + 1 rows) or without it (T rows).
 
-    Arguments are those of a `Rollout`, with the last observation or without it.
+    Returns:
+        The outputs of all rows, the outputs of the first T rows, and log pi of their actions, [T * B].
     """
     output, _ = network.unroll(observations, resets, core_state)
     flat_actions = tf.reshape(actions, (-1, *actions.shape[2:]))
     steps = tf.shape(flat_actions)[0]
     whole = resets.shape[0] == actions.shape[0]
-    taken = output if whole else Output(output.logits[:steps], output.values[:steps])
+    taken = output if whole else NetworkOutput(output.logits[:steps], output.values[:steps])
     return output, taken, network.distribution.log_prob(taken.logits, flat_actions)
 
 
@@ -54,26 +55,26 @@ class Estimator(Protocol):
     """A way to estimate returns and advantages."""
 
     needs_last_value: bool
-    """Whether `targets` takes the value of the observation after the last step; such rollouts are learned from whole."""
+    """Whether the targets need the value after the last step; such rollouts are never cut into sequences."""
 
     clip_range: float | None
-    """How far the ratio pi / mu may move from 1 while a rollout is learned from; None for a single update, on policy."""
+    """PPO's clip range of the ratio pi / mu; None if each rollout makes a single update."""
 
     def prepare(self, rollout: Rollout) -> Basis:
         """Returns the basis of the targets."""
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
+    def compute_targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the targets, [T, B] each; no gradient flows through them.
 
         Args:
-            basis: the result of `prepare`.
-            log_ratios: log(pi / mu) of the actions taken, pi the network being trained, mu the policy that played, [T, B].
-            values: the values of the network being trained, [T, B], or [T+1, B] where the last one is needed.
+            basis: from `prepare`.
+            log_ratios: log(pi / mu) of the actions taken, pi the learning and mu the acting policy, [T, B].
+            values: of the network being trained, [T, B], or [T+1, B] if the last one is needed.
         """
 
 
 class PlayedTargets:
-    """Targets from the values computed while playing: GAE, or n-step returns. They stay the same for all updates."""
+    """Targets from the values of the acting network: GAE or n-step returns. They are the same for all updates."""
 
     needs_last_value = False
 
@@ -81,21 +82,21 @@ class PlayedTargets:
         self._config, self.clip_range = config, clip_range
 
     def prepare(self, rollout: Rollout) -> Targets:
-        """Returns the targets themselves."""
+        """Computes the targets themselves."""
         config = self._config
         played = (rollout.rewards, rollout.discounts, rollout.ends, rollout.values, rollout.next_values)
         if config.advantage == "n_step":
             return n_step_returns(*played, config.n_step, config.n_step_tail)
         return generalized_advantages(*played, config.gae_lambda, config.discount)
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
-        """Returns the prepared targets, weighted by PPO's ratio where several updates are made from them."""
+    def compute_targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
+        """Returns the prepared targets, weighted by PPO's ratio if a rollout makes several updates."""
         assert isinstance(basis, Targets)
         return WeightedTargets(*basis, 1.0 if self.clip_range is None else importance_ratios(log_ratios))
 
 
 class VTraceTargets:
-    """Targets by V-trace, from what the network being trained computes for a rollout that another policy played."""
+    """V-trace targets: off-policy corrections with the values and ratios of the network being trained."""
 
     needs_last_value = True
 
@@ -103,11 +104,11 @@ class VTraceTargets:
         self._config, self.clip_range = config, clip_range
 
     def prepare(self, rollout: Rollout) -> TraceInputs:
-        """Returns rewards and ends as they were played."""
+        """Returns the inputs of V-trace."""
         return TraceInputs(rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
 
-    def targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
-        """Returns the targets of V-trace, weighted by its clipped ratio."""
+    def compute_targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
+        """Computes the V-trace targets, weighted by the clipped ratio."""
         assert isinstance(basis, TraceInputs)
         return vtrace(
             log_ratios,
@@ -123,6 +124,6 @@ class VTraceTargets:
 
 
 def make_estimator(config: Config) -> Estimator:
-    """Returns the estimator that the settings name."""
+    """Makes the estimator chosen by the settings."""
     clip_range = None if config.updates_per_rollout == 1 else config.clip_range
     return VTraceTargets(config, clip_range) if config.uses_vtrace else PlayedTargets(config, clip_range)

@@ -1,1 +1,1 @@
-"""Pure functions of arrays and tensors."""
+"""The mathematics of learning: pure functions of arrays and tensors, and the optimizers."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-MAX_LOG_RATIO = 20.0  # whose exponential is finite; a step as far off that should be less likely takes up a whole update
+MAX_LOG_RATIO = 20.0  # exp(20) is finite; one such step with a negative advantage would dominate an update
 
 
 class Loss(NamedTuple):
@@ -36,18 +36,18 @@ def actor_critic_loss(
         total = mean(-w log pi(a)) + value_cost * mean(0.5 (R - V)^2) - entropy_cost * mean(H(pi))
                 + uniform_cost * mean(KL(u || pi))
 
-    The last term is not the paper's. The gradient of the entropy vanishes with the probability of an action, so an action
-    that a few bad updates have driven out never comes back; that of KL(u || pi), u the uniform policy, is pi - 1/A.
-    Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the number of
-    games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40 is a norm
-    of 40 / 30 here. Gradients flow into the first four arguments; weights and returns are constants.
+    The last term is not in the paper. The entropy's gradient vanishes with the probability of an action, so an action that
+    a few bad updates have driven out never comes back. The gradient of KL(u || pi), u the uniform policy, is pi - 1/A and
+    does not vanish. Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the
+    number of games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40
+    corresponds to 40 / 30 here. Gradients flow into the first four arguments; weights and returns are constants.
 
     Args:
         log_probs: log pi(action) of the actions taken, [N].
         entropies: H(pi) in nats, [N].
         uniform_kls: KL(u || pi) in nats, [N].
         values: V, [N].
-        weights: w, advantages times their importance weights, or what `proximal` makes of those, [N].
+        weights: w, advantages times importance weights, clipped by `clip_weights` or not, [N].
         returns: R, [N].
 
     Raises:
@@ -75,27 +75,30 @@ def importance_ratios(log_ratios: tf.Tensor) -> tf.Tensor:
     return tf.exp(tf.minimum(log_ratios, MAX_LOG_RATIO))
 
 
-def proximal(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
-    """Returns weights of log pi that hold the policy near the one that played, however often a step is learned from.
+def clip_weights(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
+    """Clips the weights of log pi as PPO does, which keeps the policy near the one that played over several updates.
 
-    A weight is 0 where the probability of the action has moved beyond 1 - clip to 1 + clip already, in the direction that
-    its advantage asks for, and w A elsewhere. With w = r, w A times the gradient of log pi is the gradient of PPO's clipped
-    objective, min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
+    A weight becomes 0 where the ratio r has left the range 1 - clip to 1 + clip in the direction that the advantage pushes
+    it, and stays w A elsewhere. With w = r, w A times the gradient of log pi is the gradient of PPO's clipped objective,
+    min(r A, clip(r, 1 - clip, 1 + clip) A) (Schulman et al. 2017, arXiv:1707.06347, equation 7).
 
     Args:
         weighted: w A, the advantages times their importance weights, of any shape.
-        advantages: A, of that shape.
-        log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, of that shape.
-        clip: how far a ratio may move from 1.
+        advantages: A, of the same shape.
+        log_ratios: log r = log(pi / mu) of the actions taken, pi the learning and mu the acting policy, same shape.
+        clip: the largest distance of a ratio from 1.
+
+    Returns:
+        The clipped weights, of the same shape.
     """
     ratios = importance_ratios(log_ratios)
     return tf.where(tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip), 0.0, weighted)
 
 
-def normalized(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
-    """Centres advantages and divides them by their standard deviation, or by `floor` where that is larger.
+def normalize(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
+    """Centres advantages of any shape and divides them by their standard deviation, or by `floor` if that is larger.
 
-    The floor keeps a policy that has nothing left to learn (all advantages near 0) from being driven by noise blown
-    up to unit size, which is how long runs collapse.
+    Once a policy has converged, all advantages are near 0. Without the floor, their noise would be scaled up to unit
+    size and drive the policy, which is how long runs collapse.
     """
     return (advantages - tf.reduce_mean(advantages)) / tf.maximum(tf.math.reduce_std(advantages), floor)

@@ -1,7 +1,7 @@
-"""Optimizers that many workers share: eager slots, a learning rate per call, TensorFlow's fused update kernels.
+"""Optimizers for concurrent workers: slots made at once, a learning rate per call, TensorFlow's fused update kernels.
 
-Keras optimizers are not used: they create their slots lazily (a race between threads), count their own iterations,
-and their RMSProp starts its accumulator at 0, where the settings of the A3C literature assume 1.
+Keras optimizers do not fit: they create their slots lazily (a race between threads), count their own iterations, and
+their RMSProp starts its accumulator at 0, where the settings of the A3C literature assume 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 
-def _slots(variables: Sequence[tf.Variable], name: str, value: float) -> list[tf.Variable]:
+def _make_slots(variables: Sequence[tf.Variable], name: str, value: float) -> list[tf.Variable]:
     return [
         tf.Variable(tf.fill(variable.shape, value), trainable=False, name=f"{variable.name.split(':')[0]}/{name}")
         for variable in variables
@@ -27,14 +27,14 @@ class Adam(tf.Module):
         super().__init__(name="adam")
         self.epsilon = epsilon
         self._variables = list(variables)
-        self._first = _slots(variables, "adam_m", 0.0)
-        self._second = _slots(variables, "adam_v", 0.0)
+        self._first = _make_slots(variables, "adam_m", 0.0)
+        self._second = _make_slots(variables, "adam_v", 0.0)
         self._power_1 = tf.Variable(self.beta_1, trainable=False, name="adam_beta_1_power")
         self._power_2 = tf.Variable(self.beta_2, trainable=False, name="adam_beta_2_power")
         self.slots = [*self._first, *self._second, self._power_1, self._power_2]
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
-        """Changes the variables by one step; `gradients` are in their order."""
+        """Updates the variables by one step; `gradients` are in the order of the variables."""
         for variable, first, second, gradient in zip(self._variables, self._first, self._second, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
@@ -53,7 +53,7 @@ class Adam(tf.Module):
 
 
 class RMSProp(tf.Module):
-    """RMSProp as A3C's published settings mean it (Mnih et al. 2016, section 4: shared statistics g, decay 0.99).
+    """RMSProp with shared statistics, as in the published A3C (Mnih et al. 2016, section 4: shared g, decay 0.99).
 
     g = 0.99 g + 0.01 grad^2, starting at 1;  variable -= learning_rate * grad / sqrt(g + epsilon).
     """
@@ -64,12 +64,12 @@ class RMSProp(tf.Module):
         super().__init__(name="rmsprop")
         self.epsilon = epsilon
         self._variables = list(variables)
-        self._mean_squares = _slots(variables, "rmsprop_g", 1.0)
-        self._momenta = _slots(variables, "rmsprop_momentum", 0.0)
+        self._mean_squares = _make_slots(variables, "rmsprop_g", 1.0)
+        self._momenta = _make_slots(variables, "rmsprop_momentum", 0.0)
         self.slots = [*self._mean_squares, *self._momenta]
 
     def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
-        """Changes the variables by one step; `gradients` are in their order."""
+        """Updates the variables by one step; `gradients` are in the order of the variables."""
         for variable, mean_square, momentum, gradient in zip(
             self._variables, self._mean_squares, self._momenta, gradients, strict=True
         ):
@@ -89,7 +89,7 @@ Optimizer = Adam | RMSProp
 
 
 def make_optimizer(kind: str, variables: Sequence[tf.Variable], epsilon: float | None) -> Optimizer:
-    """Returns an 'adam' or 'rmsprop' of those variables; None is the usual epsilon of its kind."""
+    """Returns an 'adam' or 'rmsprop' optimizer of `variables`; an `epsilon` of None is the default of its kind."""
     kinds: dict[str, type[Adam] | type[RMSProp]] = {"adam": Adam, "rmsprop": RMSProp}
     make = kinds[kind]
     return make(variables) if epsilon is None else make(variables, epsilon)

@@ -18,17 +18,17 @@ Array = NDArray[np.float32]
 
 
 class Targets(NamedTuple):
-    """The targets of a rollout that the learning policy has played."""
+    """The targets of a rollout played by the learning policy."""
 
-    returns: Array  # [T, B], of the values
-    advantages: Array  # [T, B], of the policy gradient
+    returns: Array  # [T, B], the targets of the values
+    advantages: Array  # [T, B], the weights of the policy gradient
 
 
 def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Array:
-    """Sums terms backwards in time with a decay, starting afresh after every end.
+    """Sums terms backwards in time with a decay, restarting at every episode end.
 
     Recursion: S_t = x_t + decay * (0 if end_t else S_{t+1}), with S_T = 0. The recursion is the linear filter
-    1 / (1 - decay z^-1) run over reversed time; columns without an end inside are filtered in one call.
+    1 / (1 - decay z^-1) run over reversed time; columns without an inner episode end are filtered in one call.
 
     Args:
         terms: x, [T, B].
@@ -45,15 +45,15 @@ def discounted_sums(terms: Array, ends: NDArray[np.bool_], decay: float) -> Arra
         raise ValueError(f"terms and ends must be [T, B] alike, not {terms.shape} and {ends.shape}")
     sums = np.empty(terms.shape, np.float64)
     broken = ends[:-1].any(axis=0)
-    sums[:, ~broken] = _filtered(terms[:, ~broken], decay)
+    sums[:, ~broken] = _filter(terms[:, ~broken], decay)
     for column in np.flatnonzero(broken):
         starts = [0, *(np.flatnonzero(ends[:-1, column]) + 1), len(terms)]
         for start, stop in itertools.pairwise(starts):
-            sums[start:stop, column] = _filtered(terms[start:stop, column], decay)
+            sums[start:stop, column] = _filter(terms[start:stop, column], decay)
     return sums.astype(np.float32)
 
 
-def _filtered(terms: Array, decay: float) -> NDArray[np.float64]:
+def _filter(terms: Array, decay: float) -> NDArray[np.float64]:
     filtered: NDArray[np.float64] = lfilter([1.0], [1.0, -decay], terms[::-1].astype(np.float64), axis=0)[::-1]
     return filtered
 
@@ -71,10 +71,10 @@ def generalized_advantages(
 
     delta_t = r_t + discount_t * V(s_{t+1}) - V(s_t);  A_t = delta_t + discount * lambda * A_{t+1} up to the end of
     the episode or of the rollout;  R_t = A_t + V(s_t). Lambda 1 gives n-step returns that bootstrap from the last
-    value, lambda 0 the one-step TD error. Schulman et al. 2016 (arXiv:1506.02438), equations 11 and 16.
+    value; lambda 0 gives the one-step TD error. Schulman et al. 2016 (arXiv:1506.02438), equations 11 and 16.
 
-    A termination has discount_t = 0. A truncation ends the sum too, but keeps discount_t = gamma, and its next value
-    is that of the episode's own final observation, so that a time-out is not taught as a death.
+    A termination has discount_t = 0. A truncation ends the sum too, but keeps discount_t = gamma, and its next value is
+    the value of the episode's own final observation: a time-out must not be learned as a death.
 
     Args:
         rewards: r, [T, B].
@@ -103,12 +103,12 @@ def n_step_returns(
     n: int,
     tail: str,
 ) -> Targets:
-    """Computes returns over n rewards and the advantages over V(s_t) that go with them.
+    """Computes n-step returns and the advantages that go with them.
 
     R_t = r_t + discount_t * (r_{t+1} + discount_{t+1} * (... + discount_{t+n-1} * V(s_{t+n}))): Sutton & Barto 2018,
-    equation 7.1. After a termination (discount 0) nothing counts. Where a truncation or the end of the rollout comes
-    before n rewards, the tail 'bootstrap' uses the terms there are, followed by the value of the observation after the
-    last one; 'zero' counts missing rewards and value as 0.
+    equation 7.1. A_t = R_t - V(s_t). No term after a termination (discount 0) counts. If a truncation or the end of the
+    rollout comes before n rewards, the tail 'bootstrap' sums the available rewards and bootstraps from the value of the
+    next observation; the tail 'zero' counts the missing rewards and the value as 0.
 
     Args:
         rewards: r, [T, B], of any number type.
@@ -129,7 +129,7 @@ def n_step_returns(
     returns = np.zeros(rewards.shape, np.float64)
     weights = np.ones(rewards.shape, np.float64)  # product of the discounts so far, 0 once a return is complete
     for k in range(min(n, length)):
-        rows = slice(0, length - k)  # of the returns that have a k-th reward; theirs lies in row t + k
+        rows = slice(0, length - k)  # the returns with a k-th reward, which lies in row t + k
         weight = weights[rows]
         returns[rows] += weight * rewards[k:]
         weight *= discounts[k:]

@@ -1,4 +1,4 @@
-"""Mean and spread of numbers that come in parts, of several threads, processes or sessions."""
+"""Mean and standard deviation of numbers that arrive in parts, from several threads, processes or sessions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDING = 1e-8  # of the mean: equal numbers seem to differ by less
+_ROUNDING = 1e-8  # relative to the mean: a smaller deviation is rounding error
 
 
 class RunningMoments(NamedTuple):
-    """How many numbers there were, their mean, and the sum of their squared distances from it."""
+    """Count, mean and summed squared deviations of some numbers."""
 
     size: int = 0
     mean: float = 0.0
-    m2: float = 0.0
+    m2: float = 0.0  # sum of squared deviations from the mean
 
-    def merged(self, other: RunningMoments) -> RunningMoments:
-        """Returns those of the numbers of both (Chan, Golub & LeVeque 1979, equations 2.1)."""
+    def merge(self, other: RunningMoments) -> RunningMoments:
+        """Returns the moments of both sets of numbers together (Chan, Golub & LeVeque 1979, equations 2.1)."""
         size = self.size + other.size
         if not size:
             return self
@@ -28,16 +28,16 @@ class RunningMoments(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """What the numbers may be divided by: their standard deviation, 1 where they are all equal or there are none."""
+        """The standard deviation, or 1 if all numbers are equal or there are none: safe to divide by."""
         deviation = math.sqrt(self.m2 / self.size) if self.size else 0.0
         return deviation if deviation > _ROUNDING * abs(self.mean) else 1.0
 
 
-NO_MOMENTS = RunningMoments()  # of nothing
+NO_MOMENTS = RunningMoments()  # of no numbers
 
 
-def moments_of(numbers: NDArray[Any]) -> RunningMoments:
-    """Returns the moments of finite numbers, of any shape."""
+def compute_moments(numbers: NDArray[Any]) -> RunningMoments:
+    """Returns the moments of an array of finite numbers, of any shape."""
     if not numbers.size:
         return NO_MOMENTS
     return RunningMoments(numbers.size, float(numbers.mean()), float(np.square(numbers - numbers.mean()).sum()))

@@ -1,4 +1,4 @@
-"""V-trace: learning targets from rollouts that another policy played, as a pure function of tensors."""
+"""V-trace: off-policy learning targets, as a pure function of tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import tensorflow as tf
 class WeightedTargets(NamedTuple):
     """The targets of a rollout that another policy may have played."""
 
-    returns: tf.Tensor  # [T, B], of the values
-    advantages: tf.Tensor  # [T, B], of the policy gradient, without their importance weights
-    weights: tf.Tensor | float  # importance weights of the advantages, [T, B]; 1 where the learning policy has played
+    returns: tf.Tensor  # [T, B], the targets of the values
+    advantages: tf.Tensor  # [T, B], without their importance weights
+    weights: tf.Tensor | float  # importance weights of the advantages, [T, B]; 1 on policy
 
 
 def vtrace(
@@ -34,11 +34,11 @@ def vtrace(
         v_t - V(s_t) = delta_t + discount_t * c_t * (v_{t+1} - V(s_{t+1})),  the last term 0 after an end
         advantage_t = r_t + discount_t * (V(s_{t+1}) + lambda * (v_{t+1} - V(s_{t+1}))) - V(s_t),  weight_t = rho_t
 
-    The policy gradient is that of weight_t * advantage_t * log pi. The weight stands apart because advantages that are
-    centred must be centred without it: where rho is not clipped, a constant added to all advantages changes no expected
-    gradient, one added to rho * advantage does. With lambda 1 the advantage is the paper's,
-    r_t + discount_t * v_{t+1} - V(s_t). Below that it takes v_{t+1} by its share lambda, as DeepMind's rlax does, so that
-    on-policy (pi = mu, clips of 1 or more) the advantage is that of GAE(lambda) and v_t its return; with lambda 1 they are
+    The policy gradient is the gradient of weight_t * advantage_t * log pi. The weight is separate because advantages must
+    be centred without it: where rho is not clipped, a constant added to all advantages leaves the expected gradient
+    unchanged, but a constant added to rho * advantage does not. With lambda 1 the advantage is the paper's,
+    r_t + discount_t * v_{t+1} - V(s_t). Below 1, v_{t+1} enters with the share lambda, as in DeepMind's rlax: on policy
+    (pi = mu, clips of 1 or more) the advantage is the one of GAE(lambda) and v_t its return, and with lambda 1 they are
     n-step returns that bootstrap at the rollout's end. No gradient flows through the result.
 
     Args:

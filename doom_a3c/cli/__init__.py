@@ -1,1 +1,1 @@
-"""The command lines: flags in, what happened out."""
+"""The command line: parses flags and prints results."""

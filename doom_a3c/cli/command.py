@@ -1,4 +1,4 @@
-"""Shared parts of the commands: one-line errors, immediate exit, the age of the process."""
+"""Shared parts of the commands: one-line errors, immediate exit, age of the process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _NO_ROOM = (
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
     """Runs a command; a UserError becomes one line on stderr and exit status 2.
 
-    Until the command handles signals itself they end it at once: an exception in the midst of imports would surface as
-    anything, and there is nothing to save. Its games end with it.
+    Until the command installs its own handlers, signals end it at once: an exception during imports could surface as any
+    error, and there is nothing to save yet. Its games end with it.
     """
     harden_streams()
     previous = {
@@ -50,7 +50,7 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        return not_installed(program, error)
+        return report_missing_package(program, error)
     except OutputLostError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
@@ -68,14 +68,14 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Tells whether an error came from another program, such as a game."""
+    """Returns whether an error came from foreign code, such as a game."""
     while isinstance(error, UserError) and error.__cause__ is not None:
         error = error.__cause__
     return not isinstance(error, UserError)
 
 
-def not_installed(program: str, error: ModuleNotFoundError) -> int:
-    """Says how to install a missing package; returns the exit status. Raises errors of this package again."""
+def report_missing_package(program: str, error: ModuleNotFoundError) -> int:
+    """Prints how to install a missing package; returns the exit status. Re-raises errors about this package's modules."""
     if (error.name or "doom_a3c").startswith("doom_a3c"):
         raise error
     remedy = "activate the environment (. .venv/bin/activate), or pip install -r requirements.txt -c constraints.txt"
@@ -84,42 +84,42 @@ def not_installed(program: str, error: ModuleNotFoundError) -> int:
 
 
 def _check_folder() -> None:
-    """Raises UserError where the current folder is gone."""
+    """Raises UserError if the current folder was removed."""
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise UserError("the current folder has been removed: change into another") from None
+        raise UserError("the current folder was removed: change to another") from None
 
 
 def end_at_once(number: int, line: str) -> NoReturn:
-    """Ends the process as after a signal, with a line on stderr in place of what is drawn on the terminal's last line."""
-    if can_redraw() and select.select([], [1], [], 0)[1]:  # one that is stopped takes nothing
+    """Ends the process as by a signal, with a line on stderr that replaces the terminal's last line."""
+    if can_redraw() and select.select([], [1], [], 0)[1]:  # a stopped terminal would block
         with contextlib.suppress(OSError):
             os.write(1, b"\r\x1b[K")
     print_at_once(line)
     os._exit(128 + number)
 
 
-def program_call(which: str) -> str:
-    """Returns how to call train or play, as this one has been called: installed, or as a file somewhere."""
-    if _installed():
-        return program_name(which)
-    return f"python {shlex.quote(str(Path(sys.argv[0]).with_name(program_name(which))))}"
+def find_program_call(which: str) -> str:
+    """Returns the call of train or play in the form of the current call: as a command or as a file."""
+    if _is_installed():
+        return find_program_name(which)
+    return f"python {shlex.quote(str(Path(sys.argv[0]).with_name(find_program_name(which))))}"
 
 
-def program_name(which: str) -> str:
-    """Returns the name of train or play, as this one has been called."""
-    return f"doom-a3c-{which}" if _installed() else f"{which}.py"
+def find_program_name(which: str) -> str:
+    """Returns the name of train or play in the form of the current call."""
+    return f"doom-a3c-{which}" if _is_installed() else f"{which}.py"
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     return Path(sys.argv[0]).name.startswith("doom-a3c-")
 
 
-def seconds_since_start() -> float:
-    """Returns the age of this process in seconds, with the interpreter's start and all imports.
+def measure_age() -> float:
+    """Returns the age of this process in seconds, including the interpreter's start and all imports.
 
-    psutil adds a boot time that Linux reports in whole seconds: its age is wrong by up to one.
+    psutil's creation time rests on a boot time in whole seconds, so it is wrong by up to a second.
     """
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

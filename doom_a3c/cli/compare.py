@@ -1,4 +1,4 @@
-"""play.py --compare: which of several agents is better, with confidence intervals."""
+"""play.py --compare: compares agents on the same seeds, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import PlaySettings
 
-MIN_EPISODES = 10  # below this an interval says little
+MIN_EPISODES = 10  # fewer make wide intervals
 
 
 def compare(
@@ -77,7 +77,7 @@ def _play_agent(
 
 
 def _write_scores(folder: Path, settings: PlaySettings, scores: dict[str, list[float]]) -> None:
-    for kind in ("png", "json"):  # those of an earlier call would be mistaken for this one's
+    for kind in ("png", "json"):  # old files could be mistaken for new ones
         (folder / f"comparison.{kind}").unlink(missing_ok=True)
     rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
     write_table(folder / "comparison.csv", ["seed", *scores], ([seed, *row] for seed, row in rows))
@@ -90,15 +90,15 @@ def _print_results(
     for name, played in scores.items():
         sure = describe_certainty(mean_interval(played), len(played))
         lines(f"{name:{width}}  mean {format_score(sum(played) / len(played)):>7}  {sure}")
-    for other, found in differences.items():
-        lines(_format_verdict(first, other, found))
+    for other, difference in differences.items():
+        lines(_format_verdict(first, other, difference))
     lines(CAVEAT)
     if settings.episodes < MIN_EPISODES:
-        lines(f"{settings.episodes} episodes are few: --episodes 100 says more")
+        lines(f"{settings.episodes} episodes are few: use --episodes 100 for a narrower interval")
 
 
 def _name_models(paths: Sequence[str]) -> list[str]:
-    """Returns a name for each path: the path itself, numbered if it is given twice."""
+    """Returns a name for each path: the path itself, with a number if it occurs twice."""
     return [path if paths.count(path) == 1 else f"{path} ({index})" for index, path in enumerate(paths, 1)]
 
 
@@ -108,7 +108,7 @@ def _format_verdict(first: str, other: str, found: Difference) -> str:
         interval = Interval(-interval.high, -interval.low)
     words = f"by {format_score(abs(found.mean))} (the difference: {describe_certainty(interval, found.games)})"
     if not found.real:
-        return f"{first} and {other} may be equally good: they differ {words}, which chance may have made"
+        return f"{first} and {other} may be equally good: they differ {words}, possibly by chance"
     return f"{first} is {'better' if found.mean > 0 else 'worse'} than {other} {words}"
 
 

@@ -15,7 +15,7 @@ from doom_a3c.record.files import output_folder
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.csv_logger import TABLE
 from doom_a3c.record.metrics.tags import make_tag
-from doom_a3c.run.checkpoints.names import scenario_in
+from doom_a3c.run.checkpoints.names import find_scenario_name
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expand
@@ -43,12 +43,10 @@ def compare_runs(paths: Sequence[str], frames_dir: str) -> str:
     curves = list({curve.run: curve for some, _ in found for curve in some}.values())  # a run may be named twice
     short = [name for _, names in found for name in names]
     if not curves:
-        raise UserError(
-            f"--compare-runs {' '.join(paths)}: there is no run with a curve in it, which takes 100 episodes and a log"
-        )
+        raise UserError(f"--compare-runs {' '.join(paths)}: no run has a curve, which needs 100 episodes and a log")
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
-        groups.setdefault(scenario_in(curve.run), []).append(curve)
+        groups.setdefault(find_scenario_name(curve.run), []).append(curve)
     target = output_folder(frames_dir, "--frames-dir") / "comparison.png"
     drawn = {name: [(curve.frames, curve.means) for curve in group] for name, group in groups.items()}
     figures.save_png(figures.draw_runs("mean score", drawn), target)
@@ -70,9 +68,9 @@ def _format_ends(group: Sequence[Curve]) -> str:
 
 
 def _read_curves(path: Path) -> tuple[list[Curve], list[str]]:
-    """Returns the curve of a run, or those of the runs in a folder, and the names of runs there that have none."""
+    """Reads the curve of a run, or of each run in a folder; returns the curves, and the names of runs without one."""
     if not path.is_dir():
-        raise UserError(f"--compare-runs {path}: there is no such folder; name those of runs, such as logs/RUN")
+        raise UserError(f"--compare-runs {path}: there is no such folder; name folders of runs, such as logs/RUN")
     for folders in ([path], sorted(each for each in path.iterdir() if each.is_dir())):
         curves = {folder.name: _read_curve(folder) for folder in folders}
         if found := [curve for curve in curves.values() if curve]:
@@ -81,7 +79,7 @@ def _read_curves(path: Path) -> tuple[list[Curve], list[str]]:
 
 
 def _read_curve(folder: Path) -> Curve | None:
-    """Returns the curve of a run by its table or its log; None where there is none."""
+    """Reads the curve of a run from its table or log; returns None if there is none."""
     table, log = folder / "scores.csv", folder / "global"
     if table.is_file():
         points = _read_table(table, "table of a run's scores", "frames", "mean")
@@ -96,18 +94,18 @@ def _read_curve(folder: Path) -> Curve | None:
     return Curve(folder.resolve().name, frames, [newest[each] for each in frames])
 
 
-def _read_table(table: Path, what: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
-    """Returns two columns of a table, of the lines of one metric where it has several."""
+def _read_table(table: Path, kind: str, frames: str, mean: str, metric: str | None = None) -> list[tuple[float, float]]:
+    """Reads two columns of a table; of a table with several metrics, only the rows of `metric`."""
     try:
         with table.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if metric is None or (row["metric"] == metric and row[mean])]
             return [(float(row[frames]), float(row[mean])) for row in rows]  # the last line of a log may be incomplete
     except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
-        raise UserError(f"--compare-runs {table} is no {what}") from error
+        raise UserError(f"--compare-runs {table} is not a {kind}") from error
 
 
 def _read_log(log: Path) -> list[tuple[float, float]]:
-    # Late: they load TensorFlow where it is installed.
+    # Late: these load TensorFlow if it is installed.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 

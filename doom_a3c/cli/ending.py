@@ -1,4 +1,4 @@
-"""The summary that train.py prints and writes when a session has ended."""
+"""Prints and writes the summary of a session after its end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CURVE_COLUMNS = 30  # characters
 
 
 def print_summary(session: Session, result: Result, seconds: float, panel: Panel) -> None:
-    """Prints how a session ended, and the next commands; `seconds` passed before its training."""
+    """Prints the results of a session and the next commands; `seconds` is the time before its training."""
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
-    sure = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
+    caveat = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
         f"{progress.episodes:,} episodes, mean of the last 100 {format_score(progress.mean_score)}, "
-        f"best evaluation {format_score(result.best_evaluation)}{sure}"
+        f"best evaluation {format_score(result.best_evaluation)}{caveat}"
     )
     if curve := format_curve(progress.means(CURVE_COLUMNS)):
         panel.log(curve)
@@ -38,21 +38,21 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     model = best if best.exists() else last
     newest = f" (newest: {last})" if model != last else ""
     panel.log(f"model  {model}{newest}\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}")
-    play, named = command.program_call("play"), flags_to_repeat(session.record)
+    play, named = command.find_program_call("play"), flags_to_repeat(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     if session.record.config.logger == "tensorboard":
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
 
 
 def flags_to_repeat(record: RunRecord) -> str:
-    """Returns the flags that a user has to repeat because a checkpoint does not hold them, '' if none."""
+    """Returns the flags that a user must repeat because a checkpoint does not store them, '' if none."""
     named = find_needed_override(record)
     flags = {"--wad": named.wad, "--scenario": named.scenario}
     return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
 def write_results(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:
-    """Writes the scores, and the final result to the file `summary`, if any.
+    """Writes the scores, and the final result to the file `summary`, if there is one.
 
     Raises:
         SystemExit: if that cannot be written.
@@ -63,14 +63,14 @@ def write_results(session: Session, result: Result, seconds: float, summary: str
             write_json(expand(summary), summary_dict(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
-            raise SystemExit(f"{command.program_name('train')}: {why}") from None
+            raise SystemExit(f"{command.find_program_name('train')}: {why}") from None
     try:
         write_table(folder / "scores.csv", Point._fields, progress.curve)
         write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
         figure = figures.draw_training_curve(session.record.name, progress.curve, result.evaluations)
         figures.save_png(figure, folder / "scores.png")
-    except (OSError, ValueError, ArithmeticError) as error:  # of a disk, or of scores that no axis has room for
-        panel.log(f"warning: the scores are not written to {folder}: {first_line(error)}")
+    except (OSError, ValueError, ArithmeticError) as error:  # from the disk, or from scores too large to plot
+        panel.log(f"warning: scores could not be written to {folder}: {first_line(error)}")
 
 
 def summary_dict(session: Session, result: Result, seconds: float) -> dict[str, Any]:

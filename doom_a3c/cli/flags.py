@@ -14,14 +14,14 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one line, with the nearest known flag."""
+    """An argument parser with one-line errors that suggest the nearest known flag."""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError, where argparse would print the usage and exit."""
         raise UserError(message)
 
     def parse(self, arguments: list[str] | None) -> dict[str, Any]:
-        """Returns the given flags alone, by setting name; raises UserError for one that does not exist."""
+        """Returns the values of the flags on the command line, by setting; raises UserError for an unknown flag."""
         values, unknown = self.parse_known_args(arguments)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
@@ -30,17 +30,17 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Completion(argparse.Action):
-    """Prints what a shell needs to complete the flags, and ends."""
+    """Prints the completion script of a shell, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
-        import shtab  # late: hardly any call needs it
+        import shtab  # late: rarely needed
 
         print(shtab.complete(parser, shell=values))
         parser.exit()
 
 
-def flag_parser(program: str, description: str, *records: type) -> Parser:
-    """Returns a parser with one flag per setting of `records`; flags that are not given stay out of its result."""
+def make_flag_parser(program: str, description: str, *records: type) -> Parser:
+    """Makes a parser with one flag per setting of `records`; absent flags are left out of its result."""
     parser = Parser(
         prog=program,
         usage="%(prog)s [flags]",
@@ -51,7 +51,7 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
     parser.add_argument("--version", action="version", version=f"doom_a3c {__version__}")
     completion = "Print a script with which this shell completes the flags"
     parser.add_argument("--print-completion", action=_Completion, choices=_SHELLS, metavar="SHELL", help=completion)
-    sections: dict[str, Any] = {}
+    sections: dict[str, argparse._ArgumentGroup] = {}
     for one in (one for record in records for one in settings_of(record).values()):
         if one.section not in sections:
             sections[one.section] = parser.add_argument_group(one.section)
@@ -59,13 +59,14 @@ def flag_parser(program: str, description: str, *records: type) -> Parser:
     return parser
 
 
-def _add(section: Any, one: Setting) -> None:
+def _add(section: argparse._ArgumentGroup, one: Setting) -> None:
     text = one.help.replace("%", "%%")
     if one.switch:
         section.add_argument(one.flag, dest=one.name, action="store_true", help=text)
-    elif one.kind is bool:  # a scenario may set it, and a flag unset it again
+    elif one.kind is bool:  # a flag may unset the value of a scenario
         section.add_argument(one.flag, dest=one.name, action=argparse.BooleanOptionalAction, help=text)
     else:
         metavar = one.kind.__name__.upper() if not one.choices else "NAME"
-        count = {"nargs": "+"} if one.many else {"nargs": "?", "const": one.bare} if one.bare else {}
-        section.add_argument(one.flag, dest=one.name, type=one.kind, metavar=metavar, help=text, **count)
+        count = "+" if one.many else "?" if one.bare else None
+        bare = one.bare or None  # the value of the flag alone
+        section.add_argument(one.flag, dest=one.name, type=one.kind, metavar=metavar, help=text, nargs=count, const=bare)

@@ -32,7 +32,7 @@ class Lines:
         """Updates the progress line, unless it has just been updated; other output overwrites it."""
         now = time.monotonic()
         if self._redraws and (self._drawn is None or now > self._drawn + _SECONDS):
-            print(f"\x1b[K{line[: _columns() - 1]}\r", end="", flush=True)  # a full line would wrap
+            print(f"\x1b[K{line[: _measure_width() - 1]}\r", end="", flush=True)  # a full line would wrap
             self._drawn = now
 
     def clear(self) -> None:
@@ -42,7 +42,7 @@ class Lines:
             self._drawn = None
 
 
-def _columns() -> int:
+def _measure_width() -> int:
     """Returns the width of the terminal; COLUMNS in the environment does not follow its changes."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80

@@ -1,4 +1,4 @@
-"""The lists of --list-scenarios and --list-models."""
+"""Makes the lists of --list-scenarios and --list-models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
-_BUTTONS = 76  # characters for their names: some games have hundreds of actions
+_BUTTONS = 76  # characters of the list of buttons: some games have hundreds of actions
 
 
 def list_models() -> str:
@@ -49,7 +49,7 @@ def _describe_interface(scenario: Scenario) -> tuple[str, str]:
     game, observation = scenario.game, scenario.observation
     shape: tuple[int, ...] = (*observation.size, observation.channels)
     if isinstance(game, DoomSpec):
-        from doom_a3c.envs.doom.setup import check, name_actions  # late, like the others: not every kind is needed
+        from doom_a3c.envs.doom.setup import check, name_actions  # late, like the others: a list needs few kinds
 
         check(game, observation)
         buttons = " ".join(name_actions(game, observation))

@@ -53,9 +53,9 @@ class Panel:
         """Sets the status for the next update."""
         self._status = status
 
-    def phase(self, what: Callable[[], str]) -> None:
-        """Sets the activity besides training, '' for none. Safe in a signal handler."""
-        self._phase = what
+    def set_phase(self, describe: Callable[[], str]) -> None:
+        """Sets the function that describes the activity besides training, '' for none. Safe in a signal handler."""
+        self._phase = describe
 
     def log(self, message: str) -> None:
         """Prints a message that stays."""
@@ -75,7 +75,7 @@ class Panel:
 
 def _choose_sink() -> PanelSink:
     if can_redraw():
-        from doom_a3c.cli.screen import LivePanel  # late: it loads rich, which files and pipes do without
+        from doom_a3c.cli.screen import LivePanel  # late: it loads rich, which files and pipes do not need
 
         return LivePanel()
     return _PrintedStatus()

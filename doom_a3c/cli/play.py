@@ -1,4 +1,4 @@
-"""play.py: shows what a checkpoint's agent does, in scores and recordings."""
+"""play.py: plays a trained agent and reports scores and recordings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
@@ -29,7 +29,7 @@ from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
     from doom_a3c.run.play.agent import TrainedAgent
-    from doom_a3c.run.play.episode_player import PlayedEpisode, Screen
+    from doom_a3c.run.play.episode_player import GameWindow, PlayedEpisode
     from doom_a3c.run.play.playback import Playback
 
 PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What play.py plays, and where it shows it."""
+    """Settings of play.py, besides `PlaySettings`."""
 
     model: str = setting("models/last.ckpt", "Checkpoint of the agent, or a name from --list-models")
     list_models: bool = setting(False, "List the trained models that --model can name, and exit", switch=True)
@@ -66,30 +66,30 @@ class Options:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs play.py; returns its exit status."""
-    return command.run(command.program_name("play"), _play, arguments)
+    return command.run(command.find_program_name("play"), _play, arguments)
 
 
 def _play(arguments: list[str] | None) -> int:
     description = "Plays a trained agent and records it."
-    flags = flag_parser(command.program_name("play"), description, Options, PlaySettings).parse(arguments)
+    flags = make_flag_parser(command.find_program_name("play"), description, Options, PlaySettings).parse(arguments)
     options = parse_values(Options, select(flags, Options), "flags")
     settings = parse_values(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:
-        from doom_a3c.cli.listing import list_models  # late: hardly any call needs it
+        from doom_a3c.cli.listing import list_models  # late: rarely needed
 
         print_result(list_models())
         return 0
     useless, why = _find_useless(options)
     known = {**settings_of(Options), **settings_of(PlaySettings)}
-    if given := [known[name].flag for name in flags if name in useless]:
-        raise UserError(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect {why}")
+    if unused := [known[name].flag for name in flags if name in useless]:
+        raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     models = [pretrained.find_model(model) for model in options.compare or (options.model,)]
     if len(options.compare) == 1:
-        raise UserError(f"--compare takes two checkpoints or more: {options.compare[0]} alone was given")
+        raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
     import_tensorflow(cpu_count(), options.verbose, options.device)
-    from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported by now
+    from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported now
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     folder = output_folder(options.out, "--out")
@@ -106,13 +106,13 @@ def _play(arguments: list[str] | None) -> int:
         for path in export(agents[0], options.export, folder):
             lines(str(path))
         return 0
-    command_line = f"{command.program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
+    command_line = f"{command.find_program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
     _play_agent(agents[0], options, settings, folder, command_line, lines)
     return 0
 
 
 def _find_useless(options: Options) -> tuple[set[str], str]:
-    """Returns the settings that have no effect with the others, and the reason."""
+    """Returns the settings without an effect in this call, and the reason."""
     if options.compare:
         return {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes"}, "with --compare"
     if options.export:
@@ -128,16 +128,16 @@ def _play_agent(
 
     record = agent.record
     if agent.builder.missing_pictures and (settings.record_episodes or options.window):
-        print(f"warning: {agent.builder.missing_pictures}: there are none to show", file=sys.stderr)
+        print(f"warning: {agent.builder.missing_pictures}: no recordings", file=sys.stderr)
 
-    def row(index: int, score: str, steps: int) -> str:
+    def format_row(index: int, score: str, steps: int) -> str:
         return f"{index:7d} {score:>7} {steps:10d}"
 
     def on_episode(index: int, played: PlayedEpisode) -> None:
-        lines(row(index, format_score(played.episode.score), played.episode.length))
+        lines(format_row(index, format_score(played.episode.score), played.episode.length))
 
     def on_step(index: int, steps: int) -> None:
-        lines.show_progress(row(index, "", steps))
+        lines.show_progress(format_row(index, "", steps))
 
     screen = _open_window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
@@ -155,8 +155,8 @@ def _play_agent(
                 if playback.shortfall:
                     lines(playback.shortfall)
                 if playback.removed:
-                    lines(f"{playback.removed} recordings of an earlier call are removed")
-                lines(f"look at {folder / 'index.html'}; films, scores.csv, scores.png, summary.json are beside it")
+                    lines(f"removed {playback.removed} recordings of an earlier call")
+                lines(f"see {folder / 'index.html'}; films, scores.csv, scores.png and summary.json are beside it")
 
 
 @contextlib.contextmanager
@@ -172,8 +172,8 @@ def _shorten_warnings(lines: Lines) -> Iterator[None]:
         yield
 
 
-def _open_window(title: str, speed: float) -> Screen:
-    from doom_a3c.cli.window import Window  # late: it opens the door to a display
+def _open_window(title: str, speed: float) -> GameWindow:
+    from doom_a3c.cli.window import Window  # late: it imports pygame
 
     return Window(title, speed)
 
@@ -187,7 +187,7 @@ def _handle_interrupts(playback: Playback) -> Iterator[None]:
 
     def interrupt(number: int, frame: object) -> None:
         if playback.interrupted:
-            command.end_at_once(number, f"{command.program_name('play')}: interrupted")
+            command.end_at_once(number, f"{command.find_program_name('play')}: interrupted")
         playback.interrupt()
         signal.signal(signal.SIGALRM, hurry)
         signal.alarm(PATIENCE_SECONDS)

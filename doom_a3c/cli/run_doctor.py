@@ -1,4 +1,4 @@
-"""train.py --doctor: prints the findings about a game before an agent is trained on it."""
+"""train.py --doctor: prints the findings about a game before training."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _COLUMN = 15
 
 
 def run_doctor(record: RunRecord) -> int:
-    """Prints each finding as soon as it is known; returns the exit status."""
-    print(f"looking at {record.scenario.name}; this takes up to a minute", flush=True)
+    """Prints each finding as soon as it is available; returns the exit status."""
+    print(f"checking {record.scenario.name}; this takes up to a minute", flush=True)
     advised = 0
     with closing(
         make_game_factory(record.scenario.game, record.scenario.observation, record.config.game_processes)
     ) as games:
         for finding in examine(record, games):
-            print(_format(finding.what, finding.says), flush=True)
+            print(_format(finding.subject, finding.result), flush=True)
             if finding.advice:
                 advised += 1
                 print(_format("  -> advice", finding.advice), flush=True)
-    print_result(f"{advised} thing{'s' * (advised != 1)} to look at" if advised else "nothing to mend")
+    print_result(f"{advised} suggestion{'s' * (advised != 1)}" if advised else "no suggestions")
     return 0
 
 
-def _format(what: str, says: str) -> str:
-    """Returns a line, or several with a hanging indent."""
-    return wrap(says, first=f"{what:{_COLUMN}}", indent=" " * _COLUMN)
+def _format(subject: str, text: str) -> str:
+    """Formats one line, or several with a hanging indent."""
+    return wrap(text, first=f"{subject:{_COLUMN}}", indent=" " * _COLUMN)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from doom_a3c.cli.layout import wrap
-from doom_a3c.cli.status import format_rows, format_time_left, sparkline
+from doom_a3c.cli.status import draw_sparkline, format_rows, format_time_left
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
@@ -58,18 +58,18 @@ def draw_panel(status: Status | None, phase: str, width: int) -> RenderableType:
     lines: list[RenderableType] = []
     if status is not None:
         bar = Table.grid(padding=(0, 1, 0, 0))
-        progress = _one_line(f"{status.share:6.1%}  {format_time_left(status)}", "bold")
+        progress = _make_line(f"{status.share:6.1%}  {format_time_left(status)}", "bold")
         bar.add_row(ProgressBar(1.0, status.share, width=max(1, min(width - 21, 60))), progress)
         facts = Table.grid(padding=(0, 2, 0, 0))
         for name, value in format_rows(status):
-            text = _one_line(value, "yellow" if name == "faults" else "")
+            text = _make_line(value, "yellow" if name == "faults" else "")
             if name == "mean of 100":
                 room = width - _NAME_WIDTH - len(value) - 2
-                text.append(f"  {sparkline(status.means[-room:])}" if room > 1 else "", "green")
-            facts.add_row(_one_line(name, "dim"), text)
+                text.append(f"  {draw_sparkline(status.means[-room:])}" if room > 1 else "", "green")
+            facts.add_row(_make_line(name, "dim"), text)
         lines += [bar, facts]
-    return Group(*lines, *([_one_line(phase, "cyan")] if phase else ()))
+    return Group(*lines, *([_make_line(phase, "cyan")] if phase else ()))
 
 
-def _one_line(text: str, style: str = "") -> Text:
+def _make_line(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")

@@ -41,7 +41,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
     return [(name, value) for name, value in values.items() if value]
 
 
-def sparkline(values: Sequence[float]) -> str:
+def draw_sparkline(values: Sequence[float]) -> str:
     """Draws a curve in one line of block characters; '' for fewer than two values."""
     if len(values) < 2:
         return ""
@@ -55,4 +55,4 @@ def format_curve(means: Sequence[float]) -> str:
     if len(means) < 2:
         return ""
     low, high, last = map(format_score, (min(means), max(means), means[-1]))
-    return f"mean of 100  {sparkline(means)}  min {low}, max {high}, last {last}"
+    return f"mean of 100  {draw_sparkline(means)}  min {low}, max {high}, last {last}"

@@ -1,4 +1,4 @@
-"""Standard streams that never raise: a lost line must not end a run."""
+"""Standard streams that never raise: losing a line must not end a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def harden_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    if sys.stdout is sys.__stdout__:  # otherwise somebody has redirected it
+    if sys.stdout is sys.__stdout__:  # otherwise it was redirected
         sys.stdout = _harden(sys.stdout, 1)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _harden(sys.stderr, 2)
@@ -35,7 +35,7 @@ def print_result(text: str) -> None:
     """Prints the output for which a command was called.
 
     Raises:
-        OutputLostError: if it is lost; a closed pipe is no loss, for its reader has gone.
+        OutputLostError: if it is lost; a closed pipe does not count, since its reader has gone.
     """
     print(text, flush=True)
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
@@ -57,7 +57,7 @@ def _harden(stream: io.TextIOWrapper | Any | None, descriptor: int) -> io.TextIO
 
 
 class _LossyDescriptor(io.RawIOBase):
-    """Writes to a descriptor and drops what cannot be written."""
+    """Writes to a descriptor; drops output that cannot be written."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

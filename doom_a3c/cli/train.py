@@ -1,17 +1,18 @@
-"""train.py: from flags to a finished run."""
+"""train.py: parses flags and trains a run."""
 
 from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import flag_parser
+from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import check_exists, output_file
@@ -20,7 +21,7 @@ from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import continued_run, find_runs, new_run, open_session
+from doom_a3c.run.launch import find_runs, make_new_run, make_resumed_run, open_session
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from doom_a3c.run.training import StoppingRule
 
 
-MAX_RUNS = 8  # in a list of those that there are
+MAX_RUNS = 8  # listed in a message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a call of train.py does besides the settings of the run."""
+    """Settings of a call of train.py, besides the settings of the run."""
 
     resume: bool = setting(
         False, "Continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
@@ -68,11 +69,13 @@ class Options:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs train.py; returns its exit status."""
-    return command.run(command.program_name("train"), _train, arguments)
+    return command.run(command.find_program_name("train"), _train, arguments)
 
 
 def _train(arguments: list[str] | None) -> int:
-    parser = flag_parser(command.program_name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options)
+    parser = make_flag_parser(
+        command.find_program_name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options
+    )
     flags = parser.parse(arguments)
     options = parse_values(Options, select(flags, Options), "flags")
     if options.list_scenarios:
@@ -81,8 +84,8 @@ def _train(arguments: list[str] | None) -> int:
         print_result(list_scenarios())
         return 0
     if options.compare_runs:
-        import_tensorflow(cpu_count(), options.verbose, "cpu")  # TensorBoard would load it aloud
-        from doom_a3c.cli.compare_runs import compare_runs  # late: hardly any call needs it
+        import_tensorflow(cpu_count(), options.verbose, "cpu")  # quietly: TensorBoard would print its messages
+        from doom_a3c.cli.compare_runs import compare_runs  # late: rarely needed
 
         print_result(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
         return 0
@@ -92,10 +95,10 @@ def _train(arguments: list[str] | None) -> int:
         output_file(options.summary, "--summary")
     if options.doctor:
         if options.from_:
-            raise UserError(f"--from {options.from_} is for a training: --doctor looks at the game alone")
-        from doom_a3c.cli.run_doctor import run_doctor  # late: few calls need it
+            raise UserError(f"--from {options.from_} has no effect with --doctor, which checks only the game")
+        from doom_a3c.cli.run_doctor import run_doctor  # late: rarely needed
 
-        return run_doctor(new_run(overrides, options.name))
+        return run_doctor(make_new_run(overrides, options.name))
     return (_resume if options.resume else _begin)(options, overrides)
 
 
@@ -103,11 +106,11 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     """Trains a new run."""
     if options.wad:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
-    record = new_run(settings, options.name)
+    record = make_new_run(settings, options.name)
     source = find_model(options.from_) if options.from_ else None
     with FolderLock(expand(record.config.models_dir), "--models-dir") as lock:
         lock.note(record.name)
-        checkpoints = CheckpointFolder(lock.folder, lock.held)
+        checkpoints = CheckpointFolder(lock.folder, lock.is_held)
         checkpoints.check_unused()
         return _run(options, record, checkpoints, source=source)
 
@@ -115,26 +118,26 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
 def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     """Continues a run."""
     if options.name:
-        raise UserError(f"--name {options.name} names a new run: one that is resumed keeps its name")
+        raise UserError(f"--name {options.name} is for a new run: a resumed run keeps its name")
     if options.from_:
-        raise UserError(f"--from {options.from_} is for a new run: one that is resumed goes on with its own weights")
+        raise UserError(f"--from {options.from_} is for a new run: a resumed run continues with its own weights")
     folder = expand(settings.get("models_dir", Config.models_dir))
     _check_resumable(folder)
     override = GameOverride(settings.get("scenario"), options.wad)
     with FolderLock(folder, "--models-dir") as lock:
-        checkpoints = CheckpointFolder(folder, lock.held)
-        record = continued_run(checkpoints.record(override), settings)
+        checkpoints = CheckpointFolder(folder, lock.is_held)
+        record = make_resumed_run(checkpoints.read_record(override), settings)
         lock.note(record.name)
         return _run(options, record, checkpoints, override=override)
 
 
 def _check_resumable(folder: Path) -> None:
-    """Raises UserError where there is no run in a folder; it names the folders near by that hold one."""
+    """Raises UserError if a folder has no run; the message names folders nearby that have one."""
     try:
         check_exists(folder / "last.ckpt")
     except UserError as error:
         runs = [f"--models-dir {shlex.quote(str(other))}" for other in find_runs(folder)][:MAX_RUNS]
-        raise UserError(f"{error}; there are runs here: {', '.join(runs)}" if runs else str(error)) from None
+        raise UserError(f"{error}; runs found: {', '.join(runs)}" if runs else str(error)) from None
 
 
 def _run(
@@ -145,22 +148,24 @@ def _run(
     override: GameOverride | None = None,
     source: Path | None = None,
 ) -> int:
-    """Trains, as `open_session` says; returns the exit status.
+    """Trains a run; returns the exit status: 0, or 128 + n after signal n.
 
-    That is 0, 1 for a diverged run or one that could not be saved, 128 + n for signal n.
+    Raises:
+        SystemExit: with exit status 1, if the run diverged or could not be saved.
+        UserError: as `open_session` does.
     """
     with closing(Panel(options.quiet)) as panel:
         try:
             return _train_on(options, panel, open_session(record, checkpoints, override, panel, options.verbose, source))
         except RunError as error:
-            raise SystemExit(f"{command.program_name('train')}: {error}") from None
+            raise SystemExit(f"{command.find_program_name('train')}: {error}") from None
 
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
     with launching as session, _Signals(session.stopping) as received:
         from doom_a3c.cli import ending  # late: TensorFlow is imported by now
 
-        seconds_to_training = command.seconds_since_start()
+        seconds_to_training = command.measure_age()
         result = session.training.run()
         panel.close()
         ending.print_summary(session, result, seconds_to_training, panel)
@@ -169,26 +174,26 @@ def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[
 
 
 class _Signals:
-    """Turns Ctrl-C, SIGTERM and the end of the terminal into a request to save and end; a second one ends at once.
+    """Turns Ctrl-C, SIGTERM and SIGHUP into a request to save and end; a second signal ends at once.
 
-    A context; its value lists the signals received.
+    A context; its value lists the received signals.
     """
 
     def __init__(self, stopping: StoppingRule) -> None:
         self._stopping = stopping
         self._received: list[int] = []
-        self._previous: dict[int, Any] = {}
+        self._previous: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> list[int]:
         def receive(number: int, frame: object) -> None:
             if self._received:
-                command.end_at_once(number, f"\n{command.program_name('train')}: ended without saving again")
+                command.end_at_once(number, f"\n{command.find_program_name('train')}: ended without saving again")
             self._received.append(number)
             self._stopping.interrupt(signal.Signals(number).name)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._previous[number] = signal.signal(number, receive)
-            if self._previous[number] is signal.SIG_IGN:  # as nohup wants it
+            if self._previous[number] is signal.SIG_IGN:  # set by nohup
                 signal.signal(number, signal.SIG_IGN)
         return self._received
 

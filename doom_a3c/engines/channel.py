@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 class Channel(Generic[Item]):
-    """A bounded queue that can be closed, which wakes whatever waits on either side with `ClosedError`. Owns its items."""
+    """A bounded queue that can be closed, which raises `ClosedError` in all waiting threads. Owns its items."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self._closed = capacity, False
@@ -20,7 +20,7 @@ class Channel(Generic[Item]):
         self._changed = threading.Condition()
 
     def put(self, item: Item) -> None:
-        """Adds an item, waiting while the channel is full."""
+        """Adds an item, waiting while the channel is full; raises ClosedError once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity)
             if self._closed:
@@ -29,12 +29,12 @@ class Channel(Generic[Item]):
             self._changed.notify_all()
 
     def wait_for_room(self, seconds: float) -> None:
-        """Returns when there is room, or the channel is closed, or that much time has passed."""
+        """Waits until there is room or the channel is closed, for `seconds` at most."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity, seconds)
 
     def offer(self, item: Item) -> bool:
-        """Adds an item if there is room for it; tells whether there was."""
+        """Adds an item if there is room; returns whether it did."""
         with self._changed:
             if self._closed or len(self._items) >= self._capacity:
                 return False
@@ -43,7 +43,7 @@ class Channel(Generic[Item]):
             return True
 
     def take(self, low: int, high: int) -> list[Item]:
-        """Removes the oldest items, `high` at most, waiting until there are `low`."""
+        """Waits for `low` items; removes and returns the oldest, `high` at most. Raises ClosedError once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._items) >= low)
             if self._closed:
@@ -58,7 +58,7 @@ class Channel(Generic[Item]):
         return self._closed
 
     def close(self) -> None:
-        """Wakes everyone with `ClosedError`, now and in future."""
+        """Raises `ClosedError` in all threads that wait now or later."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

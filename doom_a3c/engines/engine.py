@@ -10,29 +10,29 @@ from doom_a3c.record.metrics.loggers import Metrics
 
 
 class Engine(Protocol):
-    """Plays and learns, adding to a run's progress, until it is stopped."""
+    """Plays and learns until it is stopped, and counts in the run's progress."""
 
     @property
     def reward_sums(self) -> RunningMoments:
-        """The statistics that rewards are normalized by."""
+        """The moments that normalize the rewards."""
 
     def start(self) -> None:
-        """Starts to play."""
+        """Starts playing and learning."""
 
     def check(self) -> None:
-        """Raises the error that has ended it, if one has."""
+        """Raises the error that ended the engine, if any."""
 
     def capture(self) -> State:
-        """Returns the weights, optimizer slots and counters of this moment."""
+        """Returns the current weights, optimizer slots and counters."""
 
     def stop(self) -> None:
         """Ends all threads and processes; may be called twice."""
 
     def metrics(self) -> Metrics:
-        """Returns what there is to log of the engine itself."""
+        """Returns the engine's own metrics."""
 
     def describe(self) -> str:
-        """Returns what there is to say of the engine itself, '' where there is nothing."""
+        """Returns the engine's own status for the terminal, '' if it has none."""
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault that games of others have met, where the run's counters are."""
+        """Counts a fault outside the engine, such as in an evaluation game, with the run's counters."""

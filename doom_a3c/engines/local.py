@@ -1,4 +1,4 @@
-"""An engine whose threads and weights are this process's own, and the state of a run."""
+"""An engine with its threads and weights in this process, and the state of a run."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """Weights and optimizer slots with the counters of the same moment."""
+    """Weights, optimizer slots and counters at the same moment."""
 
     variables: Snapshot
     counters: Counters
 
     def has_weights_of(self, other: State) -> bool:
-        """Tells whether two states of one run have the same weights: every update and every roll-back changes them."""
+        """Returns whether two states of a run have the same weights: same counts of updates and roll-backs."""
         mine, its = self.counters, other.counters
         return (mine.updates, mine.halvings) == (its.updates, its.halvings)
 
 
 def capture_state(model: GlobalModel, progress: Progress) -> State:
-    """Returns the state of a run. Rollouts are counted once played: the newest may not have been learned from."""
+    """Returns the state of a run. Rollouts count when played: updates from the newest may still be missing."""
 
-    def counters() -> Counters:
-        sums = model.reward_stats.now  # before the steps, which are as many at least
+    def read_counters() -> Counters:
+        sums = model.reward_stats.now  # read before the steps, so that it never counts more of them
         return progress.counters()._replace(updates=model.updates, halvings=model.halvings, reward_sums=sums)
 
-    return State(*model.snapshot_with(counters))
+    return State(*model.snapshot_with(read_counters))
 
 
 class LocalEngine:
@@ -53,7 +53,7 @@ class LocalEngine:
 
     @property
     def reward_sums(self) -> RunningMoments:
-        """The statistics that rewards are normalized by."""
+        """The moments that normalize the rewards."""
         return self._model.reward_stats.now
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class LocalEngine:
         self.threads.start()
 
     def check(self) -> None:
-        """Raises the first error that a thread ended with."""
+        """Raises the first error that ended a thread."""
         self.threads.check()
 
     def stop(self) -> None:
@@ -69,21 +69,21 @@ class LocalEngine:
         self.threads.stop()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault that games of others have met."""
+        """Counts a fault outside the engine, such as in an evaluation game."""
         self._progress.add_fault(kind)
 
     def capture(self) -> State:
-        """Returns the weights, optimizer slots and counters of this moment."""
+        """Returns the current weights, optimizer slots and counters."""
         return capture_state(self._model, self._progress)
 
     def roll_back(self, state: State) -> None:
-        """Takes over the weights and optimizer slots of an earlier moment, with half the step size; what is counted stays.
+        """Restores the weights and optimizer slots of an earlier state, and halves the learning rate; counters stay.
 
-        Gradients that are being computed meanwhile are not applied to them.
+        Gradients under way from before the roll-back are discarded.
         """
         self._step_size.restart()
         self._model.roll_back(state.variables)
 
     def describe(self) -> str:
-        """Returns '': frames per second are the run's."""
+        """Returns '': the run reports the frames per second."""
         return ""

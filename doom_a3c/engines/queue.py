@@ -4,8 +4,8 @@
         ^------ decisions --------------------------------------'
     game thread ---- whole rollouts --> rollouts ---> trainer thread ---> global model ---> the predictors' networks
 
-Both queues are bounded: games wait when the learning cannot follow. The weights change under a rollout that is being
-played, so trainers correct it by V-trace.
+Both queues are bounded: games wait when learning falls behind. The weights change while a rollout is being played, so the
+trainers correct it by V-trace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from doom_a3c.agent.distributions import Array, Distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.policy import Decision, Policy
-from doom_a3c.agent.rollouts import VersionedRollout, joined_states
+from doom_a3c.agent.rollouts import VersionedRollout, join_states
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
@@ -36,7 +36,7 @@ from doom_a3c.settings.config import Config
 
 
 class Request(NamedTuple):
-    """Observations of one game thread's games, and where the decision about them goes."""
+    """Observations of one game thread's games, and the channel for the decision."""
 
     observations: Observations  # [B, ...]
     resets: Array  # [B]
@@ -45,19 +45,19 @@ class Request(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """What lies between the threads."""
+    """The queues between the threads."""
 
     requests: Channel[Request]
     rollouts: Channel[VersionedRollout]
 
 
 def make_queues(config: Config) -> Queues:
-    """Returns queues of the sizes that the settings say."""
+    """Makes queues of the sizes in the settings."""
     return Queues(Channel(config.worker_count), Channel(config.queue_size))
 
 
 class QueueMetrics(NamedTuple):
-    """How full the queues are, and how large the newest batches were."""
+    """Lengths of the queues, and sizes of the newest batches."""
 
     requests: int
     rollouts: int
@@ -66,7 +66,7 @@ class QueueMetrics(NamedTuple):
 
 
 class RemotePolicy:
-    """Decides for one game thread by asking the predictors. Owns the channel of its answers; the thread waits for each."""
+    """Decides for one game thread by asking the predictors, and waits for the answer. Owns the channel of its answers."""
 
     def __init__(
         self, requests: Channel[Request], distribution: Distribution, initial_state: Callable[[int], CoreState]
@@ -96,24 +96,24 @@ class GameThread:
         self._rollouts, self._stop_event = rollouts, stop
 
     def run(self) -> None:
-        """Plays until told to stop; raises ClosedError when a channel is closed before."""
+        """Plays until the stop event is set; raises ClosedError if a channel is closed earlier."""
         actor = self._make_actor(self._index, self.policy)
         try:
             while not self._stop_event.is_set():
-                self._rollouts.put(actor.rollout())
+                self._rollouts.put(actor.play_rollout())
         finally:
             actor.close()
 
 
 class Predictor:
-    """Answers all requests that wait in one call, with the newest weights. Owns its network."""
+    """Answers all waiting requests in one call of the network, with the newest weights. Owns its network."""
 
     def __init__(self, model: GlobalModel, network: ACNetwork, requests: Channel[Request], game_threads: int) -> None:
         self._model, self._network, self._requests, self._most = model, network, requests, game_threads
         self.batch = 0  # observations in the newest call
 
     def run(self) -> None:
-        """Answers until the channel of requests is closed, which raises ClosedError."""
+        """Answers until the channel of requests is closed; then raises ClosedError."""
         policy = Policy(self._network)
         self._model.pull(self._network)
         while True:
@@ -121,14 +121,14 @@ class Predictor:
             if self._network.version != self._model.version:
                 self._model.pull(self._network)
             observations = _join([request.observations for request in requests])
-            core_state = joined_states([request.core_state for request in requests])
+            core_state = join_states([request.core_state for request in requests])
             resets = np.concatenate([request.resets for request in requests])
             decision = policy(observations, resets, core_state)
             self.batch = len(resets)
             start = 0
             for request in requests:
                 rows = slice(start, start + len(request.resets))
-                request.answer.put(_share(decision, rows) if len(requests) > 1 else decision)
+                request.answer.put(_take_rows(decision, rows) if len(requests) > 1 else decision)
                 start = rows.stop
 
 
@@ -138,12 +138,12 @@ def _join(observations: Sequence[Observations]) -> Observations:
     return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *observations)
 
 
-def _share(decision: Decision, rows: slice) -> Decision:
+def _take_rows(decision: Decision, rows: slice) -> Decision:
     core_state = tuple(state[rows] for state in decision.core_state)
     return Decision(decision.logits[rows], decision.values[rows], core_state, decision.version)
 
 
-def _game_threads(
+def _make_game_threads(
     config: Config, model: GlobalModel, make_actor: MakeActor, queues: Queues, stop: threading.Event
 ) -> list[GameThread]:
     network = model.network
@@ -163,7 +163,7 @@ def _measure(queues: Queues, predictors: Sequence[Predictor], trainers: Sequence
     )
 
 
-def queue_engine(
+def make_queue_engine(
     *,
     config: Config,
     model: GlobalModel,
@@ -174,17 +174,17 @@ def queue_engine(
     unblock: Callable[[], None],
     queues: Queues,
 ) -> LocalEngine:
-    """Returns an engine with a trainer for each of the `logs`.
+    """Makes an engine with one trainer per entry of `logs`.
 
-    `unblock` frees game threads that wait for a game that does not answer.
+    `unblock` frees game threads that wait for a hanging game.
     """
     stop = threading.Event()
-    games = _game_threads(config, model, make_actor, queues, stop)
+    games = _make_game_threads(config, model, make_actor, queues, stop)
     predictors = [
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
         for index in range(config.predictors)
     ]
-    step_size = SharedStepSize.of(config, len(logs))
+    step_size = SharedStepSize.from_config(config, len(logs))
     updaters = [Updater(config, model, progress, step_size, log) for log in logs]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)

@@ -1,4 +1,4 @@
-"""The threads of an engine: started together, ended together, and none of them dies unnoticed."""
+"""The threads of an engine: started and ended together, with no error lost."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ Loop = Callable[[], None]
 
 
 class ClosedError(Exception):
-    """A channel between threads has been closed: the engine stops."""
+    """A channel between threads was closed because the engine stops."""
 
 
 class ThreadGroup:
-    """Named threads that each run a loop. Owns the threads and the first error of any.
+    """Named threads that each run a loop. Owns the threads and their first error.
 
-    When one loop ends, all are asked to: it has seen the end of the run, or has failed. A loop may end by ClosedError, as
-    channels are closed to end those that wait there. Any other exception is kept for `check`.
+    When one loop ends, at the end of the run or by an error, all others are asked to end. A loop may end by ClosedError,
+    because closing the channels wakes waiting threads. `check` raises any other exception.
     """
 
     def __init__(self, loops: Mapping[str, Loop], stop: Callable[[], None], unblock: Callable[[], None]) -> None:
-        """`stop` asks the loops to end; `unblock` frees those that wait for a game that does not answer."""
+        """`stop` asks the loops to end; `unblock` frees loops that wait for a hanging game."""
         self._stop, self._unblock = stop, unblock
         self.error: BaseException | None = None  # the first one
         self._lock = threading.Lock()
@@ -46,16 +46,20 @@ class ThreadGroup:
             thread.start()
 
     def alive(self) -> list[str]:
-        """Returns the names of the threads that run."""
+        """Returns the names of the running threads."""
         return [thread.name for thread in self._threads if thread.is_alive()]
 
     def check(self) -> None:
-        """Raises the first error that a thread ended with."""
+        """Raises the first error that ended a thread."""
         if self.error is not None:
             raise self.error
 
     def stop(self, patience: float = 3.0) -> None:
-        """Ends all threads; those that have not ended after `patience` seconds are unblocked. May be called twice."""
+        """Asks all threads to end, and waits for them; may be called twice.
+
+        Threads still alive after `patience` seconds are unblocked. After twice that time it returns whatever they do: they
+        are daemons, and a thread within a long computation ends after it.
+        """
         self._stop()
         deadline = time.monotonic() + patience
         for thread in self._threads:

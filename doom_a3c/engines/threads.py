@@ -1,4 +1,4 @@
-"""The threads engine, A3C itself: worker threads that each play, compute gradients and apply them to the global network."""
+"""The threads engine, A3C itself: each worker thread plays, computes gradients and applies them to the global network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doom_a3c.agent.learner import Gradients, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.policy import Decider, Policy
-from doom_a3c.agent.rollouts import Actor, blank_rollout
+from doom_a3c.agent.rollouts import Actor, make_blank_rollout
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize, Updater, Updates
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from doom_a3c.record.metrics.progress import Progress
     from doom_a3c.settings.config import Config, ProgressCounts
 
-MakeActor = Callable[[int, Decider], Actor]  # of the worker with that index
-MakeNetwork = Callable[[str], ACNetwork]  # of that name, with weights that do not matter
+MakeActor = Callable[[int, Decider], Actor]  # from a worker's index and its policy
+MakeNetwork = Callable[[str], ACNetwork]  # from a name; the weights do not matter
 
 
 class Worker:
-    """One worker: its own local network, games and recurrent state."""
+    """A worker with its own local network, games and core state."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class Worker:
         updates: Updates,
         stop: threading.Event,
     ) -> None:
-        """`counts` are the whole run's."""
+        """`counts` belong to the whole run."""
         self._index, self._config, self._model, self._network = index, config, model, network
         self._make_actor, self._counts, self._updates, self._stop_event = make_actor, counts, updates, stop
 
     def run(self, example: Observations | None = None) -> None:
-        """Trains until a budget is used up or the engine stops; compiles ahead of the games for an `example` of theirs."""
+        """Trains until a budget is used up or the engine stops; with an `example`, compiles while the games start."""
         policy, learner = Policy(self._network), Learner(self._network, self._config, self._index)
         if example is not None:
             self._compile(policy, learner, example)
@@ -59,41 +59,41 @@ class Worker:
             actor.close()
 
     def _compile(self, policy: Policy, learner: Learner, observations: Observations) -> None:
-        """Has TensorFlow compile acting and learning, which takes seconds, while the games are starting."""
+        """Compiles acting and learning, which takes seconds, while the games are starting."""
         start = policy.initial_state(self._config.envs_per_worker)
-        blank = blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
+        blank = make_blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
         batch = learner.prepare(blank)
         dealt = np.array_split(np.arange(batch.games), self._config.minibatch_count)
         for size in {len(games) for games in dealt}:
-            learner.gradients([batch.select_games(np.arange(size))], 0)
+            learner.compute_gradients([batch.select_games(np.arange(size))], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
-        """Pull, play, learn, apply: an update of A3C, or all that are made from a rollout."""
+        """Pulls, plays, learns and applies: one update of A3C, or all updates from a rollout."""
         self._model.pull(self._network)
         batches, versions = [], []
         for _ in range(self._config.accumulate):
-            played = actor.rollout()
-            if self._stop_event.is_set():  # nothing is counted after the end of a run: its last rollout is dropped
+            played = actor.play_rollout()
+            if self._stop_event.is_set():  # the last rollout is dropped: nothing counts after the end of a run
                 return
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
             versions.append(played.version)
 
         def apply(gradients: Gradients, last: bool) -> bool:
-            going_on = self._updates.apply(gradients, min(versions), last)
-            return going_on and (last or not self._is_stopped())
+            continues = self._updates.apply(gradients, min(versions), last)
+            return continues and (last or not self._is_stopped())
 
         pull = partial(self._model.pull, self._network)
         if update := learner.learn(batches, lambda: self._counts.frames, apply, pull):
             self._updates.log(update)
 
     def _is_stopped(self) -> bool:
-        """Tells whether the run was stopped: at the end of its budget it learns from its last rollout in full."""
+        """Returns whether the run was stopped early; at the end of a budget the last rollout still counts fully."""
         return self._stop_event.is_set() and not self._config.exhausted_budget(self._counts)
 
 
-def threads_engine(
+def make_threads_engine(
     *,
     config: Config,
     model: GlobalModel,
@@ -104,11 +104,11 @@ def threads_engine(
     unblock: Callable[[], None],
     example: Observations | None = None,
 ) -> LocalEngine:
-    """Returns an engine with a worker for each of the `logs`.
+    """Makes an engine with one worker per entry of `logs`.
 
-    `unblock` frees workers that wait for a game that does not answer; `example` holds observations of a worker's games.
+    `unblock` frees workers that wait for a hanging game; `example` has the shape of the observations of a worker's games.
     """
-    stop, step_size = threading.Event(), SharedStepSize.of(config, len(logs))
+    stop, step_size = threading.Event(), SharedStepSize.from_config(config, len(logs))
     loops = {}
     for index, log in enumerate(logs):
         name = f"worker_{index}"

@@ -1,4 +1,4 @@
-"""Learning from rollouts that others have played."""
+"""Learning from the rollouts of other threads or hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from doom_a3c.settings.config import Config
 
 
 class Trainer:
-    """Learns from all whole rollouts that wait, within the limits of a batch. Owns its network."""
+    """Learns from waiting rollouts, within the limits of a batch. Owns its network."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class Trainer:
     ) -> None:
         self._index, self._config, self._model, self._network = index, config, model, network
         self._progress, self._updater, self._rollouts = progress, updater, rollouts
-        self.batch = 0  # steps taken at once the last time
+        self.batch = 0  # steps in the newest batch
 
     def run(self) -> None:
-        """Learns until a budget is used up; raises ClosedError when the channel of rollouts is closed before."""
+        """Learns until a budget is used up; raises ClosedError if the channel of rollouts is closed earlier."""
         learner = Learner(self._network, self._config, self._index)
         while not self._config.exhausted_budget(self._progress):
             self._update(learner)
@@ -45,20 +45,20 @@ class Trainer:
         batches = [learner.prepare(concatenate([played.rollout for played in group])) for group in groups]
 
         def apply(gradients: Gradients, last: bool) -> bool:
-            going_on = self._updater.apply(gradients, version, last)
-            return going_on and (last or not self._is_stopped())
+            continues = self._updater.apply(gradients, version, last)
+            return continues and (last or not self._is_stopped())
 
         pull = partial(self._model.pull, self._network)
         if update := learner.learn(batches, lambda: self._progress.frames, apply, pull):
             self._updater.log(update)
 
     def _take(self) -> list[VersionedRollout]:
-        """Takes waiting rollouts out of the channel and counts them."""
+        """Takes waiting rollouts from the channel and counts them."""
         taken = self._rollouts.take(*self._config.batch_limits)
         for played in taken:
             self._updater.count(played.stats, played.rollout.actions)
         return taken
 
     def _is_stopped(self) -> bool:
-        """Tells whether the run was stopped: at the end of its budget it learns from its last rollouts in full."""
+        """Returns whether the run was stopped early; at the end of a budget the last rollouts still count fully."""
         return self._rollouts.closed and not self._config.exhausted_budget(self._progress)

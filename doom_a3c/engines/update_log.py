@@ -15,23 +15,23 @@ from doom_a3c.record.metrics.rate_limiter import log_limiter
 
 
 class EpisodeMetrics(NamedTuple):
-    """Means of some finished episodes, None where there are none."""
+    """Means over finished episodes; None if there are none."""
 
-    reward: float | None  # their scores
-    shaped_reward: float | None  # the scores with the pay of shaping, None where that is nothing
+    reward: float | None  # score
+    shaped_reward: float | None  # score plus shaping rewards; None if there are none
     length: float | None  # steps
-    value: float | None  # the network's values of their states, scaled
+    value: float | None  # value estimate of the network, in scaled rewards
 
 
 class StepMetrics(NamedTuple):
-    """How far several updates from a rollout moved the policy, and the factor of the step size; None for a single one."""
+    """The policy change by the updates from a rollout, and the step size factor; None if there is a single update."""
 
-    kl: float | None  # KL(mu || pi) in nats, mu the policy that played and pi the one before the last update
+    kl: float | None  # KL(mu || pi) in nats, mu the acting policy and pi the one before the last update
     step_factor: float | None
 
 
 class UpdateLog:
-    """Logs the updates of one learning thread. Owns the episodes finished since its last point."""
+    """Logs the updates of one learning thread. Owns the episodes finished since its last log entry."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger, self._limiter = logger, log_limiter()
@@ -44,20 +44,20 @@ class UpdateLog:
         self._actions = actions
 
     def write(self, update: Update, step_factor: float | None, frames: int) -> None:
-        """Writes a point, unless the last one is too new."""
+        """Writes a log entry, unless the last one is too recent."""
         logger = self._logger
         if not self._limiter.allow():
             return
         logger.metrics(update.metrics, frames)
         logger.metrics(StepMetrics(update.kl, None if update.kl is None else step_factor), frames)
-        logger.metrics(episode_metrics(self._episodes), frames)
+        logger.metrics(average_episodes(self._episodes), frames)
         if self._actions is not None:
             logger.histogram("actions", self._actions.ravel().tolist(), frames)
         self._episodes.clear()
 
 
-def episode_metrics(episodes: Sequence[Episode]) -> EpisodeMetrics:
-    """Returns the means of finished episodes with a score that is a number."""
+def average_episodes(episodes: Sequence[Episode]) -> EpisodeMetrics:
+    """Returns the means over finished episodes with a finite score."""
     episodes = [episode for episode in episodes if np.isfinite(episode.score)]
     if not episodes:
         return EpisodeMetrics(None, None, None, None)

@@ -1,15 +1,13 @@
-"""Actors as the settings ask for them, and films of their games."""
+"""Makes the actors of training, and films their games."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.player import Bools, Player, Step, split_seed
+from doom_a3c.agent.player import Bools, GameVector, Player, Step, split_seed
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
@@ -23,17 +21,17 @@ from doom_a3c.settings.streams import Stream, make_seed
 
 
 class FilmedPlayer(Player):
-    """A player whose first game is filmed now and then. Owns the recorder."""
+    """A player that films episodes of its first game. Owns the recorder."""
 
     def __init__(
         self,
-        env: VectorEnv[Any, Any, Any],
+        env: GameVector,
         policy: Decider,
         seed: np.random.SeedSequence,
         recorder: EpisodeRecorder,
         viewer: TrainingViewer | None = None,
     ) -> None:
-        """With a `viewer` films show the network's view beside the game."""
+        """With a `viewer`, films show the network's input and outputs beside the game."""
         super().__init__(env, policy, *split_seed(seed, env.num_envs))
         self._recorder, self._viewer = recorder, viewer
         self._begin()
@@ -50,13 +48,13 @@ class FilmedPlayer(Player):
         ended = bool(step.terminated[0] or step.truncated[0])
         view = self._viewer.view_step(step, core_state) if self._viewer and self._recorder.wants_view(ended) else None
         self._recorder.add(int(step.actions[0]), float(step.rewards[0]), ended, view)
-        if ended:  # the game shows its next episode already
+        if ended:  # the observations are of the next episode already
             self._begin()
         return step
 
 
 class ActorFactory:
-    """Makes the actors of one process. Owns the limit on their recordings."""
+    """Makes the actors of one process. Owns the rate limit of their recordings."""
 
     def __init__(
         self,
@@ -64,20 +62,20 @@ class ActorFactory:
         builder: Builder,
         counts: ProgressCounts,
         reward_stats: RewardStats,
-        recorded: Callable[[Recording], None],
+        add_recording: Callable[[Recording], None],
         *,
         restarts: int,
         host: int = 0,
     ) -> None:
-        """Recordings go to `recorded`. Sessions of a run and hosts of a cluster play games of their own."""
+        """Recordings go to `add_recording`. `restarts` and `host` seed the games of a session and a host."""
         self._config, self._builder, self._counts, self._reward_stats = config, builder, counts, reward_stats
-        self._recorded, self._restarts, self._host = recorded, restarts, host
+        self._recorded, self._restarts, self._host = add_recording, restarts, host
         self._limiter = RateLimiter(SECONDS_BETWEEN_GIFS)
 
     def __call__(self, index: int, policy: Decider) -> Actor:
-        """Returns the actor of worker `index`, with its own games, random stream and share of the exploration."""
+        """Makes the actor of worker `index`, with its own games, random stream and exploration."""
         config, games = self._config, self._config.envs_per_worker
-        env = self._builder.training_env(games, config.rows_kept)
+        env = self._builder.make_training_env(games, config.rows_kept)
         places = np.arange(index * games, (index + 1) * games) / max(1, config.worker_count * games - 1)
         powers = 1.0 + config.epsilon_spread * places
         return Actor(
@@ -85,13 +83,13 @@ class ActorFactory:
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
-            rewards=RewardScaler(RewardScale.of(config), self._reward_stats, config.discount, games),
+            rewards=RewardScaler(RewardScale.from_config(config), self._reward_stats, config.discount, games),
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(env, "history", None) if config.rows_kept > 1 else None,
             bootstrap=not config.uses_vtrace,
         )
 
-    def _make_player(self, env: VectorEnv[Any, Any, Any], policy: Decider, index: int) -> Player:
+    def _make_player(self, env: GameVector, policy: Decider, index: int) -> Player:
         config = self._config
         seed = make_seed(config.seed, Stream.TRAINING, self._restarts, index, self._host)
         if not config.gif_every:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
 from doom_a3c.agent.cores import find_core
-from doom_a3c.agent.distributions import distribution_over
+from doom_a3c.agent.distributions import Array, find_distribution
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs, observation_inputs
+from doom_a3c.agent.networks import ACNetwork, Inputs, Observations, read_input_shapes
+from doom_a3c.agent.player import GameVector
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.settings.config import Config
@@ -23,31 +22,31 @@ from doom_a3c.settings.scenarios import Scenario
 
 
 class Builder:
-    """Makes games and networks that fit each other.
-
-    Raises:
-        UserError: if the scenario cannot be played.
-    """
+    """Makes games and networks that fit each other. Owns the vectors of training games."""
 
     def __init__(self, scenario: Scenario, config: Config, games: GameFactory | None = None) -> None:
-        """`games` are the scenario's, if some were started already."""
+        """`games` is the scenario's factory, if its games were started already.
+
+        Raises:
+            UserError: if the scenario cannot be played.
+        """
         self.scenario, self._precision = scenario, config.precision
         self._games = games or make_game_factory(scenario.game, scenario.observation, config.game_processes)
         self.steps_per_second, self.replayed = self._games.steps_per_second, self._games.replayed
-        self.replayer = self._games.make_replayer  # of episodes, by seed and actions, where the games are `replayed`
+        self.replayer = self._games.make_replayer  # replays episodes from seed and actions, if the games are `replayed`
         self._graphs = Graphs()
-        self._training: list[Any] = []  # every vector that training plays
-        self._observations, actions, self.title, names, self.draws = self._games.describe()
-        self.inputs: Inputs = observation_inputs(self._observations)
+        self._training: list[GameVector] = []  # all vectors of training games
+        self._observations, actions, self.title, names, self.can_render = self._games.describe()
+        self.inputs: Inputs = read_input_shapes(self._observations)
         with error_context(scenario.game.title):
-            self.distribution = distribution_over(actions)
+            self.distribution = find_distribution(actions)
         self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
         with error_context(f"scenario {scenario.name}"):
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
-            find_core(scenario.network.core)  # networks are made later, and know no scenario's name
+            find_core(scenario.network.core)  # checked here, where the scenario's name is known
 
     def has_learned(self, learned: DoomSpec | None) -> bool:
-        """Tells whether the actions are those of the `learned` game; True if that is None."""
+        """Returns whether this game has the actions of the `learned` game; True if that is None."""
         if learned is None:
             return True
         from doom_a3c.envs.doom.setup import name_available_actions  # late: it imports ViZDoom
@@ -57,45 +56,46 @@ class Builder:
                 [set(action.split("+")) for action in actions]
                 for actions in (self.actions, name_available_actions(learned))
             ]
-            return pressed[0] == pressed[1]  # whatever the order in which an action names its buttons
+            return pressed[0] == pressed[1]  # the order of an action's buttons does not matter
         except UserError:  # an untrusted checkpoint may name anything
             return False
 
     @property
     def missing_pictures(self) -> str:
-        """Why episodes cannot be filmed or shown, '' if they can."""
-        reason = "gives no RGB picture when rendered (render() as rgb_array: uint8, [height, width, 3])"
-        return "" if self.draws else f"{self.scenario.game.title} {reason}"
+        """The reason why episodes cannot be filmed or shown, '' if they can."""
+        reason = "renders no RGB picture (render() as rgb_array: uint8, [height, width, 3])"
+        return "" if self.can_render else f"{self.scenario.game.title} {reason}"
 
-    def example(self, games: int) -> Any:
-        """Returns zero observations of `games` games."""
-        return create_empty_array(self._observations, games)
+    def make_example(self, games: int) -> Observations:
+        """Returns zero observations of `games` games, [games, ...]."""
+        example: Observations = create_empty_array(self._observations, games)
+        return example
 
-    def training_env(self, games: int, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        """Returns that many games, stepped together, which keep `rows` observations if they can."""
+    def make_training_env(self, games: int, rows: int = 1) -> GameVector:
+        """Makes a vector of `games` training games, which keeps its last `rows` observations if it can."""
         env = self._games.make_vector(games, limited=False, rows=rows)
         self._training.append(env)
         return env
 
-    def evaluation_env(self, games: int) -> VectorEnv[Any, Any, Any]:
-        """Returns that many games for evaluation or playing, where an episode ends at last: some have no time-out."""
+    def make_evaluation_env(self, games: int) -> GameVector:
+        """Makes a vector of `games` games for evaluation or playing, whose episodes have a time limit."""
         return self._games.make_vector(games, limited=True)
 
     def close(self) -> None:
-        """Closes the games of training; those that were started ahead and never asked for are their starter's."""
+        """Closes the training games; the factory closes games that it started early and nobody used."""
         for env in self._training:
             env.close()
 
     def unblock(self) -> None:
-        """Frees threads that wait for training games which do not answer: those end at once."""
+        """Frees threads that wait for hanging training games, by ending those games at once."""
         for env in self._training:
-            env.release()
+            env.release()  # type: ignore[attr-defined]  # a method of this project's vectors
 
-    def recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
-        """Returns a recorder of the episodes of an `env` of one game, with `large` pictures if it has them."""
+    def make_recorder(self, env: GameVector, *, large: bool = False) -> VideoRecorder:
+        """Makes a recorder of the episodes of an `env` of one game, with `large` pictures if available."""
         return self._games.make_recorder(env, large=large)
 
-    def variables(self, numbers: Any) -> list[tuple[str, float]]:
+    def name_variables(self, numbers: Array) -> list[tuple[str, float]]:
         """Returns the names and unscaled values of one game's variables, [V]."""
         game = self.scenario.game
         if isinstance(game, DoomSpec):
@@ -103,11 +103,11 @@ class Builder:
             return [(name, float(n) / s) for name, n, s in zip(game.variables, numbers, scales, strict=True) if s]
         return [(f"[{index}]", float(number)) for index, number in enumerate(numbers)]
 
-    def model(self, config: Config) -> GlobalModel:
-        """Returns a freshly initialised global model with the optimizer that the settings name."""
-        network = self.network("global", config.seed)
+    def make_model(self, config: Config) -> GlobalModel:
+        """Makes a global model with random weights and the optimizer of the settings."""
+        network = self.make_network("global", config.seed)
         return GlobalModel(network, make_optimizer(config.optimizer, network.parameters, config.optimizer_epsilon))
 
-    def network(self, name: str, seed: int) -> ACNetwork:
-        """Returns a freshly initialised network; all of them share what is compiled for one."""
+    def make_network(self, name: str, seed: int) -> ACNetwork:
+        """Makes a network with random weights; all networks of a builder share their compiled functions."""
         return ACNetwork(self.scenario.network, self.inputs, self.distribution, seed, name, self._precision, self._graphs)

@@ -1,4 +1,4 @@
-"""The evaluations of a run: which weights are the best so far, and the score that is reported for them."""
+"""The evaluations of a run: select the best weights so far, and their reported score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from doom_a3c.engines.local import State
 from doom_a3c.record.metrics.progress import MAX_SCORE, EvaluationPoint
-from doom_a3c.run.checkpoints.run_record import Best, PolicyName, better_policy
+from doom_a3c.run.checkpoints.run_record import Best, PolicyName, choose_policy
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, Stop
 from doom_a3c.settings.tree import all_finite
 
@@ -43,7 +43,7 @@ class EvaluatedState(NamedTuple):
     @property
     def leader(self) -> Leader:
         """The weights, with the policy that scored higher."""
-        return Leader(self.state, better_policy(self.point))
+        return Leader(self.state, choose_policy(self.point))
 
 
 class Deadline:
@@ -53,7 +53,7 @@ class Deadline:
         self._stop, self._end = stop, time.monotonic() + seconds
 
     def is_set(self) -> bool:
-        """Tells whether the time is over or the other stop is set."""
+        """Returns whether the time is over or the other stop is set."""
         return time.monotonic() > self._end or (self._stop is not None and self._stop.is_set())
 
 
@@ -84,7 +84,7 @@ class Evaluations:
         best: Best,
         load_earlier_best: Callable[[], Leader | None] = lambda: None,
     ) -> None:
-        """Evaluates `every` so many seconds, 0 for never.
+        """Plays `episodes` of each policy at intervals of `every` seconds; 0 for never.
 
         `load_earlier_best` loads the best weights of an earlier session.
         """
@@ -113,7 +113,7 @@ class Evaluations:
             self.error = error
 
     def check(self) -> None:
-        """Raises the error that has ended the thread, if one has."""
+        """Raises the error that ended the thread, if any."""
         if self.error is not None:
             raise self.error
 
@@ -134,7 +134,7 @@ class Evaluations:
             if self._leader is None and self.best.score is not None:
                 self._overtaken = self._load_earlier_best()  # its checkpoint is about to be replaced
             self._leader = self._newest.leader
-        self.best = self.best.after(self._newest.point, is_best) if is_finite else self.best
+        self.best = self.best.add(self._newest.point, is_best) if is_finite else self.best
         self._listener.on_evaluation(evaluation, state, self.best, is_best)
 
     def reevaluate_best(self, stop: Stop | None = None) -> bool:
@@ -150,7 +150,7 @@ class Evaluations:
         leaders = [leader for leader in (self._leader, self._overtaken) if leader and leader.state is not newest.state]
         again = []
         for leader in leaders:
-            evaluation = self._evaluate_state(leader.state, self._limit(stop))
+            evaluation = self._evaluate_state(leader.state, self._make_deadline(stop))
             if evaluation is None:
                 return False
             again.append(EvaluatedState(leader.state, evaluation))
@@ -161,7 +161,7 @@ class Evaluations:
         best = rival if stays_best else newest
         self._leader = best.leader
         self.best = self.best._replace(score=best.evaluation.score, confirmed=False)  # the policy is of the newest
-        kept = self.best.of(best.point.frames, self._leader.policy)
+        kept = self.best.cut_to(best.point.frames, self._leader.policy)
         self._listener.on_reevaluation(rival.evaluation, best.state, kept, stays_best)
         return True
 
@@ -178,15 +178,15 @@ class Evaluations:
         if leader is None:
             return False
         self._evaluator.network.load(leader.state.variables)
-        scores = self._evaluator.play(leader.policy, self._episodes, self._limit(stop))
+        scores = self._evaluator.play(leader.policy, self._episodes, self._make_deadline(stop))
         if scores is None or not abs(scores.mean) <= MAX_SCORE:
             return False
         self.best = self.best._replace(score=scores.mean, confirmed=True)
-        kept = self.best.of(leader.state.counters.frames, leader.policy)
+        kept = self.best.cut_to(leader.state.counters.frames, leader.policy)
         self._listener.on_best_confirmed(scores, leader.state, kept)
         return True
 
-    def _limit(self, stop: Stop | None) -> Deadline:
+    def _make_deadline(self, stop: Stop | None) -> Deadline:
         """Returns a stop that keeps a re-evaluation or confirmation from taking much longer than an evaluation."""
         return Deadline(stop, max(LEAST_SECONDS, TIMES * self._longest))
 

@@ -1,17 +1,16 @@
-"""Plays evaluation episodes with the greedy and the sampled policy, in games apart from training."""
+"""Plays evaluation episodes with the greedy and the sampled policy, in games of their own."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.agent.player import Player, Step, split_seed
+from doom_a3c.agent.player import GameVector, Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
 from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.run.checkpoints.run_record import PolicyName
@@ -50,7 +49,7 @@ class Stop(Protocol):
     """A request to end an evaluation early, such as `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Tells whether the evaluation is to end."""
+        """Returns whether the evaluation must end."""
 
 
 def summarize(scores: Sequence[float]) -> Scores:
@@ -92,7 +91,7 @@ class Evaluator:
 
     def __init__(
         self,
-        env: VectorEnv[Any, Any, Any],
+        env: GameVector,
         network: ACNetwork,
         seed: np.random.SeedSequence,
         epsilon: float = 0.0,
@@ -147,8 +146,7 @@ class Evaluator:
 
     def release(self) -> None:
         """Unblocks a thread that waits for the games; they cannot be played afterwards."""
-        games: Any = self._env  # the project's vectors have this method, Gymnasium's have not
-        games.release()
+        self._env.release()  # type: ignore[attr-defined]  # a method of this project's vectors
 
     def close(self) -> None:
         """Closes the games."""

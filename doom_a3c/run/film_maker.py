@@ -14,27 +14,27 @@ from doom_a3c.record.films.recording import LostFilmError, Recording
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.errors import UserError
 
-STEP_SECONDS = 3.0  # that a step of a game may take as the run ends
+STEP_SECONDS = 3.0  # for the current step of a replay when the run ends
 
 
 class FilmMaker:
-    """Makes the pictures of recordings; replays in colour those without pictures. Owns the game for replays."""
+    """Makes the pictures of recordings; replays a recording without pictures in colour. Owns the game for replays."""
 
     def __init__(self, builder: Builder) -> None:
-        # Not the builder itself: a thread that films at the end would keep all games alive.
+        # Not the builder itself: a thread that still films at the end would keep all games alive.
         self._make_replayer, self._overlay = builder.replayer, Overlay(builder.actions)
         self._replayer: VideoRecorder | None = None
         self._lock, self._closed = threading.Lock(), False
 
     def __call__(self, recording: Recording) -> Iterator[Picture]:
-        """Yields the first 2999 pictures of a recording and the last, beside each what belongs to its step, if known.
+        """Yields the first 2999 pictures of a recording and the last one, with the view of their step beside them, if any.
 
         Raises:
             LostFilmError: if the replay fails or ends with another score.
         """
         pictures = iter(recording.pictures) if recording.seed is None else self._replay(recording.seed, recording)
         panel = last = None
-        for index, picture in enumerate(pictures):  # which the step after it was decided by; the last has none
+        for index, picture in enumerate(pictures):  # each is the input of the step after it; the last has none
             if index >= MAX_PICTURES - 1:
                 last = picture
                 continue

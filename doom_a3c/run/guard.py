@@ -14,20 +14,20 @@ from doom_a3c.record.metrics.progress import COLLAPSED, WINDOW, Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.formatting import format_score
 
-SECONDS = 2.0  # from one mark to the next, at least
-NOISE = 0.4  # by how many spreads of single scores the mean of 100 may be lower by chance: four standard errors
-PAIRS = 2  # of windows in a row, worse than the best, before a run that has gained no more than noise goes back
+SECONDS = 2.0  # shortest time between two marks
+NOISE = 0.4  # standard deviations by which a mean of 100 scores may fall by chance: four standard errors
+PAIRS = 2  # consecutive worse pairs of windows that make a collapse in a run whose gain is within the noise
 
 
 class _Mark(NamedTuple):
-    """A state, and the counts from which on all of the newest scores are of episodes that began after it."""
+    """A state, and the counts at which all of the newest scores are from episodes that began after it."""
 
     state: State
     steps: int
     scores: int
 
-    def passed(self, progress: Progress) -> bool:
-        """Tells whether the run has come that far."""
+    def is_passed_by(self, progress: Progress) -> bool:
+        """Returns whether the run has reached the mark."""
         return progress.steps >= self.steps and progress.scored >= self.scores
 
 
@@ -39,7 +39,7 @@ class _Window(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """Weights, and the lower one of the means before and after them: neither luck nor a rise that came later."""
+    """Weights, and the lower of the mean scores before and after them, which excludes luck and later improvement."""
 
     window: _Window
     state: State
@@ -55,13 +55,13 @@ def count_episodes_before_means(config: Config) -> int:
 
 
 class CollapseGuard:
-    """Watches the mean score of training. Owns the weights that it was highest with.
+    """Watches the mean score of training. Owns the weights of the highest mean.
 
-    One window of episodes follows the other, each of episodes that all began after the end of the one before. Weights are
-    those between two windows and as good as the worse one, or those of the session's start, as good as its first window. A
-    collapse takes two windows, too, and one more where nothing has been learned that could be lost: on their way to better
-    scores many agents pass through worse ones than random play's. It is counted as a fault, and each halves the step size
-    from then on, in a resumed run too; the best weights are those of the session.
+    Scores are compared in windows of 100 episodes; all episodes of a window began after the end of the window before. The
+    weights between two windows count as good as the worse window, the weights of the session's start as good as the first
+    window. A collapse takes two worse windows, and one more if the run has gained nothing yet: many agents score below
+    random play before they improve. Each collapse is counted as a fault and halves the learning rate from then on, also in
+    a resumed run. The best weights are the best of this session.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class CollapseGuard:
         self._engine, self._progress, self._config, self._log, self._save = engine, progress, config, log, save
         self._next = 0.0
         self._first = math.nan  # the mean of the run's first 100 episodes
-        self._mark: _Mark | None = None  # the end of the window before
+        self._mark: _Mark | None = None  # the end of the last window
         self._before: _Window | None = None
         self._best: _Best | None = None
-        self._worse_pairs = 0  # of windows, in a row
+        self._worse_pairs = 0  # consecutive
 
     def check(self) -> None:
         """Rolls back to the best weights if the score has collapsed; may be called at any time."""
@@ -87,7 +87,7 @@ class CollapseGuard:
             return
         if self._mark is None:
             self._mark = self._mark_now(0, count_episodes_before_means(self._config))
-        if time.monotonic() < self._next or not self._mark.passed(self._progress):
+        if time.monotonic() < self._next or not self._mark.is_passed_by(self._progress):
             return
         self._next = time.monotonic() + SECONDS
         scores = self._progress.newest_scores()
@@ -99,12 +99,12 @@ class CollapseGuard:
         self._before, self._mark = judged, self._mark_now(self._config.steps_in_flight, self._config.env_count)
 
     def _mark_now(self, steps: int, episodes: int) -> _Mark:
-        """Marks the current state; `steps` and `episodes` must end before the episodes that count begin."""
+        """Marks the current state; scores count after `steps` more steps and `episodes` more episodes have ended."""
         state = self._engine.capture()
         return _Mark(state, state.counters.steps + steps, self._progress.scored + episodes + WINDOW)
 
     def _judge(self, best: _Best, before: _Window, after: _Window, between: State) -> _Window | None:
-        """Judges two windows and the state between: a new best, or a collapse. Returns the next one's predecessor."""
+        """Judges two windows and the state between; returns the window to compare with next, None after a collapse."""
         worse, better = sorted((before, after))
         if worse.mean >= best.window.mean:
             self._best = _Best(worse, between)
@@ -119,10 +119,10 @@ class CollapseGuard:
         if between.counters.halvings < MAX_HALVINGS:
             self._engine.roll_back(best.state)
             self._progress.add_fault(COLLAPSED)
-            self._save()  # before it is told: a run that is killed then goes on from there
+            self._save()  # before the message: a run killed after it resumes from here
             fall = f"from {format_score(best.window.mean)} to {format_score(better.mean)}"
             self._log(
-                f"the mean score fell {fall}: back to the weights of {best.state.counters.frames:,} frames, "
-                "with half the step size"
+                f"the mean score fell {fall}: rolled back to the weights of {best.state.counters.frames:,} frames, "
+                "with half the learning rate"
             )
         return None

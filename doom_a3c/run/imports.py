@@ -16,11 +16,16 @@ from doom_a3c.settings.errors import UserError
 
 
 def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:
-    """Imports TensorFlow without its chatter and sets its thread pools: `threads` operations at once, `each` on so many.
+    """Imports TensorFlow without its log messages, and sets up its threads and devices.
 
-    Workers run at the same time, so parallelism between operations serves two of them better than parallelism within.
-    `device` decides which GPU TensorFlow sees, if any; what it sees, it uses. Where TensorFlow runs already, it stays as it
-    is.
+    Workers run concurrently, so parallelism between operations serves them better than parallelism within one. If
+    TensorFlow runs already, its set-up stays.
+
+    Args:
+        threads: operations that may run at once.
+        verbose: whether to keep TensorFlow's messages.
+        device: auto, cpu, gpu or gpu:N; TensorFlow uses every GPU that this makes visible.
+        each: threads of one operation.
 
     Raises:
         UserError: if there is no such device.
@@ -31,29 +36,29 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if platform.machine() in ("x86_64", "AMD64"):
-        # TensorFlow does so by itself on CPUs with VNNI or AMX alone; with AVX2, too, gradients take half the time by it.
+        # TensorFlow's default only for CPUs with VNNI or AMX; with AVX2 alone it halves the time of a gradient, too.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with capture_stderr(not verbose):
-        # TensorFlow loads Keras, and that Matplotlib, for optimizers that nobody uses here.
-        with import_lock(), hide_modules("keras.src"):
+        # TensorFlow loads Keras, and Keras Matplotlib, for optimizers that are not used here.
+        with pause_gc(), hide_module("keras.src"):
             import tensorflow as tf
 
         gpus = [] if kind == "cpu" else tf.config.list_physical_devices("GPU")
         chosen = gpus[int(number or 0) : int(number or 0) + 1]
-        with contextlib.suppress(RuntimeError):  # it runs already, set up by an earlier call, or by whoever uses it
+        with contextlib.suppress(RuntimeError):  # TensorFlow runs already, set up by an earlier call or by the user
             tf.config.threading.set_inter_op_parallelism_threads(threads)
             tf.config.threading.set_intra_op_parallelism_threads(each)
             tf.config.set_visible_devices(chosen, "GPU")
             for gpu in chosen:
-                tf.config.experimental.set_memory_growth(gpu, True)  # others may want some of it
+                tf.config.experimental.set_memory_growth(gpu, True)  # leaves memory to other programs
         tf.constant(0)  # starts the runtime, which prints too
     if kind == "gpu" and not chosen:
-        raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; --device cpu or auto needs none")
+        raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; use --device cpu or auto")
 
 
 @contextlib.contextmanager
-def import_lock() -> Iterator[None]:
-    """Spares what is imported inside the block the collector of cycles: it would find nothing, again and again."""
+def pause_gc() -> Iterator[None]:
+    """Pauses the garbage collector for imports inside the block: it would scan all modules repeatedly and free nothing."""
     gc.disable()
     try:
         yield
@@ -63,8 +68,8 @@ def import_lock() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hide_modules(module: str) -> Iterator[None]:
-    """Lets imports of a module fail inside the block, unless it has been imported before."""
+def hide_module(module: str) -> Iterator[None]:
+    """Makes imports of a module fail inside the block, unless it was imported before."""
     if module in sys.modules:
         yield
         return

@@ -13,7 +13,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.names import is_run_name
 from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run
-from doom_a3c.run.imports import import_lock, import_tensorflow
+from doom_a3c.run.imports import import_tensorflow, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.consistency import check_combinations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address", "logger")
 
 
-def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
+def make_new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
     """Returns the record of a new run: defaults, then the scenario file's settings, then `settings`, flat and by name.
 
     Raises:
@@ -43,7 +43,7 @@ def new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:
     return begin_run(scenario, _check_combinations(scenario, config, settings), name)
 
 
-def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
+def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     """Returns the record of a resumed run: its checkpoint's settings, overridden by `settings`.
 
     Raises:
@@ -57,10 +57,9 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     scenario, config = scenarios.apply_overrides(scenario, {**kept, **settings}, "the checkpoint's settings")
     record = continue_run(old, scenario, _check_combinations(scenario, config, settings))
     if budget := config.exhausted_budget(record.counters):
-        played = getattr(record.counters, budget)
+        used = getattr(record.counters, budget)
         raise UserError(
-            f"the run has used its budget: {played:,} {budget} are played; give it more, with --{budget} {2 * played} for "
-            "example"
+            f"the run has used its budget of {used:,} {budget}; set a larger one, such as --{budget} {2 * used}"
         )
     return record
 
@@ -68,9 +67,7 @@ def continued_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
 def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
     """Returns the settings after checking their combinations with each other and with the network."""
     if settings.get("sequence_length") and scenario.network.core == "none":
-        raise UserError(
-            f"--sequence-length has no effect here: {scenario.name} has no LSTM, which alone wants an order; leave it out"
-        )
+        raise UserError(f"--sequence-length has no effect here: {scenario.name} has no LSTM; leave it out")
     return check_combinations(config, settings)
 
 
@@ -83,7 +80,7 @@ def _check_folders(kept: Mapping[str, Any], name: str) -> None:
         path = expand(folder)
         inside = not path.is_absolute() and ".." not in path.parts
         if not inside and not (is_run_name(name) and os.path.isdir(path / name)):
-            raise UserError(f"the checkpoint's run wrote to {folder}, which is not here: name a folder with {flag}")
+            raise UserError(f"the checkpoint's run wrote to {folder}, which is missing: name a folder with {flag}")
 
 
 @contextlib.contextmanager
@@ -97,7 +94,7 @@ def open_session(
 ) -> Iterator[Session]:
     """Starts the games while TensorFlow loads, builds a session, and closes everything afterwards.
 
-    Continues from the newest checkpoint if `override` is given, or starts with the weights of `source`.
+    Continues from the newest checkpoint if there is an `override`, or starts with the weights of `source`.
 
     Raises:
         UserError: as `build_session` does, for a checkpoint that cannot be continued from, and if the user's environment
@@ -108,32 +105,32 @@ def open_session(
     # The driver of a cluster only evaluates: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
     with closing(_start_games(record.scenario, config)) as games:
-        view.phase(lambda: ", ".join(filter(None, [games.startup_status(), "loading TensorFlow"])))
+        view.set_phase(lambda: ", ".join(filter(None, [games.startup_status(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), verbose, device)
         variables = None if override is None else _load_newest(checkpoints, override)
         checkpoints.tidy()
-        with import_lock():  # takes a second; the games start meanwhile
+        with pause_gc():  # takes a second, while the games start
             from doom_a3c.run.session import build_session
-        view.phase(games.startup_status)
+        view.set_phase(games.startup_status)
         with (
             build_session(record, games, checkpoints, variables, view, source=source) as session,
-            _naming_checkpoint(session, checkpoints),
+            _name_checkpoint(session, checkpoints),
         ):
             yield session
 
 
 def _load_newest(checkpoints: CheckpointFolder, override: GameOverride) -> dict[str, Any]:
     """Returns the variables of the newest checkpoint."""
-    with checkpoints.naming_another():
+    with checkpoints.suggest_whole():
         checkpoint = load(checkpoints.last, override)
     checkpoint.check_finite(checkpoints.last)
     return checkpoint.variables
 
 
 @contextlib.contextmanager
-def _naming_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterator[None]:
-    """Adds the checkpoint that remains to the errors that end a session."""
-    from doom_a3c.agent.rollouts import UNUSABLE  # late: they import TensorFlow
+def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterator[None]:
+    """Adds the newest checkpoint to the message of an error that ends the session."""
+    from doom_a3c.agent.rollouts import UNUSABLE  # late: these import TensorFlow
     from doom_a3c.engines.updates import DivergedError
 
     try:
@@ -144,20 +141,20 @@ def _naming_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Itera
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        raise UserError(f"{error}; what has been learned is in {checkpoints.last}") from error
+        raise UserError(f"{error}; the latest weights are in {checkpoints.last}") from error
 
 
 def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
     """Starts the games of a run's workers; returns at once."""
-    from doom_a3c.envs.games import make_game_factory  # late: --help needs none
+    from doom_a3c.envs.games import make_game_factory  # late: --help does not need it
 
     games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
-    if config.engine != "cluster":  # its hosts have the games
+    if config.engine != "cluster":  # its hosts start their own games
         games.start_early(config.worker_count, config.envs_per_worker, config.rows_kept)
     return games
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Returns the folders up to two levels below the current one that hold a run, other than `find_folder`."""
+    """Returns the folders with a run, other than `folder`, up to two levels below the current one."""
     found = {path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")}
     return sorted(found - {folder})

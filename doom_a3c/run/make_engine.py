@@ -1,4 +1,4 @@
-"""Makes the engine that a run's settings name: threads or queues in this process, or hosts of a cluster."""
+"""Makes the engine of a run: threads or queues in this process, or hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import LocalEngine, capture_state
-from doom_a3c.engines.queue import make_queues, queue_engine
-from doom_a3c.engines.threads import threads_engine
+from doom_a3c.engines.queue import make_queue_engine, make_queues
+from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.engines.update_log import UpdateLog
 from doom_a3c.record.films.gifs import Gif
 from doom_a3c.record.films.recording import Recording
@@ -25,7 +25,7 @@ from doom_a3c.run.checkpoints.run_record import RunRecord
 
 
 class Outputs(NamedTuple):
-    """Where an engine's results go besides the model and the counters."""
+    """The outputs of an engine besides the model and the counters."""
 
     loggers: Loggers
     add_recording: Callable[[Recording], None]  # of games in this process
@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 def make_engine(
     record: RunRecord, builder: Builder, model: GlobalModel, progress: Progress, outputs: Outputs
 ) -> LocalEngine | Engine:
-    """Returns the engine of a run, not started yet."""
+    """Makes the engine of a run, not started yet."""
     if record.config.engine == "cluster":
         return _make_cluster_engine(record, model, progress, outputs)
     return _make_local_engine(record, builder, model, progress, outputs)
@@ -50,14 +50,17 @@ def _make_local_engine(
         config, builder, progress, model.reward_stats, outputs.add_recording, restarts=record.restarts
     )
     if config.engine == "queue":
-        learners, make = config.trainers, partial(queue_engine, queues=make_queues(config))
+        learners, make = config.trainers, partial(make_queue_engine, queues=make_queues(config))
     else:
-        learners, make = config.worker_count, partial(threads_engine, example=builder.example(config.envs_per_worker))
+        learners, make = (
+            config.worker_count,
+            partial(make_threads_engine, example=builder.make_example(config.envs_per_worker)),
+        )
     return make(
         config=config,
         model=model,
         make_actor=make_actor,
-        make_network=partial(builder.network, seed=config.seed),
+        make_network=partial(builder.make_network, seed=config.seed),
         progress=progress,
         logs=[UpdateLog(outputs.loggers(f"train_{index}")) for index in range(learners)],
         unblock=builder.unblock,
@@ -82,7 +85,7 @@ def _make_cluster_engine(record: RunRecord, model: GlobalModel, progress: Progre
 
 
 def connect_to_cluster(record: RunRecord) -> contextlib.AbstractContextManager[None]:
-    """Returns the connection to the cluster of a run; it lasts until it is closed."""
+    """Connects to the cluster of a run, for the length of the context."""
     from doom_a3c.engines.cluster.ray import connect  # late, as above
 
     namespace = f"{record.name}-{os.getpid()}"

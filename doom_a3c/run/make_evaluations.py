@@ -23,8 +23,8 @@ def make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evalu
     """Returns the evaluator of a run, with its own games and network."""
     config = record.config
     return Evaluator(
-        builder.evaluation_env(count_games(config.evaluation_episodes)),
-        builder.network("evaluator", config.seed),
+        builder.make_evaluation_env(count_games(config.evaluation_episodes)),
+        builder.make_network("evaluator", config.seed),
         make_seed(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
         engine.add_fault,

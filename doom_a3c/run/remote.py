@@ -1,4 +1,4 @@
-"""Builds the parameter server and the hosts of a cluster, where they run, from settings that travel as plain data."""
+"""Builds the parameter server and the hosts in their own processes, from settings sent as plain data."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 
 def pack_settings(config: Config, scenario: scenarios.Scenario, restarts: int) -> Settings:
-    """Returns everything that `build_server` and `build_host` need, as plain data."""
+    """Packs the arguments of `build_server` and `build_host` as plain data."""
     return {"config": to_flat(config), "scenario": scenarios.to_plain(scenario), "restarts": restarts}
 
 
 def build_server(settings: Settings) -> ParameterServer:
     """Builds the parameter server of a run; it waits for its state."""
     scenario, config = _unpack_settings(settings)
-    cores = cpu_count() if config.transport == "rollouts" else 1  # its one trainer may have them all
+    cores = cpu_count() if config.transport == "rollouts" else 1  # its only trainer may use them all
     import_tensorflow(cpu_count(), verbose=False, device=config.device, each=cores)
     from doom_a3c.engines.cluster.server import ParameterServer
     from doom_a3c.record.metrics.progress import Progress
-    from doom_a3c.run.builder import Builder  # these import TensorFlow, silenced by now
+    from doom_a3c.run.builder import Builder  # these import TensorFlow, already silenced
 
     if config.transport == "rollouts":
         _check_precision(config, "the parameter server")
     builder = Builder(scenario, config)
-    return ParameterServer(config, builder.model(config), Progress(), builder.network("trainer", config.seed))
+    return ParameterServer(config, builder.make_model(config), Progress(), builder.make_network("trainer", config.seed))
 
 
 def build_host(settings: Settings, name: str, number: int, server: Server) -> Host:
-    """Builds a host of a run; hosts of different numbers play different games."""
+    """Builds a host of a run; its `number` seeds its games."""
     scenario, config = _unpack_settings(settings)
     config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
     import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
@@ -61,15 +61,14 @@ def build_host(settings: Settings, name: str, number: int, server: Server) -> Ho
     gif_maker = GifMaker(FilmMaker(builder), builder.steps_per_second, lambda gif: gifs.append(pack_gif(gif)))
     return Host(
         config,
-        network=builder.network("global", config.seed),
-        make_network=partial(builder.network, seed=config.seed),
+        network=builder.make_network("global", config.seed),
+        make_network=partial(builder.make_network, seed=config.seed),
         make_actor=ActorFactory(
             config, builder, counts, counts.reward_stats, gif_maker.add, restarts=settings["restarts"], host=number
         ),
         make_client=partial(ServerClient, name, server, counts=counts, gifs=gifs),
         counts=counts,
         unblock=builder.unblock,
-        number=number,
     )
 
 
@@ -79,7 +78,7 @@ def _unpack_settings(settings: Settings) -> tuple[scenarios.Scenario, Config]:
 
 
 def _check_precision(config: Config, learner: str) -> None:
-    """Raises UserError that names the `learner` where this machine would compute wrong gradients."""
+    """Raises UserError, naming the `learner`, if this machine would compute wrong gradients."""
     from doom_a3c.agent.precision import check_can_learn
 
     try:
@@ -89,11 +88,11 @@ def _check_precision(config: Config, learner: str) -> None:
 
 
 def pack_gif(gif: Gif) -> GifMessage:
-    """Returns a gif as it travels from its host to the driver."""
+    """Packs a gif for the way from a host to the driver."""
     return cast(GifMessage, {**gif._asdict(), "data": np.frombuffer(gif.data, np.uint8)})
 
 
 def unpack_gif(message: GifMessage) -> Gif:
-    """Returns the gif that `pack_gif` packed."""
+    """Unpacks a gif from `pack_gif`."""
     data, size = message["data"].tobytes(), (message["height"], message["width"])
     return Gif(data, *size, message["score"], message["episode"], message["worker"])

@@ -1,4 +1,4 @@
-"""Reports a run: the status shown to people, the run's metrics, and messages about evaluations."""
+"""Reports a run: its status for the terminal, its metrics, and messages about evaluations."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
 from doom_a3c.settings.formatting import format_score
 
-# Frames come in batches, a rollout of all games at once, and are counted from batch to batch.
-_RATE_SECONDS = 30.0  # that frames per second are the mean of, at most, unless a batch takes longer
-_LEFT_SECONDS = 300.0  # the same for the time left, which is to waver less
-_STILL_SECONDS = 60.0  # without a batch, after which there are said to be none a second
-_MARK_SECONDS = 2.0  # from one batch that is marked to the next, at least
-_MEANS = 24  # of the curve, that people are shown
+# Frames arrive in batches, a rollout of all games at once; rates are measured from batch to batch.
+_RATE_SECONDS = 30.0  # frames per second are a mean over at most this time, unless a batch takes longer
+_LEFT_SECONDS = 300.0  # the same for the remaining time, which should fluctuate less
+_STILL_SECONDS = 60.0  # without a batch, until the rate counts as 0
+_MARK_SECONDS = 2.0  # shortest time between two marked batches
+_MEANS = 24  # points of the displayed curve
 
 
 class Status(NamedTuple):
-    """The status shown to people; None for values that are not known yet."""
+    """The status for the terminal; None for unknown values."""
 
-    share: float  # of the budget that ends first, 0 to 1
+    share: float  # used of the budget that will end first, 0 to 1
     seconds_left: float | None
     frames: int
     frame_budget: int
@@ -44,7 +44,7 @@ class Status(NamedTuple):
     confirmed: bool  # measured in games that selected neither weights nor policy; otherwise biased upwards
     entropy: float | None
     engine: str  # its own description, may be ''
-    faults: Mapping[str, int]  # survived so far, by kind
+    faults: Mapping[str, int]  # number of survived faults, by kind
     gif: Path | None  # the newest
 
 
@@ -54,11 +54,11 @@ class View(Protocol):
     def show(self, status: Status) -> None:
         """Shows the newest status; called several times a second."""
 
-    def phase(self, what: Callable[[], str]) -> None:
-        """Sets the description of the current phase, which is asked for repeatedly; '' is none."""
+    def set_phase(self, describe: Callable[[], str]) -> None:
+        """Sets the function that describes the current phase, '' for none; it is called repeatedly."""
 
     def log(self, message: str) -> None:
-        """Shows a message that stays."""
+        """Shows a permanent message."""
 
 
 class RunMetrics(NamedTuple):
@@ -67,19 +67,19 @@ class RunMetrics(NamedTuple):
     frames_per_second: float | None
     episodes: int
     updates: int
-    learning_rate: float | None  # None, as the next two, where it is constant
+    learning_rate: float | None  # this and the next two are None if constant
     entropy_cost: float | None
     epsilon: float | None
     policy_lag: int
     entropy: float
-    reward: float | None  # mean of the last 100 episodes, None before there are as many
-    maximum_reward: float | None  # of those
-    reward_spread: float | None  # that rewards are divided by for learning, None where they are not
-    faults: Mapping[str, int]  # survived so far, by kind
+    reward: float | None  # mean of the last 100 episodes, None before that many
+    maximum_reward: float | None  # of the last 100 episodes
+    reward_spread: float | None  # divisor of normalized rewards, None for others
+    faults: Mapping[str, int]  # number of survived faults, by kind
 
 
 class EpisodeCurve(NamedTuple):
-    """The metrics of the same names in `RunMetrics`, over episodes."""
+    """The metrics of the same names in `RunMetrics`, with episodes on the time axis."""
 
     reward_by_episode: float
     maximum_reward_by_episode: float
@@ -94,12 +94,12 @@ class EvaluationMetrics(NamedTuple):
 
 
 class ConfirmedMetrics(NamedTuple):
-    """The score of the best weights in games that selected neither them nor their policy."""
+    """The score of the best weights in games that selected neither weights nor policy."""
 
     confirmed_score: float
 
 
-def _spread(scores: Scores) -> dict[str, float]:
+def _list_statistics(scores: Scores) -> dict[str, float]:
     return {name: value for name, value in scores._asdict().items() if name != "episodes"}
 
 
@@ -118,49 +118,49 @@ class Reporter:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._updates_before = newest_gif, progress.updates
-        # Times and frames, each of more than the one before.
+        # Times and frame counts, both increasing.
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
-        self._seen = -1  # frames at the last look
+        self._seen = -1  # frames at the last measurement
         self._rate: float | None = None
         self._evaluation: EvaluationPoint | None = None
 
-    def phase(self, what: Callable[[], str]) -> None:
-        """Sets the description of the current phase, see `View`."""
-        self._view.phase(what)
+    def set_phase(self, describe: Callable[[], str]) -> None:
+        """Sets the function that describes the current phase, see `View`."""
+        self._view.set_phase(describe)
 
     def report(self, seconds: float, best: Best) -> None:
         """Reports the progress after `seconds` of this session."""
         self._measure_rate()
         if self._progress.updates > 0 and self._limiter.allow():
             self._write_point()
-        self._view.show(self._status(seconds, best))
+        self._view.show(self._make_status(seconds, best))
 
     def _measure_rate(self) -> None:
         now, frames = time.monotonic(), self._progress.frames
-        if self._progress.updates == self._updates_before:  # what is compiled for the first ones takes seconds
+        if self._progress.updates == self._updates_before:  # compilation delays the first updates by seconds
             return
-        come, self._seen = frames - self._seen, frames
-        if come < 0:  # a cluster's server that was restarted goes on from an older moment
+        gained, self._seen = frames - self._seen, frames
+        if gained < 0:  # a restarted server of a cluster continues from an older state
             self._marks.clear()
         if self._marks:
             since = now - self._marks[-1][0]
             if since >= _STILL_SECONDS:
                 self._rate = 0.0
-            if not come or since < _MARK_SECONDS:
+            if not gained or since < _MARK_SECONDS:
                 return
         self._marks.append((now, frames))
         if len(self._marks) > 1:
-            self._rate = self._rate_over(_RATE_SECONDS)
+            self._rate = self._measure_rate_over(_RATE_SECONDS)
 
-    def _rate_over(self, seconds: float) -> float:
-        """Returns the mean rate over the marks of the last `seconds`, two at least."""
+    def _measure_rate_over(self, seconds: float) -> float:
+        """Returns the mean frames per second over the marks of the last `seconds`, at least two marks."""
         *older, (now, frames) = self._marks
         since, before = next((mark for mark in older if now - mark[0] <= seconds), older[-1])
         return (frames - before) / (now - since)
 
-    def _status(self, seconds: float, best: Best) -> Status:
+    def _make_status(self, seconds: float, best: Best) -> Status:
         progress, config, evaluation = self._progress, self._config, self._evaluation
-        shares, left = [progress.frames / config.frames], [self._seconds_until(config.frames)]
+        shares, left = [progress.frames / config.frames], [self._estimate_seconds_until(config.frames)]
         if config.episodes is not None:
             shares.append(progress.episodes / config.episodes)
         if config.minutes is not None:
@@ -185,11 +185,11 @@ class Reporter:
             gif=self._newest_gif(),
         )
 
-    def _seconds_until(self, frames: int) -> float | None:
+    def _estimate_seconds_until(self, frames: int) -> float | None:
         """Returns the seconds until the run has played `frames`; None in its first seconds."""
         if len(self._marks) < 3:
             return None
-        return max(0.0, (frames - self._progress.frames) / self._rate_over(_LEFT_SECONDS))
+        return max(0.0, (frames - self._progress.frames) / self._measure_rate_over(_LEFT_SECONDS))
 
     def _write_point(self) -> None:
         progress, config = self._progress, self._config
@@ -201,9 +201,9 @@ class Reporter:
             self._rate,
             progress.episodes,
             progress.updates,
-            self._scheduled(config.learning_rate),
-            self._scheduled(config.entropy_cost),
-            self._scheduled(config.epsilon),
+            self._read_schedule(config.learning_rate),
+            self._read_schedule(config.entropy_cost),
+            self._read_schedule(config.epsilon),
             progress.lag,
             progress.entropy,
             mean,
@@ -214,7 +214,7 @@ class Reporter:
         self._logger.metrics(metrics, progress.frames)
         self._logger.metrics(self._engine.metrics(), progress.frames)
 
-    def _scheduled(self, schedule: Schedule) -> float | None:
+    def _read_schedule(self, schedule: Schedule) -> float | None:
         """Returns the current value of a schedule, None if it is constant."""
         return None if schedule.final is None else schedule.at(self._progress.frames, self._config.frames)
 
@@ -222,14 +222,14 @@ class Reporter:
         """Reports an evaluation."""
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
-        self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_spread, evaluation)), frames)
+        self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_list_statistics, evaluation)), frames)
         best = ", the best so far" if is_best else ""
         self._view.log(f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}{best}")
 
     def report_reevaluation(self, evaluation: Evaluation, stays_best: bool) -> None:
         """Reports the second evaluation of the earlier best weights, and whether they are still the best."""
-        verdict = "still better than the last" if stays_best else "the last is taken"
-        self._view.log(f"the best once more: {_format_evaluation(evaluation)}, {verdict}")
+        verdict = "still better than the newest weights" if stays_best else "the newest weights are best"
+        self._view.log(f"best weights evaluated again: {_format_evaluation(evaluation)}, {verdict}")
 
     def report_confirmation(self, scores: Scores, state: State, policy: PolicyName) -> None:
         """Reports the confirmed score of the best weights."""

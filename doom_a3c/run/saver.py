@@ -1,4 +1,4 @@
-"""Saves a run at intervals, and tries again where that fails."""
+"""Saves a run at intervals, and retries after failures."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.settings.errors import RunError
 from doom_a3c.settings.tree import all_finite
 
-ROOM = 2  # checkpoints that a save needs room for: the newest and the best
+ROOM = 2  # checkpoints written by a save: the newest and the best
 NEWEST, BEST = "newest state is", "best weights are"  # parts of a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SaveError(RunError):
-    """A run could not be saved at its beginning, or at its end."""
+    """A run could not be saved at its start or its end."""
 
 
 class Saver:
-    """Writes the checkpoints of a run; any thread may call any method.
+    """Writes the checkpoints of a run. Thread-safe.
 
-    Owns the time of the last checkpoint, and best weights that could not be written yet.
+    Owns the time of the next checkpoint, and best weights that could not be written yet.
     """
 
     def __init__(self, folder: CheckpointFolder, record: RunRecord, every: float, log: Callable[[str], None]) -> None:
-        """`record` is the one at the session's start; a checkpoint is due `every` so many seconds."""
+        """`record` is from the session's start; checkpoints are due at intervals of `every` seconds."""
         self._folder, self._record, self._every, self._log = folder, record, every, log
         self._next = time.monotonic() + every
         self._failures = FailureReporter("checkpoints", log)
-        self._best: tuple[State, Best] | None = None  # that could not be written yet
+        self._best: tuple[State, Best] | None = None  # not written yet
         self._made_room = False
         self._lock = threading.Lock()
 
     def is_due(self) -> bool:
-        """Tells whether it is time for a checkpoint."""
+        """Returns whether a checkpoint is due."""
         return time.monotonic() >= self._next
 
     def begin(self, state: State, best: Best) -> None:
-        """Writes the first checkpoint of the session; warns if there is hardly room for more.
+        """Writes the first checkpoint of the session; warns if there is little room for more.
 
         Raises:
-            SaveError: if there is no room for it.
+            SaveError: if it cannot be written.
         """
         _check_finite(state)
         with self._lock:
@@ -56,19 +56,19 @@ class Saver:
                 self._write(state, best)
             except OSError as error:
                 needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
-                remedy = f"; a run begins where {needed:,.0f} MB are free" if error.errno == errno.ENOSPC else ""
+                remedy = f"; a run needs {needed:,.0f} MB" if error.errno == errno.ENOSPC else ""
                 reason = f"{error.strerror or error}{remedy}"
                 raise SaveError(f"{self._folder.folder} could not be written to: {reason}") from None
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
         if free < ROOM * size:
-            room = f"room for {free / 1e6:,.0f} MB, and a save may need {ROOM * size / 1e6:,.0f}"
+            room = f"{free / 1e6:,.0f} MB free, and a save may need {ROOM * size / 1e6:,.0f} MB"
             self._log(f"warning: {self._folder.folder} has {room}")
 
     def save(self, state: State, best: Best) -> None:
-        """Writes the newest checkpoint; where that fails it is tried again soon.
+        """Writes the newest checkpoint; after a failure it is soon due again.
 
         Raises:
-            DivergedError: if a weight is not finite; then nothing is written.
+            DivergedError: if a weight is not finite; nothing is written.
         """
         _check_finite(state)
         with self._lock:
@@ -80,7 +80,7 @@ class Saver:
 
     def _write(self, state: State, best: Best) -> None:
         self._next = time.monotonic() + self._every
-        self._with_room(state, lambda: self._folder.save(state.variables, self._make_record(state, best)))
+        self._write_with_room(state, lambda: self._folder.save(state.variables, self._make_record(state, best)))
         self._failures.report_success(NEWEST)
 
     def save_best(self, state: State, best: Best) -> None:
@@ -94,15 +94,17 @@ class Saver:
         if self._best is not None:
             state, best = self._best
             try:
-                self._with_room(state, lambda: self._folder.save_best(state.variables, self._make_record(state, best)))
+                self._write_with_room(
+                    state, lambda: self._folder.save_best(state.variables, self._make_record(state, best))
+                )
             except OSError as error:
                 self._handle_failure(error, BEST)
             else:
                 self._best = None
                 self._failures.report_success(BEST)
 
-    def _with_room(self, state: State, write: Callable[[], None]) -> None:
-        """Writes; deletes older checkpoints where the disk is full. Raises OSError if none of them is left."""
+    def _write_with_room(self, state: State, write: Callable[[], None]) -> None:
+        """Writes, and deletes older checkpoints while the disk is full; raises OSError if none is left to delete."""
         while True:
             try:
                 return write()
@@ -117,9 +119,11 @@ class Saver:
         """Raises SaveError if the newest state or the best weights are still unwritten after a failure."""
         for name, path in ((NEWEST, self._folder.last), (BEST, self._folder.best)):
             if self._failures.is_failing(name):
-                what = f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
-                before = f"; {path.name} is the one before" if self._folder.is_ours and path.exists() else ""
-                raise SaveError(what + before)
+                failure = (
+                    f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
+                )
+                older = f"; {path.name} is older" if self._folder.is_ours and path.exists() else ""
+                raise SaveError(failure + older)
 
     def _handle_failure(self, error: OSError, name: str) -> None:
         self._failures.report_failure(error, name)
@@ -131,4 +135,4 @@ class Saver:
 
 def _check_finite(state: State) -> None:
     if not all_finite(state.variables):
-        raise DivergedError("a weight of the network is no longer finite")
+        raise DivergedError("a weight of the network is not finite")

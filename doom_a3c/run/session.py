@@ -24,7 +24,7 @@ from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.rate_limiter import log_gif_limiter
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.names import make_run_name, scenario_in
+from doom_a3c.run.checkpoints.names import find_scenario_name, make_run_name
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
@@ -61,7 +61,7 @@ def build_session(
     make_logger: MakeLogger | None = None,
     source: Path | None = None,
 ) -> Iterator[Session]:
-    """Builds a session, and closes all its parts afterwards.
+    """Builds a session, and closes all its parts at the end of the context.
 
     A resumed run continues from its checkpoint's `variables`; a new one starts with the weights of `source`, if any.
     `make_logger` replaces the logger of the settings. User mistakes are raised before logs or gifs are written.
@@ -73,10 +73,10 @@ def build_session(
     _check_machine(config)
     make_logger = make_logger or find_logger(config.logger)
     builder = Builder(record.scenario, config, games)
-    model, progress, transferred = _initial_model(record, builder, variables, source)
+    model, progress, transferred = _make_model(record, builder, variables, source)
     games.check()
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
-    record = _reserve_log_dir(record, logs_dir) if variables is None else checkpoints.with_best(record)
+    record = _reserve_log_dir(record, logs_dir) if variables is None else checkpoints.adopt_best(record)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
     _announce(view, record, builder, "training" if variables is None else "resuming", logs, transferred)
     with contextlib.ExitStack() as stack:
@@ -100,11 +100,11 @@ def _check_machine(config: Config) -> None:
     check_can_learn(config.precision)
 
 
-def _initial_model(
+def _make_model(
     record: RunRecord, builder: Builder, variables: Snapshot | None, source: Path | None
 ) -> tuple[GlobalModel, Progress, str | None]:
     """Returns the model and counters at the start of a session, and a note on weights transferred from a `source`."""
-    model, progress = builder.model(record.config), Progress()
+    model, progress = builder.make_model(record.config), Progress()
     if variables is not None:
         _restore(model, progress, record, variables, builder)
     return model, progress, transfer(model.network, source, builder, record.config.scenario) if source else None
@@ -130,7 +130,7 @@ def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variable
     except ValueError as error:
         raise UserError(
             f"{config.models_dir}/last.ckpt holds another network or optimizer than scenario {name} with "
-            f"{config.optimizer} needs ({error}); resume it without changing those, or train in another --models-dir"
+            f"{config.optimizer} needs ({error}); resume it without changing them, or train in another --models-dir"
         ) from None
     model.reward_stats.replace(record.counters.reward_sums)
     progress.restore(record.counters)
@@ -147,7 +147,7 @@ def _reserve_log_dir(record: RunRecord, logs_dir: Path) -> RunRecord:
             return record
         except FileExistsError:
             time.sleep(0.1)
-            record = record._replace(name=make_run_name(scenario_in(record.name), record.config.seed))
+            record = record._replace(name=make_run_name(find_scenario_name(record.name), record.config.seed))
 
 
 def _describe(record: RunRecord, builder: Builder) -> str:
@@ -170,7 +170,7 @@ def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: Glo
     settings = record_to_plain(record)  # without the paths of the user's files
     loggers("global").settings({**settings["config"], "tables": settings["scenario"]})
     # With the workers' number of games: the first graph has fixed shapes, all other numbers of games share one more.
-    loggers("global").graph(Policy(model.network).graph(builder.example(record.config.envs_per_worker)))
+    loggers("global").graph(Policy(model.network).get_graph(builder.make_example(record.config.envs_per_worker)))
 
 
 @contextlib.contextmanager

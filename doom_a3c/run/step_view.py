@@ -19,7 +19,7 @@ class StepViewer:
     """Makes the views of one game's steps. Owns the running episode's score, and the largest saliency so far."""
 
     def __init__(self, builder: Builder) -> None:
-        self._name_variables, self._inputs = builder.variables, builder.inputs
+        self._name_variables, self._inputs = builder.name_variables, builder.inputs
         self._pictures = builder.scenario.observation.stack
         self._largest = np.full((2, 1, 1), 1e-12)
         self.begin()
@@ -64,7 +64,7 @@ class TrainingViewer:
     """Makes the views of the newest steps of a player's first game."""
 
     def __init__(self, policy: Decider, builder: Builder, salience: bool) -> None:
-        """With `salience`, views have saliency maps, where the network is here and sees pixels."""
+        """With `salience`, views have saliency maps, if the network is in this process and sees pixels."""
         self._viewer = StepViewer(builder)
         network = policy.network if salience and isinstance(policy, Policy) else None
         self._saliency = Saliency(network) if network and network.inputs.pixels else None
@@ -74,7 +74,7 @@ class TrainingViewer:
         self._viewer.begin()
 
     def view_step(self, step: Step, core_state: CoreState) -> StepView:
-        """Returns the view of a step that was decided from a core state."""
+        """Returns the view of a step; `core_state` is from before its decision."""
         first = (step.observations, step.resets, core_state)
         observations, resets, core_state = map_nested(lambda array: array[:1], first)
         decision = step.decision

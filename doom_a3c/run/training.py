@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
-from doom_a3c.engines.updates import NON_FINITE, DivergedError, divergence_hint
+from doom_a3c.engines.updates import NON_FINITE, DivergedError, find_divergence_hint
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.guard import CollapseGuard, count_episodes_before_means
@@ -46,12 +46,12 @@ class StoppingRule:
         self._ended_by: str | None = None
 
     def interrupt(self, name: str) -> None:
-        """Requests the session to save and end; a signal handler may call it."""
+        """Asks the session to save and end; safe in a signal handler."""
         self.interrupted_by = name
         self.interrupted.set()
 
     def end(self, name: str) -> None:
-        """Ends the session as at a limit of that name."""
+        """Ends the session like a limit named `name`."""
         self._ended_by = name
 
     def reason(self, seconds: float) -> str | None:
@@ -94,14 +94,16 @@ class Training:
         start, frames = time.monotonic(), self._progress.frames
         before = self._progress.counters(curve=False)
         try:
-            self._reporter.phase(lambda: "" if self._progress.updates > before.updates else "preparing the first update")
+            self._reporter.set_phase(
+                lambda: "" if self._progress.updates > before.updates else "preparing the first update"
+            )
             self._engine.start()
             self._saver.begin(self._engine.capture(), self._evaluations.best)
             self._evaluations.start()
             stopped_by = self._loop(start)
         finally:
             try:
-                self._reporter.phase(
+                self._reporter.set_phase(
                     lambda: "saving; Ctrl-C again ends at once" if self.stopping.interrupted_by else "saving"
                 )
                 self._stop()
@@ -113,10 +115,10 @@ class Training:
             NON_FINITE, 0
         ):
             raise DivergedError(
-                f"no update of this session was finite{divergence_hint(self._progress, self.stopping.config)}"
+                f"no update of this session was finite{find_divergence_hint(self._progress, self.stopping.config)}"
             )
         if not self.stopping.interrupted_by:
-            self._reporter.phase(lambda: "evaluating for the last time")
+            self._reporter.set_phase(lambda: "evaluating for the last time")
             self._evaluations.evaluate(self.stopping.interrupted)
             self._save()  # with the final evaluation as best, if it is
             self._confirm_best()
@@ -133,7 +135,7 @@ class Training:
             ("confirming the best score in new games", self._evaluations.confirm),
         ):
             if not self.stopping.interrupted_by:
-                self._reporter.phase(partial(str, phase))
+                self._reporter.set_phase(partial(str, phase))
                 if settle(self.stopping.interrupted):
                     self._save()
 

@@ -1,4 +1,4 @@
-"""Runs that begin with what another has learned."""
+"""Transfer: starts a run with the weights of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from doom_a3c.settings.trust import GameOverride
 
 
 def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> str:
-    """Has a network begin with the weights of a checkpoint; returns what it has taken over, for people.
+    """Loads the weights of a checkpoint into a network; returns a message that says which.
 
-    The heads, of policy and value, are taken from a model of the same scenario and actions alone: elsewhere actions and
-    scores mean something else.
+    The policy and value heads are loaded only from a model of the same scenario and actions: elsewhere actions and scores
+    have another meaning.
 
     Args:
         network: of the new run.
         source: the checkpoint.
         builder: of the new run.
-        plays: what the user has named that scenario by: the checkpoint's game is not played, whatever it is.
+        plays: the user's name of the new run's scenario; the checkpoint's own game is never played.
 
     Raises:
-        UserError: if it is no checkpoint, or of another network altogether.
+        UserError: if it is not a checkpoint, or no weight fits.
     """
     checkpoint = load(source, GameOverride(plays))
     checkpoint.check_finite(source)
     own, scenario = checkpoint.record.scenario.name, builder.scenario.name
     heads = own == scenario and builder.has_learned(checkpoint.record.learned)
-    taken = network.transfer(checkpoint.variables, heads)
-    if not taken:
-        raise UserError(f"{source} has a network of another kind: none of its weights fit those of {scenario}")
-    parts = "all" if len(taken) == len(network.parameters) else f"{len(taken)} of {len(network.parameters)}"
-    without = "" if heads else "; the heads, of policy and value, begin anew, as actions or scores are others"
-    return f"begins with {parts} of the weights of {source.stem}, trained on {own}{without}"
+    loaded = network.transfer(checkpoint.variables, heads)
+    if not loaded:
+        raise UserError(f"{source} has another kind of network: none of its weights fit {scenario}")
+    parts = "all" if len(loaded) == len(network.parameters) else f"{len(loaded)} of {len(network.parameters)}"
+    without = "" if heads else "; the policy and value heads start from random weights, since actions or scores differ"
+    return f"starts with {parts} of the weights of {source.stem}, trained on {own}{without}"

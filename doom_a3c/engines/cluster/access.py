@@ -1,4 +1,4 @@
-"""Checks before Ray is imported: that it is installed, that the cluster answers, and that strangers stay out."""
+"""Checks before Ray is imported: it is installed, the cluster answers, and a token keeps strangers out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from doom_a3c.settings.errors import UserError
 
-_FOLDER = "ray_a3c_"  # and a process id: begins the name of the folder of its cluster
+_FOLDER = "ray_a3c_"  # prefix of the folder of a cluster, followed by a process id
 
-# Removes a folder when its input ends, for as long as others still write there, which is no more than some seconds.
+# Removes a folder once its input ends, and repeats it while dying processes still write there, for some seconds.
 _REMOVE = 'read -r _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1"; sleep 0.$i; [ -e "$1" ] || exit; done'
 
-# Read by every process of Ray when it starts. A node that stops answering is given up after 6 seconds and not after 65.
-# With Ray's niceness of 15, games and server would all but stand still beside whatever else a machine does.
+# Read by every process of Ray when it starts. A silent node counts as dead after 6 seconds instead of 65. With Ray's
+# default niceness of 15, games and server would hardly run beside any other load.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_initial_delay_ms": "1000",
@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_worker_niceness": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "^A worker died",  # a screenful; the engine says it in a line
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^A worker died",  # a screenful; the engine logs one line instead
 }
 
 HOW_TO_GUARD = (
@@ -39,7 +39,7 @@ HOW_TO_GUARD = (
 
 
 def check(address: str | None) -> None:
-    """Prepares the environment for Ray, which then admits only holders of a token: for a cluster of its own it makes one.
+    """Prepares the environment so that Ray admits only holders of a token; for a cluster of its own, Ray makes the token.
 
     Raises:
         UserError: if Ray is not installed, or a cluster of several machines would be open to strangers.
@@ -57,20 +57,20 @@ def check(address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Raises UserError where nobody answers at an address: Ray would try for minutes."""
+    """Raises UserError if nothing answers at an address: Ray would retry for minutes."""
     machine, _, port = address.rpartition(":")
     try:
         socket.create_connection((machine, int(port)), timeout=5.0).close()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(
-            f"--address {address}: {reason}; it takes MACHINE:PORT of a cluster that ray start --head has begun"
+            f"--address {address}: {reason}; it takes the MACHINE:PORT of a cluster started with ray start --head"
         ) from None
 
 
 @contextlib.contextmanager
 def make_own_folder() -> Iterator[str]:
-    """Makes a folder for a cluster that this process starts; it is gone soon after this process, however that ends."""
+    """Makes a folder for a cluster that this process starts; it is removed when this process ends, even by a kill."""
     _sweep()
     folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}_", dir="/tmp")  # short: it holds sockets
     with _start_remover(folder):
@@ -78,17 +78,17 @@ def make_own_folder() -> Iterator[str]:
 
 
 def _start_remover(folder: str) -> subprocess.Popen[bytes]:
-    """Starts a shell that removes a folder once it is asked to by the end of the block, or this process has ended.
+    """Starts a shell that removes a folder once its input closes: at the end of a `with` block, or with this process.
 
-    Ctrl-C while Ray starts ends this process at once, and Ray's processes write on for a moment. The shell's input closes
-    with this process; in a session of its own it gets no signal of the terminal.
+    Ctrl-C while Ray starts ends this process at once, while Ray's processes keep writing for a moment. The shell runs in a
+    session of its own, where signals of the terminal do not reach it.
     """
     command, quiet = ["sh", "-c", _REMOVE, "sh", folder], subprocess.DEVNULL
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def _sweep() -> None:
-    """Removes the folders that drivers killed by SIGKILL have left in /tmp."""
+    """Removes the folders in /tmp of drivers that were killed by SIGKILL."""
     for path in Path("/tmp").glob(f"{_FOLDER}*_*"):
         pid = path.name.removeprefix(_FOLDER).partition("_")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():

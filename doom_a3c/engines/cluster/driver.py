@@ -1,10 +1,10 @@
-"""The cluster engine on Ray: a parameter server and hosts as actors, and the driver's side that keeps them going.
+"""The cluster engine on Ray: a parameter server and hosts as actors, supervised by the driver.
 
     host actor (workers + client) --- pushes, answers ---> server actor (global model) <--- status, state --- driver
 
-The driver holds the newest state of the server. A server that has died is started again by Ray and gets that state back;
-a host that has died is replaced as long as its machine lives; a machine that joins gets hosts of its own. All actors
-belong to the driver's job, so nothing of a run outlives its driver; --resume continues it.
+The driver keeps a recent copy of the server's state. Ray restarts a dead server, which gets that state back; a dead host is
+replaced while its machine lives; a new machine gets its own hosts. All actors belong to the driver's job, so nothing of a
+run outlives its driver; --resume continues it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from doom_a3c.record.metrics.progress import Progress, from_plain, to_plain
 from doom_a3c.settings.errors import UserError
 
 _TICK_SECONDS = 0.5
-_STATE_SECONDS = 5.0  # between two copies of the server's state: what a dead server loses at most
-_PATIENCE_SECONDS = 300.0  # without an answer of the server, until the run ends
-_MAX_FAILURES = 3  # of a host in a row, until it is given up
+_STATE_SECONDS = 5.0  # between two copies of the server's state: a dead server loses no more
+_PATIENCE_SECONDS = 300.0  # without an answer from the server, until the run ends
+_MAX_FAILURES = 3  # consecutive failures of a host, until it is abandoned
 _STOP_SECONDS = 8.0  # for the hosts to end by themselves
-_NO_ANSWER = (UnreachableError, ServerError, UserError)  # the last is of a server that could not be made
+_NO_ANSWER = (UnreachableError, ServerError, UserError)  # UserError: the server could not be made
 
 
 class ClusterEngine:
-    """The driver's side of a run. Owns the processes, the newest state of the server, and the thread that watches them."""
+    """The driver's side of a run. Owns the processes, a recent state of the server, and the thread that supervises them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ClusterEngine:
         add_gif: Callable[[GifMessage], None],
         log: Callable[[str], None],
     ) -> None:
-        """`hosts` play on each machine; the functions of `blueprint` are ones that every machine can import."""
+        """`hosts` is the number per machine; every machine must be able to import the functions of `blueprint`."""
         self._slots, self._device, self._blueprint = hosts, device, blueprint
         self._state: ServerState = {"variables": state.variables, "counters": to_plain(state.counters), "members": {}}
         self.reward_sums = state.counters.reward_sums
@@ -64,22 +64,22 @@ class ClusterEngine:
         self._server = connect_server()
         self._server_process: ServerProcess | None = None
         self._hosts: dict[str, HostProcess] = {}
-        self._generations: dict[str, int] = {}  # of the process that plays under each name now, or is to
-        self._enrolled: dict[str, int] = {}  # the generations that the server knows
+        self._generations: dict[str, int] = {}  # of the current or next process under each name
+        self._enrolled: dict[str, int] = {}  # generations known to the server
         self._newest = 0  # generation
         self._failures: dict[str, int] = {}
-        self._failure: BaseException | None = None  # of the last host that failed
+        self._failure: BaseException | None = None  # of the most recently failed host
         self._started = 0
         self._answered = self._copied = time.monotonic()
         self._began = self._over = self._server_is_gone = False
-        self._faults: deque[str] = deque()  # not counted by the server yet
+        self._faults: deque[str] = deque()  # still to be counted by the server
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def start(self) -> None:
-        """Starts the server, and a thread that starts the hosts and watches everything."""
+        """Starts the server, and a thread that starts the hosts and supervises all processes."""
         self._server_process = ServerProcess(self._blueprint, gpu=self._device == "gpu")
         self._thread.start()
 
@@ -97,7 +97,7 @@ class ClusterEngine:
             self._error = error
 
     def _follow(self) -> None:
-        """Polls the server and the hosts once, restarts the dead, and shows the progress."""
+        """Polls the server and the hosts once, replaces dead ones, and updates the progress."""
         if not self._over:
             self._tend_hosts()
         status = self._server.status()
@@ -107,7 +107,7 @@ class ClusterEngine:
             self._server.start(self._state, dict(self._generations))
             if self._began:
                 age = time.monotonic() - self._copied
-                self._log(f"the parameter server was lost, another continues from its state of {age:.0f} s ago")
+                self._log(f"the parameter server died; a new one continues from its state {age:.0f} s ago")
                 self.add_fault("server_restarted")
             self._began = True
             return
@@ -128,19 +128,19 @@ class ClusterEngine:
             self.capture()
 
     def _tend_hosts(self) -> None:
-        """Starts the missing hosts of every machine, and notes the ended ones."""
-        for name in [name for name, host in self._hosts.items() if host.ended()]:
+        """Starts the missing hosts of every machine, and handles the ended ones."""
+        for name in [name for name, host in self._hosts.items() if host.has_ended()]:
             if not self._note_end(name, self._hosts.pop(name)):
-                return  # the run is over: the next status says so, too
+                return  # the run is over, as the next status will say
         places = {f"{machine[:8]}_{slot}": machine for machine in list_machines() for slot in range(self._slots)}
         missing = [name for name in places if name not in self._hosts and self._failures.get(name, 0) < _MAX_FAILURES]
         if self._failure is not None and not self._hosts and not missing:
             raise self._failure
         for name in missing:
             if name not in self._generations:
-                self._generations[name] = self._draw()
+                self._generations[name] = self._draw_generation()
             elif self._enrolled.get(name) != self._generations[name]:
-                continue  # the lost process may still push until the server knows the new generation
+                continue  # the old process may still push until the server knows the new generation
             self._start_host(name, places[name])
 
     def _start_host(self, name: str, machine: str) -> None:
@@ -148,21 +148,21 @@ class ClusterEngine:
         self._hosts[name] = HostProcess(self._blueprint, name, machine=machine, **numbers)
         self._started += 1
 
-    def _draw(self) -> int:
-        """Returns a generation that no process has had, of this driver or, by the clock, of an earlier one."""
+    def _draw_generation(self) -> int:
+        """Returns an unused generation; the clock makes it larger than any of an earlier driver."""
         self._newest = max(self._newest + 1, time.time_ns() // 1000)
         return self._newest
 
     def _enroll(self) -> None:
-        """Sends the server the generations that it does not know."""
+        """Sends new generations to the server."""
         if self._enrolled != self._generations:
             generations = dict(self._generations)
             self._server.enroll(generations)
-            self._enrolled = generations  # not before the server has answered
+            self._enrolled = generations  # only after the server's answer
 
     def _note_end(self, name: str, host: HostProcess) -> bool:
-        """Prepares the successor of an ended host; returns False where it ended because the run is over."""
-        failure = host.failure()
+        """Prepares the replacement of an ended host; returns False if it ended because the run is over."""
+        failure = host.find_failure()
         if failure is None:
             return False
         self._failure = failure
@@ -170,19 +170,19 @@ class ClusterEngine:
         self._rates.drop(name)
         self._failures[name] = self._failures.get(name, 0) + 1
         self.add_fault("host_lost")
-        self._generations[name] = self._draw()  # of its successor
-        given_up = f" and is given up after {_MAX_FAILURES} failures in a row"
+        self._generations[name] = self._draw_generation()  # of its replacement
+        abandoned = f", and is abandoned after {_MAX_FAILURES} consecutive failures"
         reason = str(failure).splitlines()[-1]
-        self._log(f"host {name} was lost{given_up if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
+        self._log(f"host {name} died{abandoned if self._failures[name] >= _MAX_FAILURES else ''}: {reason}")
         return True
 
     def check(self) -> None:
-        """Raises the error that ended the run's watch: divergence, or no host or server left."""
+        """Raises the error that ended the run: divergence, or no host or server left."""
         if self._error is not None:
             raise self._error
 
     def capture(self) -> State:
-        """Returns the server's state, or the newest known one where the server does not answer."""
+        """Returns the server's state, or the last known one if the server does not answer."""
         with self._lock:
             if not self._stop_event.is_set():
                 self._copy()
@@ -192,12 +192,12 @@ class ClusterEngine:
         with contextlib.suppress(*_NO_ANSWER):
             state = self._server.state()
             if state is not None:
-                variables = {name: value.copy() for name, value in state["variables"].items()}  # not Ray's memory
+                variables = {name: value.copy() for name, value in state["variables"].items()}  # out of Ray's shared memory
                 self._state = {**state, "variables": variables}
                 self._copied = time.monotonic()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault, on the server as soon as it answers."""
+        """Counts a fault on the server, as soon as it answers."""
         self._faults.append(kind)
         if self._server_is_gone:
             self._count_faults_here()
@@ -206,27 +206,27 @@ class ClusterEngine:
         with self._lock:
             while self._faults:
                 self._progress.add_fault(self._faults.popleft())
-            self._state["counters"]["faults"] = dict(self._progress.faults)  # all others are the server's last ones
+            self._state["counters"]["faults"] = dict(self._progress.faults)  # with the server's last counts
 
     def _send_faults(self) -> None:
         while self._faults:
             self._server.add_fault(self._faults[0])
-            self._faults.popleft()  # not before the server has answered
+            self._faults.popleft()  # only after the server's answer
 
     def metrics(self) -> ClusterMetrics:
         """Returns the rates to log."""
         return self._rates.metrics()
 
     def describe(self) -> str:
-        """Returns the rates in words."""
+        """Returns the rates for the terminal."""
         return self._rates.describe()
 
     def stop(self) -> None:
-        """Ends the hosts and the server; may be called twice."""
+        """Stops the hosts and the server; may be called twice."""
         if self._stop_event.is_set():
             return
         with contextlib.suppress(*_NO_ANSWER):
-            self._server.stop()  # no push counts from now on
+            self._server.stop()  # pushes no longer count
         with self._lock:
             self._copy()
             self._stop_event.set()
@@ -237,7 +237,7 @@ class ClusterEngine:
         self._count_faults_here()
         deadline = time.monotonic() + _STOP_SECONDS
         for host in self._hosts.values():
-            host.ended(max(0.0, deadline - time.monotonic()))
+            host.has_ended(max(0.0, deadline - time.monotonic()))
         for process in (*self._hosts.values(), self._server_process):
             if process is not None:
                 process.kill()

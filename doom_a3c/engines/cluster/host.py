@@ -1,6 +1,6 @@
-"""A host of the cluster engine: workers that play, and one thread that sends their pushes to the parameter server.
+"""A host of the cluster engine: workers that play, and a client thread that sends their pushes to the parameter server.
 
-Its weights are a copy of the server's, replaced whenever an answer brings newer ones; workers pull theirs from the copy.
+The host has a copy of the server's weights, replaced whenever an answer brings newer ones; its workers pull from the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MakeClient = Callable[[SendBuffer, SharedNetwork, threading.Event], ServerClient
 
 
 class RolloutWorker:
-    """A worker that only plays: its rollouts go to the server, which learns from them. Owns its network and games."""
+    """A worker that only plays: the server learns from its rollouts. Owns its network and games."""
 
     def __init__(
         self,
@@ -38,18 +38,18 @@ class RolloutWorker:
         self._make_actor, self._buffer, self._stop_event = make_actor, buffer, stop
 
     def run(self) -> None:
-        """Plays until the stop event is set; raises ClosedError when the buffer is closed before."""
+        """Plays until the stop event is set; raises ClosedError if the buffer is closed earlier."""
         actor = self._make_actor(self._index, Policy(self._network))
         try:
             while not self._stop_event.is_set():
                 self._model.pull(self._network)
-                self._buffer.put(actor.rollout())
+                self._buffer.put(actor.play_rollout())
         finally:
             actor.close()
 
 
 class Host:
-    """Runs workers and their client of the server, each on a thread of its own. Owns the threads and the buffer between."""
+    """Runs workers and a client of the server, each on its own thread. Owns the threads and the buffer between them."""
 
     def __init__(
         self,
@@ -61,11 +61,17 @@ class Host:
         make_client: MakeClient,
         counts: RunCounts,
         unblock: Callable[[], None],
-        number: int = 0,
     ) -> None:
-        """The client keeps `counts` up to date; for the rest see the threads engine.
+        """Makes the threads, not started yet.
 
-        `format_number` tells the random streams of hosts apart.
+        Args:
+            config: the settings of the run.
+            network: takes the server's weights.
+            make_network: makes the network of a worker.
+            make_actor: makes the actor of a worker.
+            make_client: makes the client from the buffer, the shared network and the stop event.
+            counts: of the whole run; the client updates them.
+            unblock: frees workers that wait for a hanging game.
         """
         workers, self._stop_event = config.worker_count, threading.Event()
         model, stop = SharedNetwork(network), self._stop_event
@@ -86,15 +92,15 @@ class Host:
         self.threads = ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
 
     def stop(self) -> None:
-        """Asks all threads to end; pushes left in the buffer are dropped."""
+        """Asks all threads to end; drops the pushes left in the buffer."""
         self._stop_event.set()
         self._buffer.close()
 
     def run(self, generation: int) -> None:
-        """Joins the run and plays until it is over; raises the first error of any thread."""
+        """Joins the run and plays until it is over; raises the first error of a thread."""
         self._client.join(generation)
         if self._stop_event.is_set():
-            return  # the run is over already: no game need start
+            return  # the run is over: no game needs to start
         try:
             self.threads.start()
             self._stop_event.wait()

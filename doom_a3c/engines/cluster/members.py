@@ -1,4 +1,4 @@
-"""The hosts of a run as its parameter server knows them: the process of each that may push, and its newest push."""
+"""The hosts of a run, as known to its parameter server: which process may push under each name, and its last push."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from doom_a3c.engines.cluster.messages import Verdict
 from doom_a3c.engines.cluster.validation import is_count
 
-MAX_REFUSED = 3  # pushes of a host, until it is fenced off
-Numbers = tuple[int, int, int]  # generation, newest sequence number, pushes refused
+MAX_REFUSED = 3  # refused pushes of a host, until it is fenced off
+Numbers = tuple[int, int, int]  # generation, newest sequence number, refused pushes
 
 
 @dataclasses.dataclass
 class Member:
-    """The process of a host that may push."""
+    """The process that may push under a host's name."""
 
-    generation: int  # of the one process that plays under its name
-    sequence: int = 0  # of its newest push
-    refused: int = 0  # pushes
+    generation: int
+    sequence: int = 0  # number of its newest push
+    refused: int = 0  # consecutive refused pushes
 
 
 class Members:
-    """The process that plays under each name. The driver numbers processes; each number is larger than all before."""
+    """The current process under each name. The driver numbers the processes of a run with increasing generations."""
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
@@ -31,13 +31,13 @@ class Members:
         return self._members[host]
 
     def enroll(self, hosts: Mapping[str, int]) -> None:
-        """Registers the generation of each host; older ones than known arrive late and change nothing."""
+        """Registers the generation of each host; ignores generations older than the known ones, which arrive late."""
         for host, generation in hosts.items():
             if host not in self._members or generation > self._members[host].generation:
                 self._members[host] = Member(generation)
 
     def restore(self, numbers: Mapping[str, Numbers]) -> None:
-        """Takes over the numbers that another server had for the processes that still play."""
+        """Restores the numbers of another server, for processes that still have the same generation."""
         for host, known in numbers.items():
             if host in self._members and self._members[host].generation == known[0]:
                 self._members[host] = Member(*known)
@@ -47,7 +47,7 @@ class Members:
         return {host: (one.generation, one.sequence, one.refused) for host, one in self._members.items()}
 
     def check_push(self, host: object, generation: object) -> Verdict | None:
-        """Returns the verdict on pushes of a process that may not push now, None for one that may."""
+        """Returns the verdict on a process that must not push now, None if it may push."""
         if not (isinstance(host, str) and isinstance(generation, int) and is_count(generation)):
             return "fenced"
         member = self._members.get(host)

@@ -1,4 +1,4 @@
-"""Frames, pushes and bytes per second of the hosts of a cluster, for people and for the logs."""
+"""Frames, pushes and bytes per second of the hosts of a cluster, for the terminal and the logs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.rate_limiter import RateLimiter, log_limiter
 
-_SECONDS = 2.0  # that a rate is the mean of, at least
-_SILENT_SECONDS = 30.0  # without a push, until a host no longer counts
+_SECONDS = 2.0  # shortest interval of a measurement
+_SILENT_SECONDS = 30.0  # without a push, until a host is left out
 
 
 class _Measured(NamedTuple):
-    """The tally of a host at its last measurement, and its rates then."""
+    """The tally of a host at its last measurement, and its rates."""
 
     time: float  # of the newest measurement with a push in it
     tally: Mapping[str, Any]
@@ -24,7 +24,7 @@ class _Measured(NamedTuple):
 
 
 class ClusterMetrics(NamedTuple):
-    """How many hosts play, and how fast they push."""
+    """Number and rates of the playing hosts."""
 
     hosts: int
     pushes_per_second: float
@@ -32,7 +32,7 @@ class ClusterMetrics(NamedTuple):
 
 
 class Rates:
-    """Rates of all hosts. Owns a log for each, and one for the server."""
+    """Measures the rates of all hosts. Owns a log for each host and one for the server."""
 
     def __init__(self, make_logger: Callable[[str], Logger]) -> None:
         self._make_logger = make_logger
@@ -40,14 +40,19 @@ class Rates:
         self._limiters: dict[str, RateLimiter] = {}
         self._lags: list[int] = []
         self._since = time.monotonic()
-        self._hosts: dict[str, _Measured] = {}  # all that have ever pushed
+        self._hosts: dict[str, _Measured] = {}  # every host that has pushed
         self._lost: set[str] = set()
 
     def add(self, tallies: Mapping[str, Mapping[str, Any]], lags: Sequence[int], frames: int) -> list[str]:
-        """Measures, from the tallies since the server began, and collects the policy lags of the newest pushes.
+        """Measures the rates from the hosts' tallies, and collects the policy lags of the newest pushes.
+
+        Args:
+            tallies: of each host, since the server started.
+            lags: of the pushes since the last call, in updates.
+            frames: played by the run, for the logs.
 
         Returns:
-            The hosts that have pushed since the rates were last measured; none where it is too early to measure.
+            The hosts with a push since the last measurement; none if it is too early for a new one.
         """
         self._lags += lags
         now = time.monotonic()
@@ -59,7 +64,7 @@ class Rates:
             known = self._hosts.get(name, nothing)
             if tally["pushes"] == known.tally["pushes"]:
                 continue
-            # A server that has restarted counts from 0 again.
+            # A restarted server counts from 0 again.
             gained = [max(0, tally[key] - known.tally[key]) for key in ("frames", "pushes", "bytes")]
             host = self._hosts[name] = _Measured(now, tally, *(count / (now - known.time) for count in gained))
             self._write(name, {**tally["metrics"], "frames_per_second": host.frames}, frames)
@@ -75,7 +80,7 @@ class Rates:
         """Leaves a host out until it pushes again."""
         self._lost.add(name)
 
-    def _playing(self) -> list[_Measured]:
+    def _list_playing(self) -> list[_Measured]:
         oldest = time.monotonic() - _SILENT_SECONDS
         return [host for name, host in self._hosts.items() if name not in self._lost and host.time > oldest]
 
@@ -85,14 +90,14 @@ class Rates:
 
     def metrics(self) -> ClusterMetrics:
         """Returns the rates of the whole cluster."""
-        hosts = self._playing()
+        hosts = self._list_playing()
         return ClusterMetrics(len(hosts), sum(host.pushes for host in hosts), sum(host.bytes for host in hosts))
 
     def describe(self) -> str:
-        """Returns all rates in words."""
-        hosts = self._playing()
+        """Returns all rates for the terminal."""
+        hosts = self._list_playing()
         if not hosts:
-            return "no host plays yet"
+            return "no host is playing yet"
         each = " + ".join(f"{host.frames:,.0f}" for host in hosts)
         pushes, megabytes = sum(host.pushes for host in hosts), sum(host.bytes for host in hosts) / 1e6
         return f"{len(hosts)} hosts: {each} frames/s, {pushes:.1f} pushes/s, {megabytes:.1f} MB/s"

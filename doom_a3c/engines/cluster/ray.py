@@ -1,7 +1,8 @@
-"""The cluster engine's side of Ray: a connection that lets no stranger in, actors, and calls of the parameter server.
+"""The cluster engine's use of Ray: an authenticated connection, actors, and calls of the parameter server.
 
-The only module that imports Ray, and late: it is an optional extra, takes a second, and reads at once whether there is a
-token. TensorFlow is not imported here: every process of the cluster imports this module first, and a blueprint sets it up.
+The only module that imports Ray, and only inside functions: Ray is an optional extra, takes a second to import, and reads
+the token's settings at once. It does not import TensorFlow, because every process of the cluster imports this module first
+and a blueprint then sets up TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from doom_a3c.engines.cluster.host import Host
 
 _SERVER = "parameter_server"
-CALL_SECONDS = 30.0  # a call that has no answer by then is made again
-_OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: what is on the way is all it holds
+CALL_SECONDS = 30.0  # until an unanswered call is repeated
+_OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: it holds only messages under way
 
 MakeServer = Callable[[Settings], Server]
 MakeHost = Callable[[Settings, str, int, Server], "Host"]
 
 
 class Blueprint(NamedTuple):
-    """Makes the processes of a run: functions that every machine can import, and the settings that both are given."""
+    """Makes the processes of a run: two functions that every machine can import, and the settings for both."""
 
     make_server: MakeServer
     make_host: MakeHost
@@ -38,19 +39,19 @@ class Blueprint(NamedTuple):
 
 
 class ServerError(Exception):
-    """An error in another process of the cluster; the message is its traceback there."""
+    """An error in another process of the cluster; the message is its traceback."""
 
 
 class ProcessLostError(Exception):
-    """A process of the cluster is gone."""
+    """A process of the cluster died."""
 
 
 @contextlib.contextmanager
 def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[None]:
-    """Connects to the cluster at `address`, or starts one on this machine that is gone afterwards.
+    """Connects to the cluster at `address`, or starts one on this machine for the length of the context.
 
     Raises:
-        UserError: if there is no cluster at `address`, no machine has the `gpu` that is wanted, or as `access.check` does.
+        UserError: if there is no cluster at `address`, if no machine has a GPU while `gpu` is true, or as `access.check`.
     """
     check(address)
     import ray
@@ -68,20 +69,20 @@ def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[
             try:
                 ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
                 guarded = address is None or _asks_for_token()
-            except Exception as error:  # whatever Ray raises where there is another token, another version, no cluster
+            except Exception as error:  # Ray raises all kinds for a wrong token, another version or no cluster
                 failure = error
         if failure is not None:
             reason = first_line(failure)
             raise UserError(f"--address {address}: {reason}" if address else f"Ray does not start: {reason}")
         if not guarded:
-            raise UserError(f"the cluster at {address} asks nobody for a token: {HOW_TO_GUARD}")
+            raise UserError(f"the cluster at {address} does not ask for a token: {HOW_TO_GUARD}")
         if gpu and not ray.cluster_resources().get("GPU"):
-            raise UserError("--device gpu: Ray knows of no GPU in the cluster; --device cpu or auto needs none")
+            raise UserError("--device gpu: Ray knows no GPU in the cluster; use --device cpu or auto")
         yield
 
 
 def _asks_for_token() -> bool:
-    """Tells whether the head of the cluster was started so that it asks for a token."""
+    """Returns whether the cluster's head node asks for a token."""
     import ray
 
     mode: Any = ray.remote(lambda: os.environ.get("RAY_AUTH_MODE"))
@@ -90,24 +91,24 @@ def _asks_for_token() -> bool:
 
 
 class ServerActor:
-    """The actor that holds the parameter server. A restarted one makes a new server, which waits for its state."""
+    """The actor of the parameter server. After a restart it makes a new server, which waits for its state."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._failure: Exception | None = None
         try:
             self._server = blueprint.make_server(blueprint.settings)
-        except Exception as error:  # Ray would only say that the actor has died
+        except Exception as error:  # Ray would only report that the actor died
             self._failure = error
 
     def call(self, method: str, *arguments: object) -> object:
-        """Returns what a method of `Server` returns; raises its error, or the one that the server could not be made for."""
+        """Calls a method of `Server`; raises its error, or the error that prevented the server's creation."""
         if self._failure is not None:
             raise self._failure
         return getattr(self._server, method)(*arguments)
 
 
 class _ServerProxy:
-    """Forwards every method of `Server` to the run's actor, which it finds by name. Threads may share one."""
+    """Forwards every method of `Server` to the run's actor, which it finds by name. Thread-safe."""
 
     def __init__(self) -> None:
         self._actor: Any = None  # Ray's handle has no type; finding it costs a message
@@ -126,17 +127,17 @@ class _ServerProxy:
             self._actor = actor
             return ray.get(actor.call.remote(method, *arguments), timeout=CALL_SECONDS)
         except RayTaskError as error:
-            raise _original(error) from None
-        except (RayError, ValueError) as error:  # ValueError: there is no such actor now
+            raise _unwrap_error(error) from None
+        except (RayError, ValueError) as error:  # ValueError: there is no such actor at the moment
             self._actor = None
             raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
 
 def connect_server() -> Server:
-    """Returns the run's server, which may restart behind it.
+    """Returns a proxy of the run's server, which survives restarts of the server.
 
-    Its methods raise UnreachableError where no answer comes, whether the call has arrived or not; UserError for a user's
-    mistake; ServerError for anything else that the server raises.
+    Its methods raise UnreachableError if no answer comes, whether or not the call arrived, UserError for a user mistake,
+    and ServerError for any other error of the server.
     """
     return cast(Server, _ServerProxy())
 
@@ -150,21 +151,21 @@ class HostActor:
 
 
 class HostProcess:
-    """A host that plays on some machine. Owns its actor."""
+    """A host on some machine. Owns its actor."""
 
     def __init__(self, blueprint: Blueprint, name: str, *, number: int, generation: int, machine: str) -> None:
-        """Starts it; hosts of different numbers play different games, and no two processes have one generation."""
+        """Starts the host. Its `number` seeds its games; its `generation` is unique among all processes."""
         self._actor = start_actor(HostActor, place_on(machine))
         self._ended = self._actor.run.remote(blueprint, name, number, generation)
 
-    def ended(self, seconds: float = 0.0) -> bool:
-        """Tells whether it has ended, waiting up to `seconds` for it."""
+    def has_ended(self, seconds: float = 0.0) -> bool:
+        """Returns whether the host has ended, after waiting up to `seconds` for it."""
         import ray
 
         return bool(ray.wait([self._ended], timeout=seconds)[0])
 
-    def failure(self) -> BaseException | None:
-        """Returns the error that ended it, None where it ended because the run is over."""
+    def find_failure(self) -> BaseException | None:
+        """Returns the error that ended the host, None if it ended with the run."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
@@ -172,7 +173,7 @@ class HostProcess:
             ray.get(self._ended)
             return None
         except RayTaskError as error:
-            return _original(error)
+            return _unwrap_error(error)
         except RayError:
             return ProcessLostError("its process or its machine died")
 
@@ -183,8 +184,8 @@ class HostProcess:
         ray.kill(self._actor)
 
 
-def _original(error: Any) -> BaseException:
-    """Returns the user's mistake that an actor raised, else an error with the actor's traceback."""
+def _unwrap_error(error: Any) -> BaseException:
+    """Returns the UserError that an actor raised, or a ServerError with the actor's traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, UserError) else ServerError(str(error).strip())
 
@@ -198,7 +199,7 @@ def list_machines() -> list[str]:
 
 
 def start_actor(kind: type, options: Mapping[str, Any], *arguments: Any) -> Any:
-    """Starts an actor; it takes no CPU from Ray's count of them, which is for tasks that wait for their turn."""
+    """Starts an actor that reserves no CPU in Ray's bookkeeping, so that it never waits for one."""
     import ray
 
     remote: Any = ray.remote(kind)
@@ -206,7 +207,7 @@ def start_actor(kind: type, options: Mapping[str, Any], *arguments: Any) -> Any:
 
 
 class ServerProcess:
-    """The run's server, beside the driver or where a GPU is; Ray starts it again whenever it dies. Owns its actor."""
+    """The run's server, on the driver's machine or on one with a GPU; Ray restarts it if it dies. Owns its actor."""
 
     def __init__(self, blueprint: Blueprint, gpu: bool) -> None:
         import ray
@@ -223,7 +224,7 @@ class ServerProcess:
 
 
 def place_on(machine: str) -> dict[str, Any]:
-    """Returns the option that places an actor on a machine and nowhere else (Ray ignores a soft wish without CPUs)."""
+    """Returns the option that pins an actor to a machine; Ray ignores a soft preference of an actor without CPUs."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(machine, soft=False)}

@@ -1,4 +1,4 @@
-"""The pushes of a host of the cluster engine, made from its workers' gradients or rollouts, until they are sent."""
+"""Buffers of a host of the cluster engine, which turn its workers' gradients or rollouts into pushes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from doom_a3c.record.metrics.progress import NO_SCORE
 
 
 class SendBuffer(Protocol):
-    """Pushes that wait to be sent."""
+    """A buffer of unsent pushes."""
 
-    def next_push(self) -> Push:
-        """Returns the next push when there is one, once the last has been answered; raises ClosedError after `close`."""
+    def take_push(self) -> Push:
+        """Waits for the next push; called after the answer to the last one. Raises ClosedError after `close`."""
 
     def close(self) -> None:
-        """Wakes everyone with ClosedError."""
+        """Raises ClosedError in all waiting threads."""
 
 
 class GradientAccumulator:
-    """Gradients of all workers, added up until they are pushed. Owns the sum and the counts of the steps behind it.
+    """Sums the gradients of all workers until they are pushed. Owns the sum and its statistics.
 
-    A worker waits for the answer to its push, as its next rollout is to be played with weights that hold its last update.
-    Where the sum is not yet large enough for a push, it plays on.
+    A worker waits for the answer to its push, so that its next rollout uses weights that include its last update. While the
+    sum has too few rollouts for a push, the worker plays on.
     """
 
     def __init__(self, rollouts: int, rollouts_each: int) -> None:
-        """A push has gradients of `rollouts` at least; each that is applied here has those of `rollouts_each`."""
+        """A push needs the gradients of `rollouts` rollouts or more; each `apply` adds `rollouts_each`."""
         self._enough, self._each = rollouts, rollouts_each
         self._changed = threading.Condition()
         self._flat = Graph(flatten, ())
         self._closed = False
-        self._taken = self._answered = 0  # pushes; one at most is between
+        self._taken = self._answered = 0  # pushes; at most one is unanswered
         self._clear()
 
     def _clear(self) -> None:
@@ -57,31 +57,31 @@ class GradientAccumulator:
         self._metrics: LearnerMetrics | None = None
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
-        """Counts steps, episodes and faults for the next push; actions do not travel."""
+        """Counts steps, episodes and faults for the next push; actions are not sent."""
         with self._changed:
             self._steps += stats.steps
             self._frames += stats.frames
             self._episodes.extend(stats.episodes)
             self._faults.extend(stats.faults)
-            self._reward_sums = self._reward_sums.merged(stats.reward_sums)
+            self._reward_sums = self._reward_sums.merge(stats.reward_sums)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
-        """Adds gradients, and returns when their push has been answered, or is not complete yet."""
+        """Adds gradients, and waits for the answer to their push, if it is complete."""
         push = self.add(gradients, version)
 
-        def may_go_on() -> bool:
+        def is_free() -> bool:
             incomplete = self._taken < push and self._rollouts < self._enough
             return self._closed or self._answered >= push or incomplete
 
         with self._changed:
-            self._changed.wait_for(may_go_on)
+            self._changed.wait_for(is_free)
         return True
 
     def log(self, update: Update) -> None:
         """Does nothing: the driver logs from the pushes."""
 
     def add(self, gradients: Gradients, version: int) -> int:
-        """Adds gradients of rollouts played with that version; returns the number of their push."""
+        """Adds gradients of rollouts played with weights of this version; returns the number of their push."""
         vector = np.asarray(self._flat(list(gradients.gradients))) if gradients.finite else None
         with self._changed:
             if vector is None:
@@ -94,15 +94,15 @@ class GradientAccumulator:
             self._changed.notify_all()
             return self._taken + 1
 
-    def next_push(self) -> Push:
-        """Returns the sum as a push, and begins a new one. The push before it has been answered."""
+    def take_push(self) -> Push:
+        """Waits until the sum is large enough, returns it as a push and starts a new one; the last push is answered."""
         with self._changed:
             self._answered = self._taken
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._closed or self._rollouts >= self._enough)
             if self._closed:
                 raise ClosedError
-            assert self._version is not None  # there are rollouts
+            assert self._version is not None  # the sum has rollouts
             stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._reward_sums)
             push = _make_push(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
@@ -112,14 +112,14 @@ class GradientAccumulator:
             return push
 
     def close(self) -> None:
-        """Wakes every waiting thread."""
+        """Raises ClosedError in all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class RolloutBuffer:
-    """Whole rollouts of all workers, in order."""
+    """Queues the rollouts of all workers."""
 
     def __init__(self, capacity: int) -> None:
         self._channel: Channel[Push] = Channel(capacity)
@@ -131,24 +131,24 @@ class RolloutBuffer:
         push["rollout"] = {**rollout._asdict(), "core_state": tuple(map(np.asarray, rollout.core_state))}
         self._channel.put(push)
 
-    def next_push(self) -> Push:
-        """Returns the oldest rollout as a push."""
+    def take_push(self) -> Push:
+        """Waits for a rollout; returns the oldest as a push."""
         return self._channel.take(1, 1)[0]
 
     def close(self) -> None:
-        """Wakes every waiting thread."""
+        """Raises ClosedError in all waiting threads."""
         self._channel.close()
 
 
 def _make_push(version: int, stats: RolloutStats) -> Push:
-    """Returns a push with neither gradients nor a rollout; an episode without a finite score becomes a fault."""
+    """Makes a push without gradients and rollout; turns episodes without a finite score into faults."""
     scored = [episode for episode in stats.episodes if math.isfinite(episode.score)]
     lost = len(stats.episodes) - len(scored)
     return {
         "version": version,
         "steps": stats.steps,
         "frames": stats.frames,
-        "episodes": [tuple(episode) for episode in scored],
+        "episodes": [(*episode,) for episode in scored],
         "faults": [*stats.faults, *([NO_SCORE] * lost)],
         "reward_sums": list(stats.reward_sums),
         "rollout": None,

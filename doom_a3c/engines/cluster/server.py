@@ -1,19 +1,19 @@
-"""The parameter server of the cluster engine: the global model behind a protocol that survives lost messages and restarts.
+"""The parameter server of the cluster engine: the global model, with a protocol that survives lost messages and restarts.
 
-It knows nothing of how calls reach it. Hosts push what they have played under their name, generation and a sequence
-number; every push is applied once at most, in the order of its host. The generation is a number that the driver draws for
-each process of a host and never again; it tells the server which one plays under a name now, also when it restarts it.
+The server does not depend on how calls reach it. Hosts push gradients or rollouts with their name, generation and a
+sequence number; every push is applied at most once, in the order of its host. The driver draws a unique, increasing
+generation for each process of a host; by it the server knows the current process under a name, even after a restart.
 
 | answer    | when                                                               | the host then           |
 |-----------|--------------------------------------------------------------------|-------------------------|
-| applied   | counted, and learned from or queued                                | plays on                |
-| duplicate | its sequence number has been seen: the first answer was lost       | plays on                |
-| stale     | has more policy lag than `max_policy_lag`: not learned from        | plays on                |
-| refused   | the push is invalid: nothing of it is counted                      | plays on                |
-| full      | the trainer is a second behind (transport `rollouts`)              | sends it again          |
-| wait      | the server has restarted and waits for the driver's newest state   | sends it again          |
+| applied   | counted, and learned from or queued                                | continues               |
+| duplicate | its sequence number is known: the first answer was lost            | continues               |
+| stale     | more policy lag than `max_policy_lag`: counted, not learned from   | continues               |
+| refused   | the push is invalid: not counted                                   | continues               |
+| full      | the trainer is a second behind (transport `rollouts`)              | repeats the push        |
+| wait      | the server has restarted and waits for the driver's state,         | repeats the push        |
 |           | or does not know this host yet                                     |                         |
-| fenced    | another process plays under this name, or 3 pushes were refused    | ends                    |
+| fenced    | a newer process has this name, or 3 pushes were refused            | ends                    |
 | done      | the run is over                                                    | ends                    |
 """
 
@@ -33,38 +33,38 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
-from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, size
+from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, count_bytes
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
-from doom_a3c.engines.update_log import episode_metrics
+from doom_a3c.engines.update_log import average_episodes
 from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
 from doom_a3c.record.metrics.loggers import flatten
 from doom_a3c.record.metrics.progress import Progress, from_plain, parse_moments, to_plain
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
 
-MAX_GIFS = 4  # that wait for the driver
+MAX_GIFS = 4  # waiting for the driver
 SECONDS_BETWEEN_GIFS = 60.0  # over all hosts
-MAX_LAGS = 10_000  # that wait for the driver
-MAX_REFUSALS = 20  # that wait for the driver
-ROOM_SECONDS = 1.0  # that a push waits for room in the queue of rollouts: cheaper than to send it again
-TRAINER_SECONDS = 10.0  # for the last update when a run ends; twice, and still less than a call may take
+MAX_LAGS = 10_000  # waiting for the driver
+MAX_REFUSALS = 20  # waiting for the driver
+ROOM_SECONDS = 1.0  # a push waits for room in the queue of rollouts: cheaper than a repeated push
+TRAINER_SECONDS = 10.0  # for the last update at the end of a run; twice this is less than the time-out of a call
 
 
 @dataclasses.dataclass
 class Tally:
-    """What a host has pushed since this server began."""
+    """Totals of a host's pushes since this server started."""
 
     frames: int = 0
     pushes: int = 0
     bytes: int = 0  # of the pushes and their answers
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)  # the newest of each, by name
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)  # newest values, by name
 
 
 class ParameterServer:
-    """The global weights, optimizer and counters of a run, and its members. Every method may be called by any thread."""
+    """The global weights, optimizer, counters and members of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -76,28 +76,28 @@ class ParameterServer:
         rollouts: Channel[VersionedRollout] | None = None,
         gif_limiter: RateLimiter | None = None,
     ) -> None:
-        """`rollouts` lies before the trainer, with room for the settings' queue_size where it is not given."""
+        """`rollouts` is the trainer's queue; by default a new one with the queue_size of the settings."""
         self._config, self._model, self._progress = config, model, progress
-        self._updater = Updater(config, model, progress, SharedStepSize.of(config), None)
+        self._updater = Updater(config, model, progress, SharedStepSize.from_config(config), None)
         self._rules = PushRules(config, model.network)
-        self._split = model.network.compiled("split", partial(split, like=model.network.parameters))
+        self._split = model.network.compile("split", partial(split, like=model.network.parameters))
         self._rollouts: Channel[VersionedRollout] = Channel(config.queue_size) if rollouts is None else rollouts
         trainer = Trainer(config, model, trainer_network, progress, self._updater, self._rollouts, 0)
         loops = {"trainer": trainer.run} if config.transport == "rollouts" else {}
         self._threads = ThreadGroup(loops, self._end, lambda: None)
         self._lock = threading.Lock()
         self._members = Members()
-        self._answered: set[str] = set()  # by this server
+        self._answered: set[str] = set()  # hosts with an answer from this server
         self._tallies: dict[str, Tally] = {}
         self._lags: deque[int] = deque(maxlen=MAX_LAGS)
         self._gifs: deque[GifMessage] = deque(maxlen=MAX_GIFS)
         self._refusals: deque[str] = deque(maxlen=MAX_REFUSALS)
         self._gif_limiter = gif_limiter or RateLimiter(SECONDS_BETWEEN_GIFS)
         self._ready = self._over = False
-        self._failure: BaseException | None = None  # to apply a push
+        self._failure: BaseException | None = None  # while applying a push
 
     def start(self, state: ServerState, hosts: dict[str, int]) -> None:
-        """Enrolls hosts, and begins with the state that `state` returned unless the server has begun before."""
+        """Enrolls hosts, and starts from a state, as returned by `state`, unless the server has started already."""
         with self._lock:
             self._members.enroll(hosts)
             if self._ready:
@@ -111,7 +111,7 @@ class ParameterServer:
         self._threads.start()
 
     def enroll(self, hosts: dict[str, int]) -> None:
-        """Registers the generation of each host; processes of older ones are fenced off from now on."""
+        """Registers the generation of each host; fences off processes of older generations."""
         with self._lock:
             self._members.enroll(hosts)
 
@@ -120,12 +120,12 @@ class ParameterServer:
         self._rollouts.close()
 
     def stop(self) -> None:
-        """Answers `done` from now on; returns when the update under way is complete."""
+        """Answers `done` from now on; returns once the current update is complete."""
         self._end()
         self._threads.stop(TRAINER_SECONDS)
 
     def join(self, host: str, generation: int) -> Answer:
-        """Returns the weights that a host begins with."""
+        """Returns the current weights to a new host."""
         with self._lock:
             if verdict := self._check_open() or self._members.check_push(host, generation):
                 return {"verdict": verdict}
@@ -133,7 +133,7 @@ class ParameterServer:
             return self._make_answer("joined", -1)
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """Counts and learns from what a host has played; returns the weights unless they are those of `known_version`."""
+        """Counts a push and learns from it; returns the weights unless their version is `known_version`."""
         complaint = self._find_complaint(sequence, push, known_version)
         if complaint is None and push["rollout"] is not None:
             self._rollouts.wait_for_room(ROOM_SECONDS)
@@ -144,15 +144,15 @@ class ParameterServer:
                 self._progress.add_fault("fenced_push")
             if verdict not in ("applied", "stale", "duplicate", "refused"):
                 return {"verdict": verdict}
-            # Versions count from the state that this server began with: a host may have the same number of another's.
+            # Versions count from this server's first state: a host may know the same number from another server.
             known_version = known_version if host in self._answered and type(known_version) is int else -1
             self._answered.add(host)
             answer = self._make_answer(verdict, known_version)
-            self._tallies.setdefault(host, Tally()).bytes += size(answer)
+            self._tallies.setdefault(host, Tally()).bytes += count_bytes(answer)
             return {**answer, "reason": complaint} if complaint else answer
 
     def _find_complaint(self, sequence: object, push: object, known_version: object) -> str | None:
-        """Returns why a push is invalid, None for a valid one."""
+        """Returns the complaint about an invalid push, None for a valid one."""
         if not (is_count(sequence) and type(known_version) is int):
             return "its sequence number or version is not a whole number"
         try:
@@ -174,7 +174,7 @@ class ParameterServer:
         if complaint:
             member.refused += 1
             self._progress.add_fault("invalid_push")
-            self._refusals.append(f"a push of host {host} was refused: {complaint}")
+            self._refusals.append(f"refused a push of host {host}: {complaint}")
         elif verdict == "applied":
             member.refused = 0
         if numbered and verdict != "full":
@@ -187,7 +187,7 @@ class ParameterServer:
         episodes = [Episode(*episode) for episode in push["episodes"]]
         stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], parse_moments(push["reward_sums"]))
         if not stale and push["rollout"] is not None:
-            rollout = Rollout(**copy.deepcopy(push["rollout"]))  # what waits must not keep Ray's memory, which fills up
+            rollout = Rollout(**copy.deepcopy(push["rollout"]))  # queued rollouts must not fill up Ray's memory
             if not self._rollouts.offer(VersionedRollout(rollout, push["version"], stats)):
                 return "full"
         else:
@@ -202,13 +202,13 @@ class ParameterServer:
         tally = self._tallies.setdefault(host, Tally())
         tally.frames += push["frames"]
         tally.pushes += 1
-        tally.bytes += size(push)
-        metrics = {**push["metrics"], "push_seconds": push["push_seconds"], **dict(flatten(episode_metrics(episodes)))}
+        tally.bytes += count_bytes(push)
+        metrics = {**push["metrics"], "push_seconds": push["push_seconds"], **dict(flatten(average_episodes(episodes)))}
         tally.metrics |= metrics
         return "stale" if stale else "applied"
 
     def _learn(self, push: Push) -> None:
-        """Applies a push of gradients; too many that are not finite end the run."""
+        """Applies a push of gradients; too many gradients that are not finite end the run."""
         try:
             for _ in range(push["not_finite"]):
                 self._updater.skip()
@@ -220,16 +220,16 @@ class ParameterServer:
             self._end()
 
     def _make_answer(self, verdict: Verdict, known_version: int) -> Answer:
-        weights, version = (None, known_version) if known_version == self._model.version else self._model.weights()
+        weights, version = (None, known_version) if known_version == self._model.version else self._model.read_weights()
         frames, sums = self._progress.frames, list(self._model.reward_stats.now)
         return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault that the run has survived."""
+        """Counts a fault survived by the run."""
         self._progress.add_fault(kind)
 
     def status(self) -> ServerStatus:
-        """Returns what the driver shows; lags, gifs and refusals only once."""
+        """Returns the status for the driver; each lag, gif and refusal only once."""
         with self._lock:
             lags, gifs, refusals = list(self._lags), list(self._gifs), list(self._refusals)
             for queue in (self._lags, self._gifs, self._refusals):
@@ -252,7 +252,7 @@ class ParameterServer:
             }
 
     def state(self) -> ServerState | None:
-        """Returns everything that a restarted server resumes from, None before the start."""
+        """Returns the complete state for a restart, None before the start."""
         with self._lock:
             if not self._ready:
                 return None

@@ -18,20 +18,20 @@ SECONDS_BETWEEN_TRIES = 0.1
 
 
 class FencedError(Exception):
-    """The server has fenced this host off: its pushes no longer count."""
+    """The server fenced off this host: its pushes no longer count."""
 
 
 @dataclass
 class RunCounts:
-    """The counters of the whole run, as of the server's newest answer."""
+    """Counters of the whole run, from the server's newest answer."""
 
     frames: int = 0
-    episodes: int = 0  # a budget of episodes is the server's to watch
+    episodes: int = 0  # stays 0: the server enforces the budget of episodes
     reward_stats: RewardStats = field(default_factory=RewardStats)
 
 
 class ServerClient:
-    """Sends the pushes of a buffer one at a time, and takes over the weights and counts of the answers."""
+    """Sends the pushes of a buffer one at a time, and updates weights and counts from the answers."""
 
     def __init__(
         self,
@@ -44,31 +44,31 @@ class ServerClient:
         counts: RunCounts,
         gifs: deque[GifMessage],
     ) -> None:
-        """Answers update `model` and `counts`; a push takes the oldest of `gifs` along. The run's end sets `stop`."""
+        """Answers update `model` and `counts`; each push carries the oldest of `gifs`. The end of the run sets `stop`."""
         self._name, self._server, self._buffer = name, server, buffer
         self._model, self._counts, self._gifs, self._stop_event = model, counts, gifs, stop
         self._generation = self._sequence = 0
-        self._reason = ""  # for which the server refused the last push
-        self._seconds = 0.0  # that the last push took
+        self._reason = ""  # of the last refused push
+        self._seconds = 0.0  # from the last push to its answer
 
     def join(self, generation: int) -> None:
-        """Joins the run as the process of this generation, and takes over the server's weights.
+        """Joins the run as the process of this generation, and loads the server's weights.
 
         Raises:
-            FencedError: if another process plays under its name.
+            FencedError: if a newer process has the same name.
         """
         self._generation = generation
-        self._take_over(self._ask(lambda: self._server.join(self._name, generation)))
+        self._handle(self._ask(lambda: self._server.join(self._name, generation)))
 
     def run(self) -> None:
         """Pushes until the run is over.
 
         Raises:
-            ClosedError: when the buffer is closed before.
-            FencedError: if its pushes no longer count.
+            ClosedError: if the buffer is closed earlier.
+            FencedError: if the server fenced off this host.
         """
         while not self._stop_event.is_set():
-            push = self._buffer.next_push()
+            push = self._buffer.take_push()
             if self._gifs:
                 gif = self._gifs.popleft()
                 if gif["data"].size <= MAX_GIF_BYTES:
@@ -81,10 +81,10 @@ class ServerClient:
     def _deliver(self, push: Push) -> None:
         self._sequence += 1
         name, version = (self._name, self._generation, self._sequence), self._model.version
-        self._take_over(self._ask(lambda: self._server.push(*name, push, version)))
+        self._handle(self._ask(lambda: self._server.push(*name, push, version)))
 
     def _ask(self, call: Callable[[], Answer]) -> Answer:
-        """Calls the server until it answers neither `wait` nor `full`; `done` also ends this host."""
+        """Repeats a call until the server answers neither `wait` nor `full`; `done` also ends this host."""
         while not self._stop_event.is_set():
             try:
                 answer = call()
@@ -99,9 +99,9 @@ class ServerClient:
             self._stop_event.wait(SECONDS_BETWEEN_TRIES)
         return {"verdict": "done"}
 
-    def _take_over(self, answer: Answer) -> None:
+    def _handle(self, answer: Answer) -> None:
         if answer["verdict"] == "fenced":
-            why = f"its pushes were refused, as {self._reason}" if self._reason else "another process plays in its place"
+            why = f"its pushes were refused: {self._reason}" if self._reason else "another process has replaced it"
             raise FencedError(f"{self._name} is fenced off: {why}")
         if answer["verdict"] == "done":
             return

@@ -1,4 +1,4 @@
-"""Checkpoints: one file with weights, optimizer slots, counters and the full configuration; reading it runs no code.
+"""Checkpoints: one file with weights, optimizer slots, counters and all settings; reading it runs no code.
 
 A `.ckpt` is a safetensors file: the length of a JSON header (8 bytes, little-endian), the header, and the bytes of the
 arrays. The header's metadata holds the run's record, itself JSON, with a checksum; it is read without the arrays.
@@ -31,14 +31,14 @@ from doom_a3c.settings.tree import all_finite
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 MAX_HEADER, MAX_ARRAYS = 4 * 2**20, 10_000  # bytes, and a hundred times the arrays of any network
-SLOTS = 3  # numbers in a checkpoint per parameter, at most: its value, and two of the optimizer's
+SLOTS = 3  # largest count of numbers per parameter: its value and two optimizer slots
 SAVING = ".saving-"  # prefix of a file that is being written
 _LENGTH = 8  # bytes of the header's length
 _RECORD = "record"  # the only key of the metadata: safetensors writes several in any order
 _CHECKSUM = "crc32"  # the last key of the record
 _BYTES = {"F32": 4, "F16": 2}  # per number, of the types that are read
 _ZIP = b"PK\3\4"  # begins a checkpoint of the development versions before safetensors
-_UNREADABLE = (SafetensorError, KeyError, ValueError, RecursionError, OSError)  # raised for damaged bytes
+_UNREADABLE = (SafetensorError, KeyError, ValueError, RecursionError, OSError)  # raised on damaged files
 
 
 class Checkpoint(NamedTuple):
@@ -48,27 +48,27 @@ class Checkpoint(NamedTuple):
     record: RunRecord
 
     def check_finite(self, path: Path) -> None:
-        """Raises UserError, naming the file, where a number is not finite."""
+        """Raises UserError, naming the file, if a number is not finite."""
         if not all_finite(self.variables):
             raise UserError(f"{path} holds weights that are not finite: its run had failed; take an older checkpoint")
 
 
 class _Header(NamedTuple):
-    record: Any  # plain data, of anybody
-    checksum: Any
+    record: Any  # untrusted plain data
+    checksum: object
     numbers: int  # in all arrays
     end: int  # of the file, bytes
 
 
 def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-    """Writes a checkpoint so that `path` names the old or the new one, whole, at every instant.
+    """Writes a checkpoint atomically: at every instant `path` is the complete old file or the complete new one.
 
     Raises:
-        OSError: if there is no room, or another reason not to write; the old one stays.
+        OSError: if it cannot be written; the old file stays.
     """
     plain = record_to_plain(record)
     arrays = {name: np.asarray(value, order="C") for name, value in variables.items()}  # safetensors takes raw memory
-    text = _json({**plain, _CHECKSUM: _checksum(plain, arrays)})
+    text = _dump_json({**plain, _CHECKSUM: _compute_checksum(plain, arrays)})
     content = safetensors.numpy.save(arrays, {_RECORD: text})
     part = path.with_name(f"{SAVING}{path.stem}")
     try:
@@ -85,7 +85,7 @@ def save(path: Path, variables: Mapping[str, NDArray[Any]], record: RunRecord) -
 
 
 def _sync(folder: Path) -> None:
-    """Writes the names in a folder to disk, so that a power cut does not bring an old file back."""
+    """Syncs a folder's entries to disk, so that a power failure does not bring back an old file."""
     with contextlib.suppress(OSError):  # some file systems cannot
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -95,18 +95,17 @@ def _sync(folder: Path) -> None:
 
 
 def load(path: Path, override: GameOverride = NO_OVERRIDE) -> Checkpoint:
-    """Reads a checkpoint, which may be a stranger's: every size is checked before memory of that size is allocated.
+    """Reads a checkpoint, which may be untrusted: every size is checked before memory of that size is allocated.
 
     Raises:
-        UserError: if there is none, the file is cut off, damaged, or another kind of file, or its game needs the user's
-            consent.
+        UserError: if the file is missing, truncated, damaged or of another kind, or if its game needs the user's consent.
     """
     check_exists(path)
     with _open(path) as file:
         header = _read_header(file)
         record = record_from_plain(header.record, str(path), override)
         needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
-        if override.scenario:  # whose network may differ
+        if override.scenario:  # its network may differ
             needed, most = 0, SLOTS * MAX_PARAMETERS
         if not needed <= header.numbers <= most:
             raise ValueError(f"it has {header.numbers:,} numbers, and its network {needed:,} to {most:,}")
@@ -114,20 +113,20 @@ def load(path: Path, override: GameOverride = NO_OVERRIDE) -> Checkpoint:
 
 
 def read_record(path: Path, override: GameOverride = NO_OVERRIDE) -> RunRecord:
-    """Reads the record of a checkpoint's run, without the arrays; raises UserError as `load` does."""
+    """Reads the run record of a checkpoint, without the arrays; raises UserError as `load` does."""
     check_exists(path)
     with _open(path) as file:
         return record_from_plain(_read_header(file).record, str(path), override)
 
 
 def read_label(path: Path) -> RunLabel:
-    """Reads which run a checkpoint is of; raises UserError if it does not say."""
+    """Reads the label of a checkpoint's run; raises UserError if there is none."""
     with _open(path) as file:
         return label_from_plain(_read_header(file).record)
 
 
 def is_whole(path: Path) -> bool:
-    """Returns whether a checkpoint says which run it is of, and is undamaged to its end."""
+    """Returns whether a checkpoint is complete and undamaged."""
     try:
         with _open(path) as file:
             header = _read_header(file)
@@ -140,13 +139,13 @@ def is_whole(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[BufferedReader]:
-    """Opens a checkpoint; whatever is found damaged in the block raises UserError."""
+    """Opens a checkpoint; errors from damaged contents inside the block become UserErrors."""
     check_file(path)
     try:
-        with path.open("rb") as file:  # once: a run may put a newer one in its place at any moment
+        with path.open("rb") as file:  # only once: a run may replace the file at any moment
             if file.peek(len(_ZIP)).startswith(_ZIP):
                 raise UserError(
-                    f"{path} is a zip archive, as checkpoints of earlier development versions were: they cannot be read, "
+                    f"{path} is a zip archive, a checkpoint of an earlier development version, which cannot be read: "
                     "train the model again"
                 )
             yield file
@@ -155,7 +154,7 @@ def _open(path: Path) -> Iterator[BufferedReader]:
 
 
 def _read_header(file: BufferedReader) -> _Header:
-    """Reads the header; raises ValueError if it is damaged, or announces more than any checkpoint has."""
+    """Reads the header; raises ValueError if it is damaged, or larger than that of any valid checkpoint."""
     start = file.read(_LENGTH)
     length = int.from_bytes(start, "little")
     if len(start) < _LENGTH or length > MAX_HEADER:
@@ -166,7 +165,7 @@ def _read_header(file: BufferedReader) -> _Header:
     try:
         arrays = json.loads(header)
         metadata = arrays.pop("__metadata__", {})
-        sizes = [_size(name, array["dtype"], *array["data_offsets"]) for name, array in arrays.items()]
+        sizes = [_measure_array(name, array["dtype"], *array["data_offsets"]) for name, array in arrays.items()]
         text = metadata.get(_RECORD)
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("its header is damaged") from None
@@ -174,7 +173,7 @@ def _read_header(file: BufferedReader) -> _Header:
         raise ValueError("it is another safetensors file: it has no record of a run")
     numbers, size = sum(number for number, _ in sizes), sum(size for _, size in sizes)
     if len(sizes) > MAX_ARRAYS or numbers > SLOTS * MAX_PARAMETERS:
-        raise ValueError(f"it has {len(sizes):,} arrays of {numbers:,} numbers, which is more than any network has")
+        raise ValueError(f"it has {len(sizes):,} arrays of {numbers:,} numbers, more than any network")
     end, there = _LENGTH + length + size, os.fstat(file.fileno()).st_size
     if there != end:
         raise ValueError("it is cut off" if there < end else "it is longer than its header says")
@@ -183,31 +182,31 @@ def _read_header(file: BufferedReader) -> _Header:
     return _Header(record, checksum, numbers, end)
 
 
-def _size(name: str, dtype: Any, start: Any, end: Any) -> tuple[int, int]:
-    """Returns the numbers and bytes of an array; safetensors checks later that its shape and its place agree with them."""
-    if dtype not in _BYTES:
+def _measure_array(name: str, dtype: object, start: object, end: object) -> tuple[int, int]:
+    """Returns the numbers and bytes of an array; safetensors later checks its shape and offsets against them."""
+    if not isinstance(dtype, str) or dtype not in _BYTES:
         raise ValueError(f"array {name[:100]!r} is of type {dtype!r}, not {' or '.join(_BYTES)}")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-        raise ValueError(f"array {name[:100]!r} has no place in the file")
+        raise ValueError(f"array {name[:100]!r} has invalid offsets")
     return (end - start) // _BYTES[dtype], end - start
 
 
 def _read_arrays(file: BufferedReader, header: _Header) -> dict[str, NDArray[Any]]:
-    """Reads the arrays as float32; raises one of `_UNREADABLE` if they are not as the header says, or damaged."""
+    """Reads the arrays as float32; raises one of `_UNREADABLE` if they are damaged or contradict the header."""
     file.seek(0)
     arrays = safetensors.numpy.load(file.read(header.end))
-    if _checksum(header.record, arrays) != header.checksum:
+    if _compute_checksum(header.record, arrays) != header.checksum:
         raise ValueError("its checksum is wrong: it is damaged")
     return {name: array.astype("<f4", copy=False) for name, array in arrays.items()}
 
 
-def _checksum(record: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Returns a checksum over record, names, shapes and numbers: safetensors has none, and disks decay."""
-    value = zlib.crc32(_json(record).encode())
+def _compute_checksum(record: object, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Returns a checksum of record, names, shapes and numbers, which safetensors lacks."""
+    value = zlib.crc32(_dump_json(record).encode())
     for name, array in sorted(arrays.items()):
         value = zlib.crc32(array.data, zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), value))
     return f"{value:08x}"
 
 
-def _json(record: Any) -> str:
+def _dump_json(record: object) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False)

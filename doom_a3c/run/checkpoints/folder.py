@@ -1,4 +1,4 @@
-"""The models folder of a run, and what of it must never be lost."""
+"""The models folder of a run, and the rules that keep its checkpoints safe."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class CheckpointFolder:
     """The models folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
 
     def __init__(self, folder: Path, is_ours: Callable[[], bool] = lambda: True) -> None:
-        """`is_ours` tells whether the folder is still the run's: nothing is written to one that is not."""
+        """`is_ours` returns whether the folder still belongs to the run; otherwise nothing is written to it."""
         self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
         self._is_ours = is_ours
-        self._frames: dict[Path, int] = {}  # of the newest and the best, as far as this session has saved them
+        self._frames: dict[Path, int] = {}  # of `last` and `best`, if this session saved them
 
     def check_unused(self) -> None:
-        """Raises UserError, naming the run, if there is a checkpoint: a new run would overwrite another's."""
+        """Raises UserError, naming the run, if there is a checkpoint that a new run would overwrite."""
         for path in (self.last, self.best, *sorted(self.folder.glob("*.ckpt"))):
             if path.exists():
                 label = _read_label(path)
@@ -39,39 +39,39 @@ class CheckpointFolder:
                 remedy = f"{resume}keep it and name another --models-dir"
                 raise UserError(f"{path} holds another run{name}: {remedy}")
 
-    def whole(self) -> Path | None:
-        """Returns the newest checkpoint by frames that is whole, None where there is none."""
+    def find_whole(self) -> Path | None:
+        """Returns the newest undamaged checkpoint by frames, None if there is none."""
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)
         return next(filter(is_whole, newest_first), None)
 
-    def record(self, override: GameOverride = NO_OVERRIDE) -> RunRecord:
-        """Reads what the newest checkpoint says of its run; raises UserError as `read_record` does, `naming_another`."""
-        with self.naming_another():
+    def read_record(self, override: GameOverride = NO_OVERRIDE) -> RunRecord:
+        """Reads the run record of the newest checkpoint; raises UserError, as in `suggest_whole`, if it is damaged."""
+        with self.suggest_whole():
             return read_record(self.last, override)
 
     @contextlib.contextmanager
-    def naming_another(self) -> Iterator[None]:
-        """A context for reading the newest checkpoint: where that is damaged, the UserError names the newest whole one."""
+    def suggest_whole(self) -> Iterator[None]:
+        """Adds the newest undamaged checkpoint to the UserError about a damaged `last.ckpt`, inside the block."""
         try:
             yield
         except UserError as error:
-            if is_whole(self.last) or (other := self.whole()) is None:
+            if is_whole(self.last) or (other := self.find_whole()) is None:
                 raise
             copy = shlex.join(["cp", str(other), str(self.last)])
-            raise UserError(f"{error}; the newest whole one is {other}: {copy}") from None
+            raise UserError(f"{error}; the newest undamaged checkpoint is {other}: {copy}") from None
 
     def tidy(self) -> None:
-        """Removes what a run that was killed while it saved has left."""
+        """Removes unfinished files of a run that was killed while saving."""
         for unfinished in self.folder.glob(f"{SAVING}*"):
             unfinished.unlink(missing_ok=True)
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""
+        """Saves the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""
         self._check_ours()
-        path = self._path(record.counters.frames)
+        path = self._make_path(record.counters.frames)
         save(path, variables, record)
         try:
-            self._link(path, self.last)  # the same file under a second name: nothing is written twice
+            self._link(path, self.last)  # a hard link: nothing is written twice
         except OSError:  # a file system without hard links
             save(self.last, variables, record)
         self._frames[self.last] = record.counters.frames
@@ -80,16 +80,16 @@ class CheckpointFolder:
                 old.unlink()
 
     def save_best(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves as the best evaluated one; raises OSError if that cannot be written, or the folder is not the run's."""
+        """Saves the best checkpoint; raises OSError if it cannot be written, or the folder is no longer the run's."""
         self._check_ours()
         save(self.best, variables, record)
         self._frames[self.best] = record.counters.frames
 
     def make_room(self, frames: int) -> Path | None:
-        """Removes the oldest kept checkpoint; returns its path, None if there is none to remove.
+        """Removes the oldest checkpoint; returns its path, None if there is none to remove.
 
-        `last.ckpt` stays, and so does the checkpoint of that many `frames`, which is being saved. Where nothing else is
-        left, and `best.ckpt` is newer than `last.ckpt`, `last.ckpt` becomes a second name of `best.ckpt`.
+        `last.ckpt` and the checkpoint of `frames`, which is being saved, stay. If no other is left and `best.ckpt` is newer
+        than `last.ckpt`, `last.ckpt` becomes a second name of `best.ckpt`.
         """
         with contextlib.suppress(OSError):
             if not self.is_ours:
@@ -104,16 +104,16 @@ class CheckpointFolder:
 
     def _remove_oldest(self, kept: int) -> Path | None:
         for old in sorted(self.folder.glob("frames-*.ckpt")):
-            if old != self._path(kept) and self.last.exists() and not old.samefile(self.last):
+            if old != self._make_path(kept) and self.last.exists() and not old.samefile(self.last):
                 old.unlink()
                 return old
         return None
 
-    def _path(self, frames: int) -> Path:
+    def _make_path(self, frames: int) -> Path:
         return self.folder / f"frames-{frames:012d}.ckpt"
 
     def _link(self, path: Path, name: Path) -> None:
-        """Gives a checkpoint a second name, in the place of what has that name; raises OSError where there are no links."""
+        """Gives a checkpoint a second name, replacing its file; raises OSError if the file system has no hard links."""
         link = self.folder / f".{name.name}"
         link.unlink(missing_ok=True)
         os.link(path, link)
@@ -121,32 +121,32 @@ class CheckpointFolder:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the folder is still the run's."""
+        """Whether the folder still belongs to the run."""
         return self._is_ours()
 
     def _check_ours(self) -> None:
         if not self.is_ours:
-            raise OSError(errno.ENOENT, "the folder has been removed, or is another run's by now")
+            raise OSError(errno.ENOENT, "the folder was removed, or belongs to another run now")
 
-    def with_best(self, record: RunRecord) -> RunRecord:
-        """Returns the record of a run that continues, with the score of its `best.ckpt`: it may be newer than `last.ckpt`.
+    def adopt_best(self, record: RunRecord) -> RunRecord:
+        """Returns the record of a resumed run with the score of `best.ckpt`, which may be newer than `last.ckpt`.
 
-        One of another scenario or another run is kept under another name, and gets its own again when that returns.
+        A `best.ckpt` of another scenario or run is renamed, and renamed back when that scenario is resumed.
         """
         if self.best.exists():
             label = _read_label(self.best)
             if _is_of(label, record):
-                return _with_score(record, label)
-            self.best.rename(self._free(f"best-{label.scenario if label else 'unreadable'}"))
-            record = _with_score(record, None)
+                return _replace_score(record, label)
+            self.best.rename(self._find_free_path(f"best-{label.scenario if label else 'unreadable'}"))
+            record = _replace_score(record, None)
         for kept in sorted(self.folder.glob("best-*.ckpt"), key=lambda path: path.stat().st_mtime, reverse=True):
             if _is_of(label := _read_label(kept), record):
                 kept.rename(self.best)
-                return _with_score(record, label)
+                return _replace_score(record, label)
         return record
 
-    def _free(self, stem: str) -> Path:
-        """Returns a name that no checkpoint has."""
+    def _find_free_path(self, stem: str) -> Path:
+        """Returns an unused path for a checkpoint."""
         number, path = 1, self.folder / f"{stem}.ckpt"
         while path.exists():
             number += 1
@@ -158,7 +158,7 @@ def _is_of(label: RunLabel | None, record: RunRecord) -> bool:
     return label is not None and (label.run, label.scenario) == (record.name, record.scenario.name)
 
 
-def _with_score(record: RunRecord, label: RunLabel | None) -> RunRecord:
+def _replace_score(record: RunRecord, label: RunLabel | None) -> RunRecord:
     score, confirmed = (label.score, label.confirmed) if label else (None, False)
     return record._replace(best=record.best._replace(score=score, confirmed=confirmed))
 

@@ -1,4 +1,4 @@
-"""Trained models that come with the project, by name."""
+"""The pretrained models of the project, by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from doom_a3c.record.files import check_exists
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists
 
-# In a checkout the models lie beside the package, in an installed wheel inside it.
+# In a checkout the models are beside the package, in an installed wheel inside it.
 _PACKAGE = Path(__file__).resolve().parents[2]
 _FOLDERS = (_PACKAGE.parent / "models" / "pretrained", _PACKAGE / "pretrained")
 CARDS = "cards.json"
 
 
 class Card(NamedTuple):
-    """What is known of a model: how it was trained, and how it played episodes that training has not seen."""
+    """The training of a pretrained model, and its scores in episodes that training has not seen."""
 
     scenario: str
     seed: int
@@ -25,32 +25,32 @@ class Card(NamedTuple):
     minutes: float  # of training
     commit: str
     command: str
-    episodes: int  # of each policy, and of random play
-    first_seed: int  # of those episodes
+    episodes: int  # played by each policy, and by random play
+    first_seed: int  # of these episodes
     greedy: tuple[float, float]  # mean and standard deviation of the scores
     sample: tuple[float, float]
     random: tuple[float, float]
 
 
 def find_folder() -> Path:
-    """Returns where the models lie."""
+    """Returns the folder of the models."""
     return next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
 
 
 def list_models() -> dict[str, Path]:
-    """Returns the models by name."""
+    """Returns the paths of the models, by name."""
     return {path.stem: path for path in sorted(find_folder().glob("*.ckpt"))}
 
 
 def read_cards() -> dict[str, Card]:
-    """Returns what is known of each model, by name."""
+    """Reads the card of each model, by name."""
     path = find_folder() / CARDS
     tables: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return {name: Card(**table) for name, table in tables.items()}
 
 
 def find_model(model: str) -> Path:
-    """Returns the checkpoint that a user names: a file of the user's, or a model that comes with the project.
+    """Returns the path of a checkpoint, named by its path or as a pretrained model.
 
     Raises:
         UserError: if there is neither.

@@ -1,4 +1,4 @@
-"""The record of a run: all that a checkpoint holds besides variables, and that everything continues from."""
+"""The record of a run: everything in a checkpoint except its arrays."""
 
 from __future__ import annotations
 
@@ -21,48 +21,46 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride, check_game_allowe
 FORMAT = 6
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
 _KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
-MAX_EVALUATIONS = 1000  # that are kept
+MAX_EVALUATIONS = 1000  # in a record
 
 
 PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
 
 
 class Best(NamedTuple):
-    """What is known by the evaluations of a run."""
+    """The results of a run's evaluations."""
 
-    score: float | None = None  # None before there is any
-    policy: PolicyName = "greedy"  # the better one in the newest
-    evaluations: tuple[EvaluationPoint, ...] = ()  # all, or every n-th where there are many
-    confirmed: bool = (
-        False  # the score is of games that have chosen neither weights nor policy; else it is too high by chance
-    )
+    score: float | None = None  # of the best weights; None before the first evaluation
+    policy: PolicyName = "greedy"  # the better one in the newest evaluation
+    evaluations: tuple[EvaluationPoint, ...] = ()  # all, or every n-th of many
+    confirmed: bool = False  # whether the score's games selected neither weights nor policy; else it is biased upwards
 
-    def after(self, evaluation: EvaluationPoint, is_best: bool) -> Best:
-        """Returns what is known after one more evaluation."""
+    def add(self, evaluation: EvaluationPoint, is_best: bool) -> Best:
+        """Returns the results with one more evaluation."""
         kept = self.evaluations if len(self.evaluations) < MAX_EVALUATIONS else self.evaluations[1::2]
         score, confirmed = (evaluation.score, False) if is_best else (self.score, self.confirmed)
-        return Best(score, better_policy(evaluation), (*kept, evaluation), confirmed)
+        return Best(score, choose_policy(evaluation), (*kept, evaluation), confirmed)
 
-    def of(self, frames: int, policy: PolicyName) -> Best:
-        """Returns the part for the checkpoint of the best weights, made after `frames`: without later evaluations."""
+    def cut_to(self, frames: int, policy: PolicyName) -> Best:
+        """Returns the results for the checkpoint of the best weights: without evaluations after their `frames`."""
         return self._replace(policy=policy, evaluations=tuple(one for one in self.evaluations if one.frames <= frames))
 
 
-def better_policy(evaluation: EvaluationPoint) -> PolicyName:
+def choose_policy(evaluation: EvaluationPoint) -> PolicyName:
     """Returns the policy that scored higher."""
     return "sample" if evaluation.sampled > evaluation.greedy else "greedy"
 
 
 class RunRecord(NamedTuple):
-    """What a run is and how far it has come, at one moment."""
+    """A run's identity, settings and progress at one moment."""
 
     name: str  # of the run, and of its folders
-    restarts: int  # how often it has been resumed
+    restarts: int  # number of times it was resumed
     scenario: scenarios.Scenario
     config: Config
     counters: Counters
     best: Best
-    learned: DoomSpec | None = None  # whose buttons have been learned, where a user has named another game to play
+    learned: DoomSpec | None = None  # the game whose buttons the network learned, if the user overrides the game
 
 
 class RunLabel(NamedTuple):
@@ -75,11 +73,11 @@ class RunLabel(NamedTuple):
 
 
 def record_to_plain(record: RunRecord) -> dict[str, Any]:
-    """Returns a record as plain data, for JSON: others may read it, so it does not say where files of the user's lie."""
+    """Returns a record as plain data for JSON, without the folders of the user's files: others may read it."""
     scenario, config = scenarios.to_plain(record.scenario), to_flat(record.config)
     for table, key in ((scenario["game"], "wad"), (scenario["game"], "iwad"), (config, "scenario")):
         if os.path.isabs(table.get(key, "")):
-            table[key] = f"./{os.path.basename(table[key])}"  # a bare name is a file of ViZDoom's
+            table[key] = f"./{os.path.basename(table[key])}"  # a bare name would be a file of ViZDoom
     return {
         "format": FORMAT,
         "run": record.name,
@@ -95,22 +93,20 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
 
 
 def find_needed_override(record: RunRecord) -> GameOverride:
-    """Returns what a user has to name again where a checkpoint with this record is loaded."""
+    """Returns the override that a user must repeat to load a checkpoint with this record."""
     return choose_override(
         record_to_plain(record)["scenario"]["game"], getattr(record.scenario.game, "wad", ""), record.config.scenario
     )
 
 
 def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRIDE) -> RunRecord:
-    """Returns the record that `record_to_plain` made plain, after checking every value in it; `data` may be anybody's.
+    """Parses a record from `record_to_plain`; checks every value, since `data` may be untrusted.
 
     Raises:
-        UserError: naming `source`, if it is of another format, no whole record, or plays what only a user may name.
+        UserError: naming `source`, if the format or a value is wrong, or the game needs the user's consent.
     """
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        raise UserError(
-            f"{source} was written by another version of doom_a3c: read it with that one, this one reads format {FORMAT}"
-        )
+        raise UserError(f"{source} was written by another version of doom_a3c; this version reads format {FORMAT}")
     try:
         if unknown := data.keys() - _KEYS:
             raise ValueError(f"it has {', '.join(sorted(unknown))[:100]}")
@@ -130,37 +126,37 @@ def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRI
             learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        typed = isinstance(error, TypeError | AttributeError)  # whose words are about this program
-        why = "a value of another type" if typed else f"{type(error).__name__}: {first_line(error)}"
+        typed = isinstance(error, TypeError | AttributeError)  # their messages describe this program's code
+        why = "a value has the wrong type" if typed else f"{type(error).__name__}: {first_line(error)}"
         raise UserError(f"{source} is not a complete checkpoint of doom_a3c ({why})") from None
 
 
 def label_from_plain(data: Any) -> RunLabel:
-    """Returns the label of a record, whatever game it is of; raises KeyError or ValueError else."""
+    """Parses the label of a record, without checking its game; raises KeyError or ValueError."""
     try:
         names = parse_name(data["run"]), parse_name(data["scenario"]["name"])
         return RunLabel(*names, _parse_score(data["best_evaluation"]), _parse_confirmed(data["confirmed"]))
-    except TypeError as error:  # it is no table
+    except TypeError as error:  # not a table
         raise ValueError(str(error)) from None
 
 
 def begin_run(scenario: scenarios.Scenario, config: Config, name: str | None = None) -> RunRecord:
-    """Returns the record of a run that begins now, by a name that tells runs apart: what it is called, seed and time.
+    """Returns the record of a new run; `name` replaces the scenario's name in the name of the run.
 
     Raises:
-        UserError: if it cannot be called so.
+        UserError: if the name is invalid.
     """
     named = make_run_name(scenario.name if name is None else name, config.seed)
-    own = f"the scenario's name, {scenario.name[:40]!r}..., cannot name a run, set --name"
-    wanted = own if name is None else f"--name {name!r}"
-    require(is_name(named) and name != "", f"{wanted}: a name is a line of 180 characters at most, without slashes and ~")
+    unusable = f"the scenario's name, {scenario.name[:40]!r}..., cannot name a run, set --name"
+    source = unusable if name is None else f"--name {name!r}"
+    require(is_name(named) and name != "", f"{source}: a name is one line of at most 180 characters, without slashes and ~")
     return RunRecord(named, 0, scenario, config, Progress().counters(), Best())
 
 
 def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -> RunRecord:
-    """Returns the record of a run that is resumed with such settings."""
+    """Returns the record of a resumed run with new settings."""
     counters, best = old.counters, old.best
-    if old.scenario.name != scenario.name:  # scores of another game are no measure
+    if old.scenario.name != scenario.name:  # scores of two games cannot be compared
         counters = counters._replace(scores=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
@@ -169,7 +165,7 @@ def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -
 
 
 def _read_learned_game(scenario: Mapping[str, Any]) -> DoomSpec | None:
-    """Returns the buttons of a checkpoint's own game, None where it is no game of Doom's."""
+    """Returns a checkpoint's own game, reduced to its buttons; None if it is not a Doom game."""
     game = {key: scenario["game"].get(key) for key in ("available_buttons", "buttons")}
     if not all(game.values()):
         return None
@@ -188,11 +184,11 @@ def _parse_best(data: Mapping[str, Any]) -> Best:
     return Best(score, cast(PolicyName, policy), points, confirmed)
 
 
-def _parse_score(value: Any) -> float | None:
+def _parse_score(value: object) -> float | None:
     return None if value is None else parse_finite(value, "best_evaluation")
 
 
-def _parse_confirmed(value: Any) -> bool:
+def _parse_confirmed(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("confirmed is true or false")
+        raise ValueError("confirmed must be true or false")
     return value

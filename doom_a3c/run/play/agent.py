@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find, find_users_file
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.tree import map_nested
+from doom_a3c.settings.tree import Observation, map_nested
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class TrainedAgent:
 
     @classmethod
     def load(cls, path: str | PathLike[str], override: GameOverride = NO_OVERRIDE) -> Self:
-        """Returns the agent of a checkpoint; `override` overrides the game that it plays.
+        """Loads the agent of a checkpoint; `override` replaces the game that it plays.
 
         Raises:
-            UserError: if it is no checkpoint, or its scenario's files are not here.
+            UserError: if it is not a checkpoint, or a file of its scenario is missing.
         """
         checkpoint = load(Path(path), override)
         record = checkpoint.record
@@ -48,8 +48,8 @@ class TrainedAgent:
             record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(override.scenario).name))
         builder = Builder(record.scenario, record.config)
         if not builder.has_learned(record.learned):
-            raise UserError(f"{path} has learned other actions than those of {override.scenario}, or in another order")
-        network = builder.network("player", record.config.seed)
+            raise UserError(f"{path} was trained on other actions than {override.scenario} has, or in another order")
+        network = builder.make_network("player", record.config.seed)
         try:
             network.load(checkpoint.variables)
         except (KeyError, ValueError) as error:
@@ -57,7 +57,7 @@ class TrainedAgent:
         agent = cls(builder, network, record, str(path))
         if name := override.wad or override.scenario:
             file = find_users_file(name)
-            agent.plays = str(file.absolute()) if file else name  # it is found from any folder
+            agent.plays = str(file.absolute()) if file else name  # absolute: valid from any folder
         return agent
 
     @property
@@ -67,7 +67,7 @@ class TrainedAgent:
 
     @property
     def evaluations(self) -> list[EvaluationPoint]:
-        """Its evaluations on the way."""
+        """Its evaluations during training."""
         return list(self.record.best.evaluations)
 
     @property
@@ -77,34 +77,38 @@ class TrainedAgent:
 
     @property
     def better_policy(self) -> PolicyName:
-        """Whether the likeliest action or a draw scored better when it was evaluated."""
+        """The policy that scored higher in the newest evaluation."""
         return self.record.best.policy
 
     def act(
-        self, observation: Any, state: CoreState | None = None, policy: PolicyName | None = None
+        self, observation: Observation, state: CoreState | None = None, policy: PolicyName | None = None
     ) -> tuple[int, CoreState]:
         """Returns the action's index, and the recurrent state for the next call.
 
         Args:
-            observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], numbers [V], or a dict of the two.
-            state: the one that the previous call returned; None at the start of an episode.
-            policy: 'greedy' for the likeliest action, 'sample' for a draw; None is the better one.
+            observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], float32 [V], or a dict of both.
+            state: the recurrent state from the previous call; None at the start of an episode.
+            policy: 'greedy' for the likeliest action, 'sample' for a random draw; None for `better_policy`.
 
         Raises:
-            ValueError: if the observation is of another shape or type, or the state is none of this network's.
+            ValueError: if the observation or the state has the wrong shape or type.
         """
         inputs = self.network.inputs
-        wanted = inputs.joined(inputs.pixels, (inputs.variables,))
-        seen = {name: np.shape(part) for name, part in observation.items()} if isinstance(observation, dict) else None
-        if (np.shape(observation) if seen is None else seen) != wanted:
-            raise ValueError(f"the observation has {seen or np.shape(observation)}, where the network sees {wanted}")
+        wanted = inputs.join(inputs.pixels, (inputs.variables,))
+        shape: object
+        if isinstance(observation, dict):
+            shape = {name: np.shape(part) for name, part in observation.items()}
+        else:
+            shape = np.shape(observation)
+        if shape != wanted:
+            raise ValueError(f"the observation has the shape {shape}, but the network takes {wanted}")
         batch = map_nested(lambda array: np.asarray(array)[None], observation)
         pixels, _ = inputs.split(batch)
         if inputs.pixels and pixels.dtype != np.uint8:
-            raise ValueError(f"the observation's pixels are {pixels.dtype}, where the network sees uint8")
+            raise ValueError(f"the observation's pixels are {pixels.dtype}, but the network takes uint8")
         initial = self._policy.initial_state(1)
         if state is not None and not _has_same_shapes(state, initial):
-            raise ValueError("the state is none that `act` has returned: it takes that of the step before, or None")
+            raise ValueError("the state must be the one that `act` returned for the last step, or None")
         resets = np.full(1, state is None, np.float32)
         decision = self._policy(batch, resets, initial if state is None else state)
         distribution = self._policy.distribution
@@ -113,7 +117,7 @@ class TrainedAgent:
         return int(chosen[0]), decision.core_state
 
 
-def _has_same_shapes(state: Any, initial: CoreState) -> bool:
-    """Tells whether a recurrent state has the parts that this network's has."""
+def _has_same_shapes(state: CoreState, initial: CoreState) -> bool:
+    """Returns whether a recurrent state has the same shapes as this network's initial state."""
     parts = isinstance(state, tuple) and len(state) == len(initial)
     return parts and all(np.shape(part) == np.shape(its) for part, its in zip(state, initial, strict=True))

@@ -37,8 +37,8 @@ from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import most_parameters
 from doom_a3c.settings.wads import list_maps
 
-LOW, HIGH = 0.01, 1.0  # the range of scaled rewards that training learns well from
-_SLOTS = 3  # numbers that a checkpoint has for each weight: its own, and two of the optimizer
+LOW, HIGH = 0.01, 1.0  # good range of scaled rewards
+_SLOTS = 3  # numbers in a checkpoint per weight: its value and two optimizer slots
 _CHECKPOINTS = 8  # in the models folder at once, at most
 _DARK = 4.0  # standard deviation of all pixels, below which almost nothing is visible
 
@@ -46,9 +46,9 @@ _DARK = 4.0  # standard deviation of all pixels, below which almost nothing is v
 class Finding(NamedTuple):
     """The result of one check."""
 
-    what: str
-    says: str
-    advice: str = ""  # what to change, '' if nothing
+    subject: str
+    result: str
+    advice: str = ""  # a suggested change, '' if none
 
 
 def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def _advise_on_twins(record: RunRecord, twins: Sequence[Sequence[str]], idle: st
     parts = [f"{' '.join(nothing)} do{'es' * (len(nothing) == 1)} nothing"] * bool(nothing)
     parts += [" = ".join(group) for group in twins if idle not in group]
     atari = isinstance(record.scenario.game, AtariSpec)
-    cure = "normal on this console, and harmless" if atari else "leave out what never does anything"
+    cure = "normal on this console, and harmless" if atari else "leave out actions without an effect"
     return f"{'; '.join(parts)} in the first {TRIAL_STEPS} steps: {cure}"
 
 
@@ -217,14 +217,14 @@ def _check_speed(record: RunRecord, play: RandomPlay) -> Finding:
 
 
 def _check_memory() -> Finding:
-    available = _available_megabytes()
+    available = _read_available_megabytes()
     shared = shutil.disk_usage("/dev/shm").free / 1e6
     scarce = min(available, 4 * shared) < 1000
     advice = "a few hundred MB are little: fewer --envs-per-worker, or Docker's --shm-size=1g" if scarce else ""
     return Finding("memory", f"{available:,.0f} MB free, {shared:,.0f} MB in /dev/shm", advice)
 
 
-def _available_megabytes() -> float:
+def _read_available_megabytes() -> float:
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("MemAvailable"))
 

@@ -6,10 +6,11 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode, Player, Step
 from doom_a3c.agent.policy import Policy
@@ -26,7 +27,7 @@ from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.tree import map_nested
 
 
-class Screen(Protocol):
+class GameWindow(Protocol):
     """A window that shows the game."""
 
     def show(self, picture: Picture, pictures_per_second: float) -> None:
@@ -81,8 +82,8 @@ class Annotator:
         """Begins an episode."""
         self._viewer.begin()
 
-    def annotate(self, pictures: Sequence[Picture], step: Step, core_state: Any) -> list[Picture]:
-        """Returns the pictures of one game's step with a panel beside them; `core_state` is the one before the step."""
+    def annotate(self, pictures: Sequence[Picture], step: Step, core_state: CoreState) -> list[Picture]:
+        """Draws a panel beside the pictures of one game's step; `core_state` is from before the step."""
         maps = self._saliency(step.observations, step.resets, core_state) if self._saliency else None
         observation = map_nested(lambda array: array[0], step.observations)
         logits, value = step.decision.logits[0], step.decision.values[0]
@@ -103,17 +104,17 @@ class EpisodePlayer:
         epsilon: float,
         record: bool = False,
         overlay: str | None = None,
-        screen: Screen | None = None,
+        screen: GameWindow | None = None,
     ) -> None:
         """`record` allows recordings; a `screen` shows every episode.
 
-        The `overlay` 'plain' draws the network's input and outputs beside the game, 'saliency' saliency maps as well.
+        The `overlay` 'plain' draws the network's input and outputs beside the game; 'saliency' adds saliency maps.
         """
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
-        self.interrupted = False  # once set, the current episode ends with its next step
-        self.waiting = False  # for the game's answer
-        self._env = builder.evaluation_env(1)
-        self._recorder = builder.recorder(self._env, large=overlay is not None) if record or screen else None
+        self.interrupted = False  # ends the current episode with its next step
+        self.waiting = False  # for the game
+        self._env = builder.make_evaluation_env(1)
+        self._recorder = builder.make_recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
         self._screen = screen
 
@@ -126,10 +127,10 @@ class EpisodePlayer:
             if view:
                 view.close()
 
-    def episode(
+    def play_episode(
         self, seed: int, stem: Path | None = None, on_step: Callable[[int], None] = lambda steps: None
     ) -> PlayedEpisode:
-        """Plays one episode; records it as `stem`.mp4 and .gif if `stem` is given.
+        """Plays one episode; with a `stem`, records it as `stem`.mp4 and .gif.
 
         `on_step` is called after each step with the number of steps so far.
 
@@ -181,8 +182,7 @@ class EpisodePlayer:
         on_step: Callable[[int], None],
     ) -> PlayedEpisode:
         random = np.random.default_rng(make_seed(seed, Stream.PLAY))  # independent of earlier episodes
-        seeds: Any = np.array([seed])  # the form that all vectors take
-        player = Player(self._env, self._policy, random, seeds)
+        player = Player(self._env, self._policy, random, np.array([seed]))
         if player.cut_short[0]:
             raise UserError(f"the game failed as it began ({', '.join(player.faults)}); run play.py again")
         pictures: list[Picture] = []
@@ -201,11 +201,14 @@ class EpisodePlayer:
             log.add(step)
             on_step(len(log.actions))
             (episode,) = step.episodes or (None,)
-            if recorder:  # an episode's first picture goes with its first decision
+            if recorder:  # the first picture belongs to the first decision
                 pictures += recorder.step(step.actions[0], episode is not None)
                 for picture in self._annotator.annotate(pictures, step, core_state) if self._annotator else pictures:
                     show(picture)
                 pictures = []
         if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
-            print(f"warning: the recording of seed {seed} shows another course ({recorder.score:.1f})", file=sys.stderr)
+            print(
+                f"warning: the recording of seed {seed} has another score, {recorder.score:.1f}",
+                file=sys.stderr,
+            )
         return log.finish(seed, episode, bool(step.terminated[0]))

@@ -19,8 +19,8 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file, exists
 
 _MARK = b"exported by doom_a3c"  # in a model
-_CHECK = "# as exported: "  # the last line of an example, which no longer agrees with the others once they are changed
-OPSET = 17  # of ONNX: what converters and runtimes have known for years
+_CHECK = "# as exported: "  # starts the last line of an example: a checksum that reveals edits
+OPSET = 17  # of ONNX, supported by converters and runtimes for years
 _BEGINNINGS = {
     "onnx": """import onnxruntime
 from doom_a3c.envs.registry import make
@@ -48,7 +48,7 @@ def decide(inputs):
 _EXAMPLE = '''"""Plays an episode with the exported network.
 
 It needs NEEDED, and doom_a3c for the game: pip install . in its checkout, or PYTHONPATH=CHECKOUT. A scenario file of
-your own is looked for where this runs, unless --scenario named it for the export.
+your own must be in the current folder, unless the export named it with --scenario.
 """
 
 from pathlib import Path
@@ -73,16 +73,15 @@ _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
 def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
-    """Writes the network of an agent; returns the paths written.
+    """Exports the network of an agent; returns the written paths.
 
-    It computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset` (float32
-    [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32 [N, size]);
-    outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
+    The network computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset`
+    (float32 [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32
+    [N, size]); outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
-        UserError: if what the kind needs is not installed, or somebody else's file, or a changed example, would be
-            overwritten.
-        OSError: with the name of what could not be written.
+        UserError: if a package is missing, or a foreign file or an edited example would be overwritten.
+        OSError: naming the file that could not be written.
     """
     target = folder / _NAMES[kind]
     if target.exists() and not _is_ours(target):
@@ -90,21 +89,21 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
     example = folder / f"example_{kind}.py"
     if exists(example) and not _is_unchanged(example):
         raise UserError(
-            f"{example} is not as this version exports it, and would be overwritten: move it, or name another folder"
+            f"{example} was edited or is of another version, and would be overwritten: move it, or name another folder"
         )
     network = _convert_to_float32(agent.network)
     decide, signature = _make_decide(network)
     if kind == "savedmodel":
         module = tf.Module()
         module.decide = tf.function(decide, input_signature=signature)
-        module.parameters = list(network.parameters)  # what is not an attribute is not saved
+        module.parameters = list(network.parameters)  # TensorFlow saves only attributes
         _replace_folder(
             target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide})
         )
         write_whole(example, _make_example(agent, kind))
         return [target, example]
     try:
-        import tf2onnx  # late: an extra that nothing else needs
+        import tf2onnx  # late: an optional extra
     except ModuleNotFoundError as error:
         raise UserError(f"--export onnx needs {error.name}: pip install -r requirements-export.txt") from None
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
@@ -115,12 +114,12 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
 
 
 def _make_example(agent: TrainedAgent, kind: str) -> bytes:
-    """Returns a program that plays an episode with the exported network."""
+    """Writes the example program, which plays an episode with the exported network."""
     parts = {
         "NEEDED": _NEEDED[kind],
         "BEGINNING": _BEGINNINGS[kind],
         "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
-        "SCENARIO": repr(agent.plays),  # the last one: a stranger may have named it
+        "SCENARIO": repr(agent.plays),  # replaced last: its text may be untrusted
     }
     text = _EXAMPLE
     for name, part in parts.items():
@@ -129,7 +128,7 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
 
 
 def _is_unchanged(example: Path) -> bool:
-    """Tells whether an example is unchanged since its export."""
+    """Returns whether an example is unchanged since its export."""
     try:
         check_file(example)
         text, _, check = example.read_bytes().replace(b"\r", b"").rpartition(_CHECK.encode())
@@ -139,7 +138,7 @@ def _is_unchanged(example: Path) -> bool:
 
 
 def _is_ours(target: Path) -> bool:
-    """Tells whether an export may be replaced by a newer one."""
+    """Returns whether a file is an earlier export, which may be replaced."""
     return (target / "saved_model.pb").exists() if target.is_dir() else _MARK in target.read_bytes()
 
 
@@ -165,7 +164,7 @@ def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
 
 
 def _make_decide(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
-    """Returns the function of a decision, and its signature."""
+    """Returns the function that decides, and its signature."""
     inputs = network.inputs
     parts = []
     if inputs.pixels:
@@ -177,7 +176,7 @@ def _make_decide(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.Tensor
 
     def decide(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
         seen, reset, state = arguments[: len(parts)], arguments[len(parts)], arguments[len(parts) + 1 :]
-        output, new = network.step(inputs.joined(seen[0], seen[-1]), reset, tuple(state))
+        output, new = network.step(inputs.join(seen[0], seen[-1]), reset, tuple(state))
         return {"logits": output.logits, "value": output.values} | {f"next_state_{i}": each for i, each in enumerate(new)}
 
     return decide, [*parts, tf.TensorSpec((None,), tf.float32, "reset"), *states]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from doom_a3c.agent.rewards import RewardScale
-from doom_a3c.algorithm.returns import discounted_sums
+from doom_a3c.algorithm.returns import Array, discounted_sums
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import mean_interval
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
@@ -36,7 +36,7 @@ class Results(NamedTuple):
     actions: Sequence[str]
     played: Sequence[PlayedEpisode]
     random: Sequence[float]  # scores of the random baseline; empty unless all its episodes ended
-    asked: int  # episodes requested
+    asked: int  # requested episodes
 
     @property
     def groups(self) -> dict[str, Sequence[float]]:
@@ -53,23 +53,23 @@ class Results(NamedTuple):
         """A warning that fewer episodes were finished than asked for, '' if none is missing."""
         if len(self.played) >= self.asked:
             return ""
-        return f"stopped in episode {len(self.played) + 1} of {self.asked}, which is not counted: this favours short ones"
+        return f"stopped in episode {len(self.played) + 1} of {self.asked}, which is left out: this favours short ones"
 
 
 def render_page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
-    """Returns the page as HTML; `films` are those of the recorded episodes, by their number."""
-    told = record_to_plain(record)  # which does not say where files of the user's lie
-    settings = {name: told[name] for name in ("scenario", "config")}
+    """Renders the page as HTML; `films` has the films of the recorded episodes, by index."""
+    plain = record_to_plain(record)  # without the folders of the user's files
+    settings = {name: plain[name] for name in ("scenario", "config")}
     count = len(results.played)
-    sure = f" ({describe_certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
+    certainty = f" ({describe_certainty(mean_interval(results.scores), count)})" + f" over {count} episodes" * (count > 1)
     beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
     mean = format_score(float(np.mean(results.scores)))
-    lead = f"{results.run}, {results.policy} policy: mean score {mean}{sure}{beside}."
+    lead = f"{results.run}, {results.policy} policy: mean score {mean}{certainty}{beside}."
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {CAVEAT.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run.play") / "page.html").read_text())
     return template.substitute(
-        title=html.escape(f"{results.scenario}: what the agent does"),
+        title=html.escape(f"{results.scenario}: episodes of the agent"),
         lead=html.escape(lead),
         films=_render_films(results.played, films),
         plots="\n".join(f"<figure>{figures.to_svg(figure)}</figure>" for figure in _make_plots(results, record)),
@@ -80,12 +80,12 @@ def render_page(results: Results, films: Mapping[int, Path], command: str, recor
 
 
 def _render_films(played: Sequence[PlayedEpisode], films: Mapping[int, Path]) -> str:
-    """Returns the best, the median and the worst of the recorded episodes, one each."""
+    """Renders the best, the median and the worst of the recorded episodes."""
     ranked = sorted(films, key=lambda index: played[index].episode.score)
     if not ranked:
         return ""
     chosen = {ranked[0]: "worst", ranked[len(ranked) // 2]: "median", ranked[-1]: "best"}
-    of = " of those recorded" if len(films) < len(played) else ""
+    of = " of the recorded ones" if len(films) < len(played) else ""
     parts = []
     for index, name in reversed(chosen.items()):
         caption = f"{name}{of}: score {format_score(played[index].episode.score)}"
@@ -102,19 +102,19 @@ def _make_plots(results: Results, record: RunRecord) -> list[Any]:
         figures.draw_distributions("score of an episode, and the mean", results.groups),
         figures.draw_action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
     ]
-    # The returns of episodes that a time-out cut off are not known.
+    # The returns of truncated episodes are unknown.
     whole = [each for each in results.played if each.terminated]
     if whole:
         values = np.concatenate([each.values for each in whole])
-        returns = np.concatenate([discounted_returns(each, record) for each in whole])
-        made.append(figures.draw_values_and_returns("value against what came", values.tolist(), returns.tolist()))
+        returns = np.concatenate([compute_returns(each, record) for each in whole])
+        made.append(figures.draw_values_and_returns("value estimates and returns", values.tolist(), returns.tolist()))
     return made
 
 
-def discounted_returns(played: PlayedEpisode, record: RunRecord) -> Any:
-    """Returns the discounted sums of the scaled rewards, [T]."""
+def compute_returns(played: PlayedEpisode, record: RunRecord) -> Array:
+    """Returns the discounted sums of the scaled rewards from each step on, [T]."""
     paid = np.add(played.rewards, played.bonuses)[:, None]
-    learned = RewardScale.of(record.config).scale(paid, record.counters.reward_sums)
+    learned = RewardScale.from_config(record.config).scale(paid, record.counters.reward_sums)
     return discounted_sums(learned, np.zeros(learned.shape, np.bool_), record.config.discount)[:, 0]
 
 

@@ -1,4 +1,4 @@
-"""Playing a trained agent's episodes into a folder: films, scores, and the page that shows them."""
+"""Plays a trained agent's episodes and writes films, scores and a page about them to a folder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from doom_a3c.record.films.films import join_films
 from doom_a3c.record.metrics import figures
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.run.play.episode_player import EpisodePlayer, PlayedEpisode, Screen
+from doom_a3c.run.play.episode_player import EpisodePlayer, GameWindow, PlayedEpisode
 from doom_a3c.run.play.page import Results, render_page
-from doom_a3c.run.play.random_play import random_scores
+from doom_a3c.run.play.random_play import play_random_episodes
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
 
@@ -39,10 +39,10 @@ class Playback:
         agent: TrainedAgent,
         settings: PlaySettings,
         folder: Path | None,
-        screen: Screen | None = None,
+        screen: GameWindow | None = None,
         on_step: Callable[[int, int], None] = lambda index, steps: None,
     ) -> None:
-        """Recordings and scores go to `find_folder`, if any, and pictures to `screen`.
+        """Recordings and scores go to `folder`, if any, and pictures to `screen`.
 
         `on_step` is called after each step, with the index of its episode and the steps of that episode so far.
 
@@ -82,11 +82,11 @@ class Playback:
         self._player.__exit__(*error)
 
     def __iter__(self) -> Iterator[PlayedEpisode]:
-        """Plays the episodes, one after the other; raises as `EpisodePlayer.episode` does."""
+        """Plays the episodes, one after the other; raises as `EpisodePlayer.play_episode` does."""
         for index in range(self.settings.episodes):
             self._remove_films(index)
             on_step = functools.partial(self._on_step, index)
-            self._played.append(self._player.episode(self.settings.seed + index, self._stem(index), on_step))
+            self._played.append(self._player.play_episode(self.settings.seed + index, self._choose_stem(index), on_step))
             yield self._played[-1]
 
     def run(self, command: str, on_episode: Callable[[int, PlayedEpisode], None] = lambda index, played: None) -> Results:
@@ -108,7 +108,7 @@ class Playback:
             if self.interrupted:
                 raise KeyboardInterrupt
         finally:
-            results = self._results(random)
+            results = self._collect_results(random)
             if self._folder and results.played:
                 self._write(results, command)
         return results
@@ -127,11 +127,11 @@ class Playback:
         """Ends the current episode with its next step, as KeyboardInterrupt; a signal handler may call it."""
         self._player.interrupted = True
 
-    def _stem(self, index: int) -> Path | None:
+    def _choose_stem(self, index: int) -> Path | None:
         """Returns the path of an episode's recordings without its suffix; None if it is not recorded."""
         return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record_episodes else None
 
-    def _results(self, random: Sequence[float] = ()) -> Results:
+    def _collect_results(self, random: Sequence[float] = ()) -> Results:
         """Returns the results so far, with the scores of random play."""
         record, settings = self._agent.record, self.settings
         return Results(
@@ -153,8 +153,8 @@ class Playback:
             return []
         try:
             with self._player.await_game():
-                return random_scores(self._agent.builder, settings.random_episodes, settings.seed)
-        except UserError as error:  # the agent's own episodes matter more
+                return play_random_episodes(self._agent.builder, settings.random_episodes, settings.seed)
+        except UserError as error:  # the agent's own episodes stay valid
             warnings.warn(f"no random baseline: {error}", RuntimeWarning, stacklevel=2)
             return []
 
@@ -184,16 +184,16 @@ class Playback:
         self.statistics, self.shortfall = seen, results.shortfall
 
     def _remove_films(self, index: int) -> None:
-        """Deletes the films of an episode: those of an earlier call would be mistaken for it."""
-        if stem := self._stem(index):
+        """Deletes old films of an episode, which could be mistaken for new ones."""
+        if stem := self._choose_stem(index):
             for kind in ("mp4", "gif"):
                 stem.with_suffix(f".{kind}").unlink(missing_ok=True)
 
     def _find_film(self, index: int) -> Path | None:
         """Returns the film of a finished episode, None if there is none."""
-        stem = self._stem(index)
+        stem = self._choose_stem(index)
         film = stem.with_suffix(".mp4") if stem else None
-        return film if film and self._agent.builder.draws and film.exists() else None
+        return film if film and self._agent.builder.can_render and film.exists() else None
 
 
 def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> 
 
 def _check_page(path: Path) -> None:
     """Raises UserError if a page of another program would be overwritten."""
-    with contextlib.suppress(OSError), path.open("rb") as file:  # there is none
+    with contextlib.suppress(OSError), path.open("rb") as file:  # missing
         if _GENERATOR not in file.read(4096):  # the films come later
             raise not_ours(path)
 
@@ -223,7 +223,7 @@ def _remove_older(folder: Path, kept: Sequence[str]) -> int:
     """Deletes the recordings that the summary of an earlier call lists; returns their number."""
     try:
         older = list(json.loads((folder / "summary.json").read_text())["recordings"])
-    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is somebody else's
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or of another program
         return 0
     removed = [name for name in older if _RECORDING.fullmatch(str(name)) and name not in kept and (folder / name).exists()]
     for name in removed:

@@ -1,16 +1,16 @@
-"""The random baseline."""
+"""Random play, as a baseline."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
+from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder
@@ -29,25 +29,25 @@ class RandomPolicy:
         self.distribution = distribution
 
     def initial_state(self, batch_size: int, /) -> CoreState:
-        """Returns no state: it has none."""
+        """Returns an empty state."""
         return ()
 
-    def __call__(self, observations: Any, resets: Array, core_state: CoreState) -> Decision:
-        """Returns equal logits and no values."""
+    def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
+        """Returns equal logits and zero values."""
         batch = len(resets)
         return Decision(np.zeros((batch, self.distribution.size), np.float32), np.zeros(batch, np.float32), (), 0)
 
 
-def random_scores(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
-    """Returns the scores of random play.
+def play_random_episodes(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
+    """Plays random episodes and returns their scores.
 
     Raises:
-        UserError: if not all `episodes` end within `seconds`: the finished ones are the shorter ones, whose mean is
+        UserError: if not all `episodes` end within `seconds`: the mean of the finished ones, which are shorter, is
             biased.
     """
     games, end = min(GAMES, episodes), time.monotonic() + seconds
     epsilons = np.zeros(games, np.float32)
-    with closing(builder.evaluation_env(games)) as env:
+    with closing(builder.make_evaluation_env(games)) as env:
         streams = split_seed(make_seed(seed, Stream.RANDOM_PLAY), games)
         player = Player(env, RandomPolicy(builder.distribution), *streams)
         quotas = split_episodes(episodes, games)

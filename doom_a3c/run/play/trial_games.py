@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.tree import Observation, map_nested
@@ -77,14 +77,14 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
         sample.check(observations)
         while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
             sample.keep(observations)
-            actions = random.integers(action_count(env), size=GAMES)
+            actions = random.integers(count_actions(env), size=GAMES)
             observations, paid, terminated, truncated, infos = env.step(actions)
             sample.check(observations)
             rewards.append(np.asarray(paid, np.float64))
             totals += paid
             ages += 1
             for game in np.flatnonzero(terminated | truncated):
-                if ended[game] < EPISODES:  # the first episodes of each game: those that finish first are the shortest
+                if ended[game] < EPISODES:  # the first episodes of each game: the first to finish overall are the shortest
                     scores.append(float(totals[game]))
                     lengths.append(int(ages[game]))
                     time_outs += bool(truncated[game])
@@ -97,7 +97,7 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     return RandomPlay(scores, lengths, time_outs, missing, paid, sample.kept, sample.unusable, rate)
 
 
-def action_count(env: VectorEnv[Any, Any, Any]) -> int:
+def count_actions(env: GameVector) -> int:
     """Returns the number of discrete actions of a vector's games."""
     return int(env.single_action_space.n)  # type: ignore[attr-defined]  # discrete
 
@@ -115,14 +115,14 @@ def read_pixels(observation: Observation) -> NDArray[np.uint8] | None:
 
 
 def try_actions(games: GameFactory) -> tuple[int, list[tuple[bytes, ...]]]:
-    """Tries every action, as far as time permits; returns the number of actions and the outcomes of those tried.
+    """Tries every action while time permits; returns the number of actions and the outcomes of the tried ones.
 
     Actions with the same outcome did the same.
     """
     start = time.monotonic()
     outcomes: list[tuple[bytes, ...]] = []
     with closing(games.make_vector(1, limited=True)) as env:
-        count = action_count(env)
+        count = count_actions(env)
         for action in range(count):
             if time.monotonic() - start > TRIAL_SECONDS:
                 break
@@ -130,9 +130,9 @@ def try_actions(games: GameFactory) -> tuple[int, list[tuple[bytes, ...]]]:
     return count, outcomes
 
 
-def _repeat_action(env: VectorEnv[Any, Any, Any], action: int, seed: int) -> bytes:
+def _repeat_action(env: GameVector, action: int, seed: int) -> bytes:
     """Returns the observations and rewards after repeating an action from the start of an episode."""
-    seeds: Any = np.array([seed])  # the form that all vectors take
+    seeds: Seeds = np.array([seed])
     env.reset(seed=seeds)
     parts: list[bytes] = []
     for _ in range(TRIAL_STEPS):
