@@ -72,7 +72,7 @@ def test_acting_draws_from_the_policy_or_takes_the_likeliest(agent):
 
 
 def test_an_observation_of_another_shape_is_told(agent):
-    with pytest.raises(ValueError, match=r"has \(3, 3\), where the network sees \(84, 84, 1\)"):
+    with pytest.raises(ValueError, match=r"\(3, 3\).*\(84, 84, 1\)"):
         agent.act(np.zeros((3, 3), np.uint8))
 
 
