@@ -1,8 +1,8 @@
 """Measures what each part of the algorithm is worth: the same games learned without it, or with one more, seed by seed.
 
-    python benchmarks/ablations.py                        # all variants of all games
-    python benchmarks/ablations.py cartpole --seeds 1     # some of it
-    python benchmarks/ablations.py --page                 # nothing but the page, of what has been measured
+    python -m benchmarks.ablations                        # all variants of all games
+    python -m benchmarks.ablations cartpole --seeds 1     # some of it
+    python -m benchmarks.ablations --page                 # nothing but the page, of what has been measured
 
 Every variant is `train.py` with the game's own file, or with one built on it, and some flags. Measured are the mean of
 the last 100 training episodes at the end, and the frames after which that mean first reached a threshold. A finished
@@ -11,9 +11,7 @@ training is a line of docs/results/ablations.jsonl and not done again; the page 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import signal
 import statistics
 import subprocess
 import sys
@@ -22,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import results
-from supervised import terminate
-from trainings import PAGES, commit, counters, run
-
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import PAGES
+from benchmarks.common.trainings import commit, counters, run
 from doom_a3c.record.metrics.statistics import mean_interval
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.formatting import format_score
@@ -209,13 +207,12 @@ def over_seeds(means: Sequence[float]) -> str:
 
 def main() -> int:
     """Measures what is asked for; returns 0, or 1 where a training failed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("ablations", __doc__)
     parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(GAMES)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
     parser.add_argument("--variants", nargs="+", metavar="VARIANT", choices=VARIANTS, default=VARIANTS, help="these")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, terminate)
     if unknown := set(options.games) - set(GAMES):
         parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
     failed = False
@@ -238,9 +235,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except results.DamagedError as error:
-        sys.exit(f"ablations.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("ablations.py: interrupted; the same command goes on from here")
+    run_command("ablations", main, "interrupted; the same command continues")

@@ -1,9 +1,9 @@
 """Measures the cluster engine: how much one parameter server carries, and how soon updates flow again after a death.
 
-    python benchmarks/cluster.py load --hosts 1 2 4
-    python benchmarks/cluster.py faults
-    sudo python benchmarks/cluster.py load --machines 3 --rate 1gbit
-    sudo python benchmarks/cluster.py train --machines 2 --rate 1gbit
+    python -m benchmarks.cluster load --hosts 1 2 4
+    python -m benchmarks.cluster faults
+    sudo python -m benchmarks.cluster load --machines 3 --rate 1gbit
+    sudo python -m benchmarks.cluster train --machines 2 --rate 1gbit
 
 `load`: fake hosts push gradients or rollouts of the scenario's size to a real server as fast as it answers. `train`: real
 hosts train for a while. `faults`: real hosts train, and one process or machine after the other is killed with signal 9 or
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from machines import (  # noqa: E402  # beside this file
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import ROOT
+from benchmarks.common.records import read_record
+from benchmarks.stress.machines import (
     cut_machine,
     kill_machine,
     kill_raylet,
@@ -39,12 +39,10 @@ from machines import (  # noqa: E402  # beside this file
     mend_machine,
     start_ray,
 )
-from records import read_record  # noqa: E402
-from trial import Trial, patiently, settings_of, start_state, until  # noqa: E402
-
-from doom_a3c.run import remote  # noqa: E402  # the project need not be installed
-from doom_a3c.run.imports import import_tensorflow  # noqa: E402
-from doom_a3c.settings.config import Config  # noqa: E402
+from benchmarks.stress.trial import Trial, patiently, settings_of, start_state, until
+from doom_a3c.run import remote
+from doom_a3c.run.imports import import_tensorflow
+from doom_a3c.settings.config import Config
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.messages import Push
@@ -294,7 +292,7 @@ def descends(pid: int) -> bool:
 
 def main() -> int:
     """Measures what the command line says."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("cluster", __doc__)
     parser.add_argument("what", choices=("load", "train", "faults"))
     parser.add_argument("--scenario", default="basic", help="whose network and rollouts (default basic)")
     parser.add_argument(
@@ -313,12 +311,12 @@ def main() -> int:
     options = parser.parse_args()
     if options.machines and not options.address:
         with machines(options.machines, options.rate) as address:
-            inside = ["ip", "netns", "exec", machine(0), sys.executable, str(Path(__file__).resolve())]
-            return subprocess.run([*inside, *sys.argv[1:], "--address", address], check=False).returncode
+            inside = ["ip", "netns", "exec", machine(0), sys.executable, "-m", "benchmarks.cluster"]
+            return subprocess.run([*inside, *sys.argv[1:], "--address", address], cwd=ROOT, check=False).returncode
     import_tensorflow(1, verbose=False, device="cpu")
     {"load": load, "train": train, "faults": faults}[options.what](options)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command("cluster", main)

@@ -1,6 +1,6 @@
 """Puts runs through faults, hundreds of times, and prints what they survived.
 
-    python benchmarks/faults.py --results faults.jsonl
+    python -m benchmarks.faults --results faults.jsonl
 
 Four campaigns: kill -9 of train.py, each followed by --resume; faults of games in one run; a disk that is full and free
 again (as root); an hour of basic, and of pong. Every event is a line in the file of results, so the same command goes on
@@ -11,15 +11,14 @@ is promised, and how long each campaign takes.
 from __future__ import annotations
 
 import argparse
-import signal
 import statistics
 import sys
 from collections import Counter
 from pathlib import Path
 
-from campaigns import disk, games, kills, soak
-from campaigns.runs import Event, Results
-from supervised import terminate
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.stress.campaigns import disk, games, kills, soak
+from benchmarks.stress.campaigns.runs import Event, Results
 
 CAMPAIGNS = ("kills", "games", "disk", "soak")
 UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}
@@ -27,7 +26,7 @@ UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Returns the flags."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("faults", __doc__)
     parser.add_argument(
         "--only", nargs="+", choices=CAMPAIGNS, default=list(CAMPAIGNS), help="these campaigns (default all)"
     )
@@ -65,7 +64,7 @@ def spread(values: list[float], unit: str = "") -> str:
     return f"{statistics.median(values):.1f} ({max(values):.1f}) {unit}".rstrip() if values else "-"
 
 
-def soaked(game: str, minutes: float, rows: list[soak.Row]) -> str:
+def soak_table(game: str, minutes: float, rows: list[soak.Row]) -> str:
     """Returns the table of a soak."""
     title = f"{game}, {minutes:g} minutes"
     lines = [f"| {title} | first window | last window | change | limit |", "|---|---|---|---|---|"]
@@ -88,7 +87,7 @@ def run(options: argparse.Namespace) -> bool:
             try:
                 disk.campaign(results, options.full)
             except disk.NoDiskError as error:
-                print(f"faults.py: the campaign disk is left out: {error}", file=sys.stderr)
+                print(f"faults: the campaign disk is left out: {error}", file=sys.stderr)
                 held = False
     names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
     events = [event for name in names if name in options.only for event in results.of(names[name])]
@@ -97,23 +96,19 @@ def run(options: argparse.Namespace) -> bool:
         if options.table_only and soak.finished(options.results, game, options.minutes) is None:
             continue
         rows = soak.campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
-        print(soaked(game, options.minutes, rows), flush=True)
+        print(soak_table(game, options.minutes, rows), flush=True)
         held = held and all(row.held for row in rows)
     return held and all(event.survived for event in events)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the campaigns; returns 0 where all promises held, else 1, 2 where a run does not even start."""
-    signal.signal(signal.SIGTERM, terminate)
     try:
         return 0 if run(parse(arguments)) else 1
     except (RuntimeError, TimeoutError) as error:
-        print(f"faults.py: {error}", file=sys.stderr)
+        print(f"faults: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("faults.py: interrupted; the same command goes on", file=sys.stderr)
-        return 130
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command("faults", main, "interrupted; the same command continues")

@@ -1,8 +1,8 @@
 """Draws where the worker threads of training spend their time, as a flame graph.
 
-    python benchmarks/flame.py --setting 2x16 --out docs/flame.svg
+    python -m benchmarks.flame --setting 2x16 --out docs/flame.svg
 
-Samples the Python stacks of all workers a few hundred times a second while they train as `throughput.py` has them train. A
+Samples the Python stacks of all workers a few hundred times a second while they train as in `benchmarks.throughput`. A
 box is a function, its width the share of the samples in which it or what it called was running or waiting. Wide boxes that
 wait for games (`_read_exactly`) are not lost as long as other workers compute meanwhile. A sample needs Python's lock,
 which workers give away where they wait or compute: what they do in Python itself is wider in truth.
@@ -10,7 +10,6 @@ which workers give away where they wait or compute: what they do in Python itsel
 
 from __future__ import annotations
 
-import argparse
 import html
 import sys
 import threading
@@ -19,22 +18,20 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from throughput import Parts, settings
-
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import ROOT
+from benchmarks.common.speed import Parts, parse_settings
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.scenarios import apply_overrides
 
-ROOT = Path(__file__).resolve().parent.parent
 WIDTH, ROW = 1200, 18  # pixels
 UPDATE = "threads._update"  # what a worker does all the time, once its games have started
 Stack = tuple[str, ...]  # functions, the outermost first
 
 
-def stack(frame: FrameType | None) -> Stack:
+def read_stack(frame: FrameType | None) -> Stack:
     """Returns the functions of this project that a thread is in, and the one beyond that they have called."""
     names: list[str] = []
     while frame is not None:
@@ -47,7 +44,7 @@ def stack(frame: FrameType | None) -> Stack:
     return tuple(reversed(names))
 
 
-def sampled(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack]:
+def sample_stacks(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack]:
     """Returns how often each stack was seen while training."""
     seen: Counter[Stack] = Counter()
     stop = threading.Event()
@@ -55,7 +52,7 @@ def sampled(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack
     def sample() -> None:
         while not stop.wait(pause):
             for frame in sys._current_frames().values():
-                names = stack(frame)
+                names = read_stack(frame)
                 if UPDATE in names:
                     seen[names[names.index(UPDATE) + 1 :]] += 1
 
@@ -70,7 +67,7 @@ def sampled(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack
     return seen
 
 
-def svg(seen: Counter[Stack]) -> str:
+def draw_svg(seen: Counter[Stack]) -> str:
     """Returns the picture of stacks and their counts: callers above, what they call below them."""
     total, boxes = sum(seen.values()), []
 
@@ -100,10 +97,10 @@ def svg(seen: Counter[Stack]) -> str:
 
 def main() -> None:
     """Samples and draws."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = make_parser("flame", __doc__)
     parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
     parser.add_argument(
-        "--setting", type=lambda text: settings(text)[0], default="2x16", help="workers x games (x processes)"
+        "--setting", type=lambda text: parse_settings(text)[0], default="2x16", help="workers x games (x processes)"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
@@ -113,10 +110,10 @@ def main() -> None:
     scenario, config = apply_overrides(found, found.training, found.name)
     parts = Parts(scenario, config, *options.setting)
     start = time.monotonic()
-    seen = sampled(parts, options.seconds)
-    options.out.write_text(svg(seen))
+    seen = sample_stacks(parts, options.seconds)
+    options.out.write_text(draw_svg(seen))
     print(f"{sum(seen.values())} samples in {time.monotonic() - start:.0f} s: {options.out}")
 
 
 if __name__ == "__main__":
-    main()
+    run_command("flame", main)

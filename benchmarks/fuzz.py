@@ -1,6 +1,6 @@
 """Gives the program's doors millions of mutated inputs, guided by coverage, and tells what they could not take.
 
-    python benchmarks/fuzz.py --inputs 10000000
+    python -m benchmarks.fuzz --inputs 10000000
 
 The doors are the records of checkpoints, checkpoints as files, scenario files, ViZDoom's cfg files, command lines, and what
 hosts of a cluster push. Each input must be taken in, or refused by a UserError. Everything else is a finding: another
@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,10 +23,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import results
-from supervised import terminate
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import ROOT
 
-HERE = Path(__file__).resolve().parent
 # How many of a thousand inputs each door gets: the slow ones get fewer.
 SHARES = {"records": 650, "tomls": 190, "checkpoints": 55, "commands": 50, "pushes": 30, "cfgs": 25}
 BATCH = 200_000  # inputs of a process: memory that libraries lose goes with it
@@ -37,7 +36,7 @@ MAX_DEATHS = 50  # of a door's processes, after which it is left alone
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Returns the flags."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("fuzz", __doc__)
     parser.add_argument("--inputs", type=int, default=10_000_000, help="how many in all (default 10000000)")
     parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="these doors, by their shares")
     default = Path(tempfile.gettempdir()) / "doom_a3c_fuzz"
@@ -47,15 +46,24 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
+def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
     """Runs a process of the fuzzer; returns what it has counted, and whether Ctrl-C has ended it."""
     own, temporary = folder / door, folder / door / "inside" / "tmp"
     shutil.rmtree(own / "inside", ignore_errors=True)
     for each in (own / "corpus", own / "findings", temporary):
         each.mkdir(parents=True, exist_ok=True)
     (own / "counts.json").unlink(missing_ok=True)
-    command = [sys.executable, "-m", "fuzzing.child", door, str(inputs), str(seed), str(own), *(["first"] if first else [])]
-    paths = {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]), "TMPDIR": str(temporary)}
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.stress.doors.child",
+        door,
+        str(inputs),
+        str(seed),
+        str(own),
+        *(["first"] if first else []),
+    ]
+    paths = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     env = {**os.environ, **paths, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     interrupted = False
     with (own / "log").open("wb") as log:
@@ -75,11 +83,11 @@ def batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[
     if (own / "counts.json").exists():
         counts = json.loads((own / "counts.json").read_text())
     if status != 0:
-        counts["findings"][f"a process died: {death(status, own)}"] = 1
+        counts["findings"][f"a process died: {describe_death(status, own)}"] = 1
     return {"door": door, "died": status != 0, "interrupted": interrupted, **counts}
 
 
-def death(status: int, own: Path) -> str:
+def describe_death(status: int, own: Path) -> str:
     """Says how a process has died, and keeps what it was taking in."""
     reason = {70: "a call that takes a minute", 77: "exit within an input"}.get(status, f"status {status}")
     current = own / "current"
@@ -102,7 +110,7 @@ def campaign(options: argparse.Namespace) -> None:
             left = wanted - sum(each["inputs"] for each in finished)
             if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
                 break
-            result = batch(
+            result = run_batch(
                 door, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
             )
             results.add(path, result)
@@ -111,7 +119,7 @@ def campaign(options: argparse.Namespace) -> None:
             done = wanted - left + result["inputs"]
             print(f"{door}: {done:,} of {wanted:,}, findings {result['findings']}", file=sys.stderr, flush=True)
             if result["inputs"] == 0 and len(finished) >= 2 and not any(each["inputs"] for each in finished):
-                print(f"fuzz.py: {door} does not start: see {options.folder / door / 'log'}", file=sys.stderr)
+                print(f"fuzz: {door} does not start: see {options.folder / door / 'log'}", file=sys.stderr)
                 break
 
 
@@ -141,23 +149,18 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzzes and prints the table; returns 1 where there is a finding, 2 where the fuzzer is missing."""
-    signal.signal(signal.SIGTERM, terminate)
     options = parse(arguments)
     options.folder = options.folder.absolute()
     options.folder.mkdir(parents=True, exist_ok=True)
     if not options.table_only:
         if importlib.util.find_spec("atheris") is None:
-            print("fuzz.py: needs atheris: pip install -r benchmarks/requirements-fuzz.txt", file=sys.stderr)
+            print("fuzz: needs atheris: pip install -r benchmarks/requirements-fuzz.txt", file=sys.stderr)
             return 2
-        try:
-            campaign(options)
-        except KeyboardInterrupt:
-            print("fuzz.py: interrupted; the same command goes on", file=sys.stderr)
-            return 130
+        campaign(options)
     text, kinds = table(options)
     print(text, end="")
     return 1 if kinds else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command("fuzz", main, "interrupted; the same command continues")

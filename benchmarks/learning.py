@@ -1,9 +1,9 @@
 """Learns games, one training after the other, and writes what came of it: a table, curves and films.
 
-    python benchmarks/learning.py                           # all of the plan, some twelve hours of two cores
-    python benchmarks/learning.py basic pong --seeds 1      # some of it
-    python benchmarks/learning.py --share 0.1               # a tenth of the frames of each, and their pages
-    python benchmarks/learning.py --pages                   # nothing but the pages, of what has been learned so far
+    python -m benchmarks.learning                           # all of the plan, some twelve hours of two cores
+    python -m benchmarks.learning basic pong --seeds 1      # some of it
+    python -m benchmarks.learning --share 0.1               # a tenth of the frames of each, and their pages
+    python -m benchmarks.learning --pages                   # nothing but the pages, of what has been learned so far
 
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom, 900,000 of Atari and 1,200,000 of cartpole, whatever the machine. One that was cut
@@ -16,121 +16,35 @@ folder beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import results
-from films import film, four_in_one
-from supervised import terminate
-from trainings import INTERVALS, PAGES, ROOT, commit, counters, play, policy_of, reaches, run, scores_of, told
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.common import learned, results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.films import film, four_in_one
+from benchmarks.common.learned import FIRST_SEED, PLANS, Learned, best_of, film_of, folder_of, read_learned, shown_trainings
+from benchmarks.common.paths import PAGES, ROOT
+from benchmarks.common.trainings import (
+    INTERVALS,
+    commit,
+    counters,
+    play,
+    policy_of,
+    run,
+    scores_of,
+    told,
+)
 from doom_a3c.record.metrics.figures import draw_runs, save_png
 from doom_a3c.settings.formatting import format_score
 
 FILMS = ROOT / "docs" / "scenarios"
 CURVES = PAGES / "learned"
-LEARNED = PAGES / "learned.jsonl"
-DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
 POINTS = 200  # of a curve that is kept
-FIRST_SEED = 1_000_000  # of the games that a finished training plays
-
-
-class Plan(NamedTuple):
-    """How long a game is learned, and what is to come of it."""
-
-    minutes: float
-    target: float | None = None  # of the mean score of the best checkpoint
-    seeds: Sequence[int] = (1, 2)
-    rate: int = DOOM
-
-
-PLANS = {
-    "basic": Plan(3, 85, (1, 2, 3, 4, 5)),
-    "cartpole": Plan(1.5, 475, (1, 2, 3, 4, 5), CLASSIC),
-    "simpler_basic": Plan(3),
-    "rocket_basic": Plan(6),
-    "my_way_home": Plan(8, 0.95),
-    "health_gathering": Plan(10, 2050),
-    "take_cover": Plan(15, 1050),
-    "pong": Plan(18, 20, rate=ATARI),
-    "pong_lstm": Plan(25, 16, rate=ATARI),  # four fifths of what is asked of the feed-forward one, as breakout's
-    "defend_the_center": Plan(20, 20),
-    "predict_position": Plan(20, 0.80),
-    "defend_the_line": Plan(25, 28),
-    "deadly_corridor": Plan(30, 1300),
-    "deathmatch": Plan(30, 20),
-    "health_gathering_supreme": Plan(30, 1900),
-    "freedoom1": Plan(30),
-    "breakout": Plan(45, 150, (1,), ATARI),
-    "breakout_lstm": Plan(60, 120, (1,), ATARI),
-    "space_invaders": Plan(45, 550, (1,), ATARI),
-}
-
-
-class Learned(NamedTuple):
-    """A finished training: a line of the file of results."""
-
-    game: str
-    seed: int
-    budget: int  # frames that there were for it
-    frames: int
-    minutes: float  # of the clock, all sessions together
-    commit: str
-    greedy: list[float]  # scores of the best checkpoint
-    sample: list[float]
-    random: float | None  # the mean of random play, None where that has not ended in time
-    curve: list[tuple[int, float]]  # frames and mean of the last 100 episodes
-    policy: str | None = None  # that the best checkpoint names; None in lines of before this was kept
-
-    @property
-    def counting(self) -> list[list[float]]:
-        """The scores that may count: those of the policy that the checkpoint names, of both where that is not known."""
-        scores = {"greedy": self.greedy, "sample": self.sample}
-        return [scores[self.policy]] if self.policy else list(scores.values())
-
-    def verdict(self, target: float) -> str:
-        """Returns whether a target is met, by the lower end of the interval; where any policy may count, by all."""
-        met = [reaches(scores, target) for scores in self.counting]
-        return "met" if all(met) else "by one policy alone" if any(met) else "not met"
-
-
-def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
-    """Returns where a training lies."""
-    return work / f"{game}-seed{seed}-{budget}"
-
-
-def learned() -> list[Learned]:
-    """Returns all finished trainings, the oldest first."""
-    return [Learned(**line) for line in results.finished(LEARNED)]
-
-
-def shown_trainings() -> list[Learned]:
-    """Returns the longest training of each game's seed, and of those the newest: others may have had other settings."""
-    found: dict[tuple[str, int], Learned] = {}
-    for one in learned():
-        if one.budget >= found.get((one.game, one.seed), one).budget:
-            found[one.game, one.seed] = one
-    return list(found.values())
-
-
-def best_of(runs: Iterable[Learned]) -> Learned | None:
-    """Returns the training that scores best, None where there is none: a choice, whose score other games have to tell."""
-    return max(runs, key=lambda one: max(map(statistics.mean, one.counting)), default=None)
-
-
-def film_of(work: Path, one: Learned) -> Path:
-    """Returns where a training's film lies, if it lies here."""
-    return folder_of(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"
 
 
 def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Learned:
@@ -247,7 +161,7 @@ def lowest_share(means: Sequence[float], target: float) -> str:
 
 def main() -> int:
     """Learns what is asked for; returns 0, or 1 where a training failed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("learning", __doc__)
     parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(PLANS)}")
     parser.add_argument("--seeds", type=int, nargs="+", help="these (default those of the plan)")
     parser.add_argument("--share", type=float, default=1.0, help="of the plan's frames (default 1)")
@@ -259,13 +173,12 @@ def main() -> int:
         parser.error(f"--share {options.share:g}: it is above 0, and 1 at most")
     if unknown := set(options.games) - set(PLANS):
         parser.error(f"there is no plan for {', '.join(sorted(unknown))}; there are {', '.join(PLANS)}")
-    signal.signal(signal.SIGTERM, terminate)
     work, failed = options.work.resolve(), False
     for game in () if options.pages else options.games or PLANS:
         plan = PLANS[game]
         for seed in options.seeds or plan.seeds:
             frames = round(plan.minutes * plan.rate * options.share)
-            if any((one.game, one.seed, one.budget) == (game, seed, frames) for one in learned()):
+            if any((one.game, one.seed, one.budget) == (game, seed, frames) for one in read_learned()):
                 print(f"{game}, seed {seed}: {frames:,} frames are done already", flush=True)
                 continue
             print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
@@ -275,19 +188,14 @@ def main() -> int:
                 print(f"{game}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
                 failed = True
                 continue
-            results.add(LEARNED, one._asdict())
+            results.add(learned.LEARNED, one._asdict())
             print(f"greedy {told(one.greedy)}, sampled {told(one.sample)}, {one.minutes} minutes", flush=True)
             write_pages(work)
-            print(f"its line is in {LEARNED}, and the pages are made anew", flush=True)
+            print(f"its line is in {learned.LEARNED}, and the pages are made anew", flush=True)
     if options.pages:
         write_pages(work)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except results.DamagedError as error:
-        sys.exit(f"learning.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("learning.py: interrupted; the same command goes on from here")
+    run_command("learning", main, "interrupted; the same command continues")

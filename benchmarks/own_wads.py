@@ -1,7 +1,7 @@
 """Learns two levels that nobody has tuned anything for, each from its wad and cfg alone.
 
-    python benchmarks/own_wads.py                # both, seeds 1 and 2, 15 minutes each
-    python benchmarks/own_wads.py arena --seeds 1 --minutes 5
+    python -m benchmarks.own_wads                # both, seeds 1 and 2, 15 minutes each
+    python -m benchmarks.own_wads arena --seeds 1 --minutes 5
 
 The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
@@ -12,9 +12,8 @@ Levels are made with omgifol, of requirements-test.txt.
 
 from __future__ import annotations
 
-import argparse
 import random
-import signal
+import runpy
 import statistics
 import subprocess
 import sys
@@ -23,14 +22,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import results
 from omg import WAD
 from omg.mapedit import MapEditor, Sector, Sidedef, Thing
-from supervised import terminate
-from trainings import INTERVALS, PAGES, POLICIES, ROOT, commit, counters, play, policy_of, run, told
 
-sys.path.insert(0, str(ROOT / "docs" / "own_scenario"))
-import make_orchard
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import PAGES, ROOT
+from benchmarks.common.trainings import INTERVALS, POLICIES, commit, counters, play, policy_of, run, told
 
 LEARNED = PAGES / "own_wads.jsonl"
 EPISODES = 50
@@ -68,7 +66,8 @@ def arena(seed: int) -> WAD:
     return wad
 
 
-WADS = {"orchard": (make_orchard.orchard, make_orchard.CONFIG), "arena": (arena, ARENA)}
+ORCHARD = runpy.run_path(str(ROOT / "docs" / "own_scenario" / "make_orchard.py"))
+WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (arena, ARENA)}
 
 
 class Learned(NamedTuple):
@@ -140,13 +139,12 @@ def times_random(one: Learned) -> str:
 
 def main() -> int:
     """Learns what is asked for; returns 0, or 1 where a training failed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("own_wads", __doc__)
     parser.add_argument("wads", nargs="*", metavar="WAD", help=f"what is learned (default both): {', '.join(WADS)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
     parser.add_argument("--minutes", type=float, default=15.0, help="of each training (default 15)")
     parser.add_argument("--work", type=Path, default=Path("own_wads"), help="where trainings lie (default own_wads)")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, terminate)
     failed = False
     if unknown := set(options.wads) - set(WADS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
@@ -168,9 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except results.DamagedError as error:
-        sys.exit(f"own_wads.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("own_wads.py: interrupted; what is finished is kept")
+    run_command("own_wads", main)

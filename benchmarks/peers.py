@@ -1,6 +1,6 @@
 """Measures this program beside others on ViZDoom's basic: one run, one machine.
 
-    python benchmarks/peers.py --peers-python .venv-peers/bin/python --results peers.jsonl --table peers.md
+    python -m benchmarks.peers --peers-python .venv-peers/bin/python --results peers.jsonl --table peers.md
 
 benchmarks/requirements-peers.txt says how to make that environment. Every run is a process of its own, one after the other,
 and whatever it started is killed when it ends, is capped or is interrupted. Two figures for systems that learn: frames/s
@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,13 +24,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import results
-from comparison.figures import WARM_UP, WINDOW, Run, learning_outcome, raw_outcome
-from comparison.systems import SYSTEMS, UserError, versions
-from comparison.tables import learning_table, raw_table
-from supervised import last_line, running, terminate
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import ROOT
+from benchmarks.common.supervised import last_line, running
+from benchmarks.comparison.figures import WARM_UP, WINDOW, Run, learning_outcome, raw_outcome
+from benchmarks.comparison.systems import SYSTEMS, read_versions
+from benchmarks.comparison.tables import learning_table, raw_table
+from doom_a3c.settings.errors import UserError
 
-RUNNERS = Path(__file__).resolve().parent / "peers"
 FRAME_SKIP = 4
 RULE = "mean after each episode, time-outs truncate, three actions"  # results by another rule are not mixed with these
 PROGRESS_EVERY = 10.0  # seconds
@@ -45,21 +46,26 @@ def measure(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]
         log = (options.logs or folder) / f"{name}-{seed}.log"
         command = [
             options.peers_python if system.packages else sys.executable,
-            str(RUNNERS / system.runner[0]),
-            *system.runner[1:],
+            "-m",
+            *system.runner,
             f"--report={folder / 'report.jsonl'}",
             f"--games={options.games}",
             f"--frame-skip={FRAME_SKIP}",
             f"--seed={seed}",
         ]
         run = Run(folder / "report.jsonl", time.time())
-        with running(command, folder, log) as process:
+        with running(command, folder, log, PYTHONPATH=python_path()) as process:
             watch(process, run, name, seed, options)
             failed = process.poll() not in (None, 0)
         reason = last_line(log) if failed else ""
     if system.learns:
         return learning_outcome(run, options.target_score, 60 * options.minutes, reason)
     return raw_outcome(run, reason)
+
+
+def python_path() -> str:
+    """Returns PYTHONPATH with this project first, so that any interpreter finds the runners by their modules' names."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def watch(process: subprocess.Popen[bytes], run: Run, name: str, seed: int, options: argparse.Namespace) -> None:
@@ -103,7 +109,7 @@ def finished_runs(path: Path) -> list[dict[str, Any]]:
 
 def campaign(options: argparse.Namespace) -> None:
     """Makes the runs that are not in the file of results yet, and adds each to it."""
-    known = versions(options.only, options.peers_python)
+    known = read_versions(options.only, options.peers_python)
     finished = finished_runs(options.results)
     wanted = [settings(name, seed, options) for seed in options.seeds for name in options.only]
     missing = [run for run in wanted if not any(run.items() <= result.items() for result in finished)]
@@ -137,7 +143,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     Raises:
         UserError: for a value that makes no sense.
     """
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("peers", __doc__)
     parser.add_argument("--peers-python", help="the python of the environment of benchmarks/requirements-peers.txt")
     parser.add_argument("--results", type=Path, default=Path("peers.jsonl"), help="finished runs (default peers.jsonl)")
     parser.add_argument("--table", type=Path, help="also write the table to this file")
@@ -168,23 +174,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures and prints a table; returns the exit status."""
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        options = parse(arguments)
-        if not options.table_only:
-            campaign(options)
-        text = table(options)
-        print(text, end="")
-        if options.table:
-            options.table.write_text(text)
-    except UserError as error:
-        print(f"peers.py: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("peers.py: interrupted; the same command goes on", file=sys.stderr)
-        return 130
+    options = parse(arguments)
+    if not options.table_only:
+        campaign(options)
+    text = table(options)
+    print(text, end="")
+    if options.table:
+        options.table.write_text(text)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command("peers", main, "interrupted; the same command continues")

@@ -1,8 +1,8 @@
-"""Makes the models of models/pretrained out of what benchmarks/learning.py has trained, each with its card.
+"""Makes the models of models/pretrained out of what benchmarks.learning has trained, each with its card.
 
-    python benchmarks/pretrained.py --work learning            # all games whose trainings lie there
-    python benchmarks/pretrained.py --work learning basic      # one of them
-    python benchmarks/pretrained.py --page                     # nothing but the page, models/README.md
+    python -m benchmarks.pretrained --work learning            # all games whose trainings lie there
+    python -m benchmarks.pretrained --work learning basic      # one of them
+    python -m benchmarks.pretrained --page                     # nothing but the page, models/README.md
 
 Of a game it takes the best of the trainings that docs/results/learned.md shows, where that still lies there: else the model
 that there is stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its
@@ -11,39 +11,33 @@ weights as float16; what stands on its card is played with that file, in other g
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import signal
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import learning
 import numpy as np
-import results
-from learning import PLANS, Learned, best_of, folder_of, shown_trainings
-from supervised import terminate
-from trainings import INTERVALS, scores_of, with_interval
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from doom_a3c.agent.parameters import variable_name  # noqa: E402
-from doom_a3c.record.files import write_whole  # noqa: E402
-from doom_a3c.record.metrics.statistics import read_interval  # noqa: E402
-from doom_a3c.run.checkpoints import pretrained  # noqa: E402
-from doom_a3c.run.checkpoints.checkpoint import save  # noqa: E402
-from doom_a3c.run.checkpoints.pretrained import CARDS, Card  # noqa: E402
-from doom_a3c.run.play.agent import TrainedAgent  # noqa: E402
-from doom_a3c.run.play.random_play import play_random_episodes  # noqa: E402
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.learned import FIRST_SEED as CHOOSING_SEED
+from benchmarks.common.learned import PLANS, Learned, best_of, folder_of, shown_trainings
+from benchmarks.common.paths import ROOT
+from benchmarks.common.trainings import INTERVALS, scores_of, with_interval
+from doom_a3c.agent.parameters import variable_name
+from doom_a3c.record.files import write_whole
+from doom_a3c.record.metrics.statistics import read_interval
+from doom_a3c.run.checkpoints import pretrained
+from doom_a3c.run.checkpoints.checkpoint import save
+from doom_a3c.run.checkpoints.pretrained import CARDS, Card
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.random_play import play_random_episodes
 
 FOLDER = ROOT / "models" / "pretrained"
 MOST = 3_000_000  # bytes of a model
 EPISODES = 100
-FIRST_SEED = 2_000_000  # of a card's games: those of `learning.FIRST_SEED` have chosen among seeds
+FIRST_SEED = 2_000_000  # of a card's games: those of `CHOOSING_SEED` have chosen among seeds
 
 
 def slim(source: Path, target: Path) -> None:
@@ -85,9 +79,9 @@ def page() -> Iterator[str]:
     yield ""
     yield (
         f"A mean is of {EPISODES} episodes that training has not seen, random play is of as many. {INTERVALS} "
-        f"Models are chosen among seeds, by 50 games from seed {learning.FIRST_SEED:,} on: cards whose games begin there "
+        f"Models are chosen among seeds, by 50 games from seed {CHOOSING_SEED:,} on: cards whose games begin there "
         f"too are a little too high for that, those made from now on begin at {FIRST_SEED:,}. "
-        "`python benchmarks/pretrained.py` makes models, cards and this page."
+        "`python -m benchmarks.pretrained` makes models, cards and this page."
     )
     yield ""
     yield "| model | greedy | sampled | random play | games from | seed | frames | minutes | trained by | commit |"
@@ -105,14 +99,13 @@ def interval(mean: float, std: float, episodes: int) -> str:
 
 def main() -> int:
     """Makes what is asked for; returns 0."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("pretrained", __doc__)
     parser.add_argument("games", nargs="*", metavar="GAME", help="these alone (default all)")
     parser.add_argument("--work", type=Path, default=Path("learning"), help="where the trainings lie (default learning)")
     parser.add_argument("--page", action="store_true", help="make no model, write the page")
     options = parser.parse_args()
     if unknown := set(options.games) - set(PLANS):
         parser.error(f"{', '.join(sorted(unknown))} is not learned; {', '.join(PLANS)} are")
-    signal.signal(signal.SIGTERM, terminate)
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
         best = best_of(one for one in shown_trainings() if one.game == game)
@@ -136,9 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except results.DamagedError as error:
-        sys.exit(f"pretrained.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("pretrained.py: interrupted")
+    run_command("pretrained", main)

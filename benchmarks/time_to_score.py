@@ -1,6 +1,6 @@
 """Measures how surely and how fast training reaches a score, by running train.py itself for several seeds.
 
-    python benchmarks/time_to_score.py --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
+    python -m benchmarks.time_to_score --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
 
 Every seed is a process of its own, one after the other; the seconds are counted from its start, imports included. A seed
 that misses the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes.
@@ -19,9 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from records import read_record
-
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import ROOT
+from benchmarks.common.records import read_record
 
 
 def call(program: str, *arguments: object) -> None:
@@ -67,7 +67,7 @@ def lowest_after(checkpoint: Path, target: float) -> float | None:
 
 def main() -> None:
     """Trains all seeds and prints a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("time_to_score", __doc__)
     parser.add_argument("--scenario", default="basic", help="what is learned (default basic)")
     parser.add_argument("--target-score", type=float, default=75.0, help="mean of 100 training episodes (default 75)")
     parser.add_argument("--minutes", type=float, default=4.0, help="limit of each run (default 4)")
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("time_to_score", main)

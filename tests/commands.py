@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.processes import family, kill
+from benchmarks.common.processes import family, kill
 
 ROOT = Path(__file__).parent.parent
 SMALL = (

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import statistics
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import ROOT
 from fakes import until
+from safetensors.numpy import load_file
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
-import ablations
-import learning
-import own_wads
-import pretrained
-import results
-from ablations import Measured
-from fuzzing.doors import small_checkpoint
-from learning import PLANS, Learned
-
+from benchmarks import ablations, learning, own_wads, pretrained
+from benchmarks.ablations import Measured
+from benchmarks.common import learned, results
+from benchmarks.common.learned import FIRST_SEED, PLANS, Learned
+from benchmarks.stress.doors.examples import write_small_checkpoint
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.train import Options
@@ -40,24 +35,20 @@ from doom_a3c.settings.games import DoomSpec, GameSettings
 pytestmark = pytest.mark.tools
 
 # The benchmark itself, but for where it keeps its results and that it writes no pages.
-CAMPAIGN = f"""
-import sys
+CAMPAIGN = """
 from pathlib import Path
-sys.path.insert(0, {str(Path(learning.__file__).parent)!r})
-import learning
-learning.LEARNED, learning.write_pages = Path("learned.jsonl"), lambda work: None
-try:
-    sys.exit(learning.main())
-except KeyboardInterrupt:
-    sys.exit("interrupted")
+from benchmarks import learning
+from benchmarks.common import command, learned
+learned.LEARNED, learning.write_pages = Path("learned.jsonl"), lambda work: None
+command.run_command("learning", learning.main)
 """
 FRAMES = 80_000  # many more than are played until there is a gif, and until every game has ended again
 FLAGS = ("cartpole", "--seeds", "3", "--share", str(FRAMES / PLANS["cartpole"].rate / PLANS["cartpole"].minutes))
 
 
 def campaign(folder):
-    command = [sys.executable, "-c", CAMPAIGN, *FLAGS, "--episodes", "2"]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command, env = [sys.executable, "-c", CAMPAIGN, *FLAGS, "--episodes", "2"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again(tmp_path):
@@ -65,7 +56,7 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     first = campaign(tmp_path)
     until(lambda: list(folder.glob("frames/*/*.gif")), "the first episode's gif", seconds=90)
     first.send_signal(signal.SIGTERM)
-    assert first.communicate(timeout=90)[1].splitlines()[-1] == "interrupted"
+    assert first.communicate(timeout=90)[1].splitlines()[-1] == "learning: interrupted"
     done = learning.counters(folder)["frames"]
     assert 0 < done < FRAMES
     assert not (tmp_path / "learned.jsonl").exists()
@@ -149,7 +140,7 @@ def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatc
         training(greedy=(99.0, 99.0), commit="new"),  # which is not its policy
         training("breakout"),
     ]
-    monkeypatch.setattr(learning, "learned", lambda: ones)
+    monkeypatch.setattr(learned, "read_learned", lambda: ones)
     found = learning.shown_trainings()
     assert [(one.game, one.seed, one.commit) for one in found] == [
         ("pong", 1, "new"),
@@ -212,9 +203,7 @@ def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monk
     monkeypatch.setattr(ablations, "MEASURED", tmp_path / "ablations.jsonl")
     arguments = ["basic", "--seeds", "1", "--variants", "two passes", "no mirror"]
     monkeypatch.setattr(sys, "argv", ["ablations.py", *arguments])
-    handler = signal.getsignal(signal.SIGTERM)
     assert ablations.main() == 1
-    signal.signal(signal.SIGTERM, handler)
     assert "basic, two passes, seed 1 has failed" in capsys.readouterr().err
     assert [one.variant for one in ablations.measured()] == ["no mirror"]
 
@@ -254,9 +243,7 @@ def project(tmp_path, monkeypatch):
         monkeypatch.setattr(pretrained, name, value)
     monkeypatch.setattr(models, "_FOLDERS", (folder,))
     monkeypatch.setattr(sys, "argv", ["pretrained.py", "--work", str(tmp_path / "learning"), "cartpole"])
-    handler = signal.getsignal(signal.SIGTERM)
-    yield tmp_path
-    signal.signal(signal.SIGTERM, handler)
+    return tmp_path
 
 
 def files_of(folder):
@@ -268,11 +255,11 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     monkeypatch.setattr(pretrained, "shown_trainings", lambda: ones)
     source = learning.folder_of(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
     source.parent.mkdir(parents=True)
-    small_checkpoint(source)
+    write_small_checkpoint(source)
     played = {}
 
     def scores_of(model, folder, episodes, seed):
-        assert not set(range(seed, seed + episodes)) & set(range(learning.FIRST_SEED, learning.FIRST_SEED + 50))
+        assert not set(range(seed, seed + episodes)) & set(range(FIRST_SEED, FIRST_SEED + 50))
         assert load(model).variables.keys() < load(source).variables.keys()  # the file that comes with the project
         return played.setdefault("scores", learning.scores_of(model, folder, episodes, seed))
 
@@ -284,8 +271,7 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
     assert variables.keys() < whole.keys()  # but for the optimizer's
     for name, value in variables.items():
         np.testing.assert_array_equal(value, whole[name].astype(np.float16))
-    stored = sum(entry.file_size for entry in zipfile.ZipFile(model).infolist() if ".data-" in entry.filename)
-    assert stored == 2 * sum(value.size for value in variables.values())
+    assert {array.dtype for array in load_file(model).values()} == {np.dtype(np.float16)}
     assert (list(record.counters.scores), list(record.counters.curve)) == ([], [])
     card = models.read_cards()["cartpole"]
     assert (card.seed, card.frames, card.minutes, card.commit, card.episodes) == (2, 120, 3.0, "abc", 2)

@@ -15,7 +15,7 @@ import pytest
 from commands import call
 from fakes import until as until_within
 
-from benchmarks.processes import family
+from benchmarks.common.processes import family
 from doom_a3c.engines.cluster.access import ENVIRONMENT
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.checkpoints.checkpoint import load

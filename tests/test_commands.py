@@ -15,7 +15,7 @@ import pytest
 from commands import ROOT, SMALL, Running, RunningAnew, call, play, train
 from fakes import until
 
-from benchmarks.processes import engines, family, kill, left_over
+from benchmarks.common.processes import engines, family, kill, left_over
 from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.settings.playing import PlaySettings
 

@@ -1,4 +1,4 @@
-"""Deaths of engines and servers while a run goes on: the short form of benchmarks/deaths.py."""
+"""Deaths of engines and servers while a run goes on: a short run of benchmarks.deaths."""
 
 import re
 import subprocess
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.process
 
 
 def test_training_survives_every_kind_of_death_and_counts_it(root):
-    command = [sys.executable, str(root / "benchmarks" / "deaths.py"), "--kills", "5"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    command = [sys.executable, "-m", "benchmarks.deaths", "--kills", "5"]
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert result.returncode == 0, result.stderr
     assert "did not survive" not in result.stdout
     assert len(re.findall(r"^\| (newborn )?(engine|server|both) \| 1 \|", result.stdout, re.MULTILINE)) == 5

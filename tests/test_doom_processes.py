@@ -18,7 +18,7 @@ from doom_games import BASIC, GAMES, SCENARIO
 from fakes import complaint
 from wad_files import text_map, wad_of
 
-from benchmarks.processes import engines, family, kill, left_over, parent, servers, until
+from benchmarks.common.processes import engines, family, kill, left_over, parent, servers, until
 from doom_a3c.agent.player import read_faults
 from doom_a3c.envs import registry
 from doom_a3c.envs.doom import engine_process as doom_process

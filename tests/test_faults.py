@@ -1,21 +1,16 @@
-"""The campaigns of benchmarks/faults.py: what they take for a broken promise, what they compare, and one kill for real."""
+"""The campaigns of benchmarks.faults: broken promises that they notice, and their comparisons."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from run_fakes import tiny_record
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
-import faults
-from campaigns import disk, kills, soak
-from campaigns.kills import Promised
-from campaigns.runs import Announced, Count, Event, Results, Run, frames_in
-from records import check_whole
-
+from benchmarks import faults
+from benchmarks.common.records import check_whole
+from benchmarks.stress.campaigns import disk, kills, soak
+from benchmarks.stress.campaigns.kills import Promised
+from benchmarks.stress.campaigns.runs import Announced, Count, Event, Results, Run, frames_in
 from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import Best
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from run_fakes import settings
 
-from benchmarks.processes import alive
+from benchmarks.common.processes import alive
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.films import recording as recording_module
 from doom_a3c.record.films.overlay import Overlay, StepView

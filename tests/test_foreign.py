@@ -14,7 +14,7 @@ from fakes import until
 from registered_toys import LENGTH, Talking
 from toys import Lively
 
-from benchmarks.processes import alive
+from benchmarks.common.processes import alive
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor

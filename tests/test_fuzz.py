@@ -1,16 +1,14 @@
-"""The fuzzer of benchmarks/fuzz.py without its guide: mutations are many, the guards see what inputs must not do."""
+"""The fuzzer, benchmarks.fuzz, without its guide: mutations are many, the guards see what inputs must not do."""
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from commands import ROOT
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
-import fuzz
-from fuzzing.mutations import Mutator, join_checkpoint, split_checkpoint, toml_of
+from benchmarks import fuzz
+from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, split_checkpoint, toml_of
 
 pytestmark = pytest.mark.tools
 
@@ -19,9 +17,8 @@ TREE = {"a": [1, 2.5, "text"], "b": {"c": None, "d": True}}
 GUARDED = """
 import json, os, sys
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from doom_a3c.settings.fields import UserError
-from fuzzing.guards import Guard, outcome
+sys.path.insert(0, sys.argv[1])
+from benchmarks.stress.doors.guards import Guard, outcome
 inside = Path(sys.argv[2])
 guard = Guard([inside])
 guard.know_modules()
@@ -57,8 +54,8 @@ def hang():
 def take(data):
     deeds[data.decode()]()
     return True
-import fuzzing.guards
-fuzzing.guards.SECONDS = 0.2
+from benchmarks.stress.doors import guards
+guards.SECONDS = 0.2
 print(json.dumps({name: outcome(guard, take, name.encode()) for name in deeds}))
 """
 
@@ -100,7 +97,7 @@ def seen(tmp_path_factory):
     """What a process with guards says of all kinds of deeds."""
     folder = tmp_path_factory.mktemp("guards") / "inside"
     folder.mkdir()
-    command = [sys.executable, "-c", GUARDED, str(Path(fuzz.__file__).parent), str(folder)]
+    command = [sys.executable, "-c", GUARDED, str(ROOT), str(folder)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert [path.name for path in folder.parent.iterdir()] == ["inside"]
     return json.loads(answer.stdout)
@@ -144,7 +141,7 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
             "findings": {},
         }
 
-    monkeypatch.setattr(fuzz, "batch", batch)
+    monkeypatch.setattr(fuzz, "run_batch", batch)
     options = fuzz.parse(["--inputs", "500000", "--only", "records", "--folder", str(tmp_path)])
     fuzz.campaign(options)
     assert asked == [("records", 200_000, True), ("records", 200_000, False), ("records", 100_000, False)]
@@ -158,9 +155,9 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
 GOOD = """
 import os, sys, tempfile
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from fuzzing.doors import doors
-for name, make in doors().items():
+sys.path.insert(0, sys.argv[1])
+from benchmarks.stress.doors.registry import DOORS
+for name, make in DOORS.items():
     folder = Path(tempfile.mkdtemp(dir=sys.argv[2]))
     os.chdir(folder)
     door = make(folder)
@@ -168,8 +165,8 @@ for name, make in doors().items():
 """
 
 
-def test_every_good_input_of_every_door_is_taken_in(root, tmp_path):
-    command = [sys.executable, "-c", GOOD, str(root / "benchmarks"), str(tmp_path)]
+def test_every_good_input_of_every_door_is_taken_in(tmp_path):
+    command = [sys.executable, "-c", GOOD, str(ROOT), str(tmp_path)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()

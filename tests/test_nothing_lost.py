@@ -8,7 +8,7 @@ import pytest
 from commands import ROOT, Running, call
 from fakes import until
 
-from benchmarks.processes import kill
+from benchmarks.common.processes import kill
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.settings.trust import GameOverride
 

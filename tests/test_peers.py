@@ -6,20 +6,26 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
-import fakes
 import pytest
+from commands import ROOT
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "benchmarks" / "peers"))
-
-import peers
-import supervised
-from comparison.figures import EPISODES, Mean, Point, Run, learning_outcome, rate
-from comparison.systems import SYSTEMS, System, UserError
-
+from benchmarks import peers
+from benchmarks.common import supervised
+from benchmarks.comparison.figures import EPISODES, Mean, Point, Run, learning_outcome, rate
+from benchmarks.comparison.runners.report import Report
+from benchmarks.comparison.runners.this_training import report_training_games
+from benchmarks.comparison.systems import SYSTEMS, System
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rewards import RewardStats
+from doom_a3c.record.metrics.progress import Progress
+from doom_a3c.run.actors import ActorFactory
+from doom_a3c.run.builder import Builder
+from doom_a3c.settings.catalog import find
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.errors import UserError
 
 pytestmark = pytest.mark.tools
 
@@ -131,24 +137,21 @@ def reported(path):
     return [line["score"] for line in map(json.loads, path.read_text().splitlines()) if "score" in line]
 
 
-def test_workers_report_every_episode_and_evaluations_none(tmp_path):
-    import this_training
-    from report import Report
-
-    from doom_a3c.agent import player
-    from doom_a3c.run import evaluator
-
-    with this_training.players_reporting(Report(tmp_path / "report"), frame_skip=3):
-        actor = fakes.actor(0, Policy(fakes.network()))
-        assert evaluator.Player is player.Player
-    played = [actor.play_rollout() for _ in range(3)]
-    assert reported(tmp_path / "report") == [episode.score for each in played for episode in each.stats.episodes]
-    assert len(reported(tmp_path / "report")) == 2 * 4 * 3 // 3
+@pytest.mark.parametrize("gif_every", [0, 1])
+def test_workers_report_every_episode(tmp_path, gif_every):
+    config = Config(rollout_length=200, envs_per_worker=2, gif_every=gif_every)
+    builder = Builder(find("cartpole"), config)
+    make_actor = ActorFactory(config, builder, Progress(), RewardStats(), lambda recording: None, restarts=0)
+    with report_training_games(Report(tmp_path / "report"), frame_skip=1):
+        actor = make_actor(0, Policy(builder.network("worker", 0)))
+    with closing(actor):
+        played = actor.rollout().stats.episodes
+    assert len(played) > 2
+    assert reported(tmp_path / "report") == [episode.score for episode in played]
 
 
 def test_every_peer_has_the_actions_of_this_program():
-    from basic_games import basic
-
+    from benchmarks.comparison.runners.basic_games import basic
     from doom_a3c.envs.doom.setup import name_available_actions
     from doom_a3c.settings import catalog
 
@@ -168,7 +171,7 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 from functools import partial
 from pathlib import Path
-import stable_baselines
+from benchmarks.comparison.runners import stable_baselines
 from stable_baselines3.common.vec_env import SubprocVecEnv
 path = Path(sys.argv[2])
 games = SubprocVecEnv([partial(stable_baselines.game, 4, path)] * 2, start_method="fork")
@@ -190,7 +193,7 @@ print(json.dumps({"ended": ended}))
 
 
 def test_stable_baselines_gets_time_outs_as_truncations_and_every_score_is_reported(tmp_path):
-    arguments = [str(Path(peers.__file__).with_suffix("")), str(tmp_path / "report")]
+    arguments = [str(ROOT), str(tmp_path / "report")]
     command = [sys.executable, "-c", STABLE_BASELINES, *arguments]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stderr
@@ -223,10 +226,16 @@ def test_nothing_outlives_a_run(tmp_path):
     assert not memory.exists()
 
 
+def write_runner(folder, monkeypatch, source):
+    """Returns the module of a runner that any interpreter finds."""
+    (folder / "toy_runner.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return ("toy_runner",)
+
+
 def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
-    runner = tmp_path / "runner.py"
-    runner.write_text(REPORTER)
-    monkeypatch.setitem(SYSTEMS, "this", System("ours", (str(runner),), tuned="its own game"))
+    runner = write_runner(tmp_path, monkeypatch, REPORTER)
+    monkeypatch.setitem(SYSTEMS, "this", System("ours", runner, tuned="its own game"))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     peers.campaign(chosen)
@@ -248,9 +257,8 @@ def test_every_system_that_learns_says_what_it_was_tuned_on():
 
 
 def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
-    runner = tmp_path / "runner.py"
-    runner.write_text("raise SystemExit('no games | here')")
-    monkeypatch.setitem(SYSTEMS, "this", System("ours", (str(runner),)))
+    runner = write_runner(tmp_path, monkeypatch, "raise SystemExit('no games | here')")
+    monkeypatch.setitem(SYSTEMS, "this", System("ours", runner))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     assert peers.finished_runs(chosen.results)[0]["reason"] == "no games | here"
@@ -281,8 +289,8 @@ BARE = str(Path(sys.base_prefix, "bin", "python3"))  # has no packages
     ],
 )
 def test_mistakes_are_one_line(tmp_path, flags, message):
-    script = [sys.executable, str(Path(peers.__file__)), f"--results={tmp_path / 'results.jsonl'}", *flags]
-    answer = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+    script = [sys.executable, "-m", "benchmarks.peers", f"--results={tmp_path / 'results.jsonl'}", *flags]
+    answer = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2
     assert message in answer.stderr
     assert len(answer.stderr.splitlines()) == 1

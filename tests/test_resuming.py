@@ -9,7 +9,7 @@ import pytest
 from commands import SMALL, Running, call, train
 from fakes import until
 
-from benchmarks.processes import engines, kill, left_over
+from benchmarks.common.processes import engines, kill, left_over
 from doom_a3c.run.checkpoints.checkpoint import load, save
 
 pytestmark = pytest.mark.process

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from fakes import complaint
 
-from benchmarks.processes import engines
+from benchmarks.common.processes import engines
 from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.processes import engines, family, left_over, until
+from benchmarks.common.processes import engines, family, left_over, until
 from doom_a3c.run.checkpoints.checkpoint import load
 
 pytestmark = pytest.mark.process

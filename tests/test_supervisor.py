@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from toys import Counter, Slow, Troubled, counters, one_step
 
-from benchmarks.processes import alive, family, servers, until
+from benchmarks.common.processes import alive, family, servers, until
 from doom_a3c.envs.processes import client as process
 from doom_a3c.envs.processes import supervisor
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, get_fork_server

@@ -6,16 +6,14 @@ import json
 import subprocess
 from typing import NamedTuple
 
-
-class UserError(Exception):
-    """A mistake in the command, described in one line."""
+from doom_a3c.settings.errors import UserError
 
 
 class System(NamedTuple):
     """A program to be measured."""
 
     title: str
-    runner: tuple[str, ...]  # script in benchmarks/peers and its flags
+    runner: tuple[str, ...]  # module, and its flags
     packages: tuple[str, ...] = ()  # that it needs in the peers' environment; without any it runs in this program's
     shown: str = ""  # the package whose version the table shows
     learns: bool = True
@@ -24,24 +22,25 @@ class System(NamedTuple):
     note: str = ""
 
 
+RUNNERS = "benchmarks.comparison.runners"
 SB3 = ("stable-baselines3", "torch", "vizdoom", "opencv-python")
 ZOO = "Atari with {} games at once (RL Baselines3 Zoo), nothing on Doom"
 SYSTEMS = {
     "this": System(
         "doom_a3c, default",
-        ("this_training.py",),
+        (f"{RUNNERS}.this_training",),
         tuned="basic itself, in more than 50 recorded runs, and ten other Doom scenarios",
         note="12 updates a rollout; every second game mirrored; convolutions, 256 units, LSTM 256",
     ),
     "this_one_update": System(
         "doom_a3c, one update a rollout",
-        ("this_training.py", "--epochs=1", "--minibatches=1"),
+        (f"{RUNNERS}.this_training", "--epochs=1", "--minibatches=1"),
         tuned="as the default, whose other settings it has",
         note="A3C; otherwise as the default",
     ),
     "sample_factory": System(
         "Sample Factory, APPO with LSTM",
-        ("sample_factory_appo.py",),
+        (f"{RUNNERS}.sample_factory_appo",),
         ("sample-factory", "torch", "vizdoom"),
         "sample-factory",
         tuned="its defaults for Doom, by its authors on other scenarios; workers and batch for frames/s here",
@@ -50,7 +49,7 @@ SYSTEMS = {
     ),
     "sb3_a2c": System(
         "stable-baselines3, A2C",
-        ("stable_baselines.py", "--algorithm=a2c"),
+        (f"{RUNNERS}.stable_baselines", "--algorithm=a2c"),
         SB3,
         SB3[0],
         tuned=ZOO.format(16),
@@ -58,7 +57,7 @@ SYSTEMS = {
     ),
     "sb3_ppo": System(
         "stable-baselines3, PPO",
-        ("stable_baselines.py", "--algorithm=ppo"),
+        (f"{RUNNERS}.stable_baselines", "--algorithm=ppo"),
         SB3,
         SB3[0],
         tuned=ZOO.format(8),
@@ -66,19 +65,24 @@ SYSTEMS = {
     ),
     "sb3_recurrent_ppo": System(
         "sb3-contrib, RecurrentPPO",
-        ("stable_baselines.py", "--algorithm=recurrent_ppo"),
+        (f"{RUNNERS}.stable_baselines", "--algorithm=recurrent_ppo"),
         ("sb3-contrib", *SB3),
         "sb3-contrib",
         tuned=f"{ZOO.format(8)}, PPO without an LSTM",
         note="LSTM 256",
     ),
-    "this_raw": System("doom_a3c's vector", ("this_raw.py",), learns=False, note="a process a core; grey, cropped, 84x84"),
+    "this_raw": System(
+        "doom_a3c's vector", (f"{RUNNERS}.this_raw",), learns=False, note="a process a core; grey, cropped, 84x84"
+    ),
     "gymnasium_raw": System(
-        "Gymnasium's AsyncVectorEnv", ("gymnasium_raw.py",), learns=False, note="ViZDoom's environment, grey, 160x120"
+        "Gymnasium's AsyncVectorEnv",
+        (f"{RUNNERS}.gymnasium_raw",),
+        learns=False,
+        note="ViZDoom's environment, grey, 160x120",
     ),
     "envpool_raw": System(
         "EnvPool",
-        ("envpool_raw.py",),
+        (f"{RUNNERS}.envpool_raw",),
         ("envpool",),
         "envpool",
         learns=False,
@@ -96,7 +100,7 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
 
 
-def versions(names: list[str], python: str | None) -> dict[str, str | None]:
+def read_versions(names: list[str], python: str | None) -> dict[str, str | None]:
     """Returns the version of each package that the systems need in the peers' environment.
 
     Raises:

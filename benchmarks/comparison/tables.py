@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from comparison.systems import SYSTEMS
+from benchmarks.comparison.systems import SYSTEMS
 
 Result = Mapping[str, Any]
 Runs = Mapping[str, Sequence[Result]]  # by system

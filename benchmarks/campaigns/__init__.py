@@ -1,1 +1,0 @@
-"""The campaigns of benchmarks/faults.py: what is done to runs, and what of them must hold."""

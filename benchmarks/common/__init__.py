@@ -1,0 +1,1 @@
+"""Helpers that several commands share: processes, results, trainings, films, speed."""

@@ -1,0 +1,35 @@
+"""How every command of benchmarks parses its flags, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from benchmarks.common.results import DamagedError
+from benchmarks.common.supervised import terminate
+from doom_a3c.settings.errors import UserError
+
+
+def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Returns the parser of a command, described by the first line of its module's docstring."""
+    return argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(doc or "").splitlines()[0])
+
+
+def run_command(name: str, main: Callable[[], int | None], interrupted: str = "interrupted") -> NoReturn:
+    """Runs a command and exits: 2 with one line for a user's mistake, 130 after Ctrl-C or SIGTERM, else its status."""
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        sys.exit(main())
+    except (DamagedError, UserError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except subprocess.CalledProcessError as error:  # it has said why
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(f"{name}: {interrupted}", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,104 @@
+"""Which games are learned for how long, and the trainings that are finished."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common import results
+from benchmarks.common.paths import PAGES
+from benchmarks.common.trainings import reaches
+
+FIRST_SEED = 1_000_000  # of the games that a finished training plays
+LEARNED = PAGES / "learned.jsonl"
+DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
+
+
+class Plan(NamedTuple):
+    """How long a game is learned, and what is to come of it."""
+
+    minutes: float
+    target: float | None = None  # of the mean score of the best checkpoint
+    seeds: Sequence[int] = (1, 2)
+    rate: int = DOOM
+
+
+PLANS = {
+    "basic": Plan(3, 85, (1, 2, 3, 4, 5)),
+    "cartpole": Plan(1.5, 475, (1, 2, 3, 4, 5), CLASSIC),
+    "simpler_basic": Plan(3),
+    "rocket_basic": Plan(6),
+    "my_way_home": Plan(8, 0.95),
+    "health_gathering": Plan(10, 2050),
+    "take_cover": Plan(15, 1050),
+    "pong": Plan(18, 20, rate=ATARI),
+    "pong_lstm": Plan(25, 16, rate=ATARI),  # four fifths of what is asked of the feed-forward one, as breakout's
+    "defend_the_center": Plan(20, 20),
+    "predict_position": Plan(20, 0.80),
+    "defend_the_line": Plan(25, 28),
+    "deadly_corridor": Plan(30, 1300),
+    "deathmatch": Plan(30, 20),
+    "health_gathering_supreme": Plan(30, 1900),
+    "freedoom1": Plan(30),
+    "breakout": Plan(45, 150, (1,), ATARI),
+    "breakout_lstm": Plan(60, 120, (1,), ATARI),
+    "space_invaders": Plan(45, 550, (1,), ATARI),
+}
+
+
+class Learned(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    game: str
+    seed: int
+    budget: int  # frames that there were for it
+    frames: int
+    minutes: float  # of the clock, all sessions together
+    commit: str
+    greedy: list[float]  # scores of the best checkpoint
+    sample: list[float]
+    random: float | None  # the mean of random play, None where that has not ended in time
+    curve: list[tuple[int, float]]  # frames and mean of the last 100 episodes
+    policy: str | None = None  # that the best checkpoint names; None in lines of before this was kept
+
+    @property
+    def counting(self) -> list[list[float]]:
+        """The scores that may count: those of the policy that the checkpoint names, of both where that is not known."""
+        scores = {"greedy": self.greedy, "sample": self.sample}
+        return [scores[self.policy]] if self.policy else list(scores.values())
+
+    def verdict(self, target: float) -> str:
+        """Returns whether a target is met, by the lower end of the interval; where any policy may count, by all."""
+        met = [reaches(scores, target) for scores in self.counting]
+        return "met" if all(met) else "by one policy alone" if any(met) else "not met"
+
+
+def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
+    """Returns where a training lies."""
+    return work / f"{game}-seed{seed}-{budget}"
+
+
+def read_learned() -> list[Learned]:
+    """Returns all finished trainings, the oldest first."""
+    return [Learned(**line) for line in results.finished(LEARNED)]
+
+
+def shown_trainings() -> list[Learned]:
+    """Returns the longest training of each game's seed, and of those the newest: others may have had other settings."""
+    found: dict[tuple[str, int], Learned] = {}
+    for one in read_learned():
+        if one.budget >= found.get((one.game, one.seed), one).budget:
+            found[one.game, one.seed] = one
+    return list(found.values())
+
+
+def best_of(runs: Iterable[Learned]) -> Learned | None:
+    """Returns the training that scores best, None where there is none: a choice, whose score other games have to tell."""
+    return max(runs, key=lambda one: max(map(statistics.mean, one.counting)), default=None)
+
+
+def film_of(work: Path, one: Learned) -> Path:
+    """Returns where a training's film lies, if it lies here."""
+    return folder_of(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"

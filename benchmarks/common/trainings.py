@@ -1,0 +1,107 @@
+"""What measuring trainings needs: to run the programs, and to read what they leave."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.paths import ROOT
+from benchmarks.common.records import read_record
+from benchmarks.common.supervised import last_line, running
+from doom_a3c.record.metrics.statistics import Interval, mean_interval
+from doom_a3c.settings.formatting import format_score
+
+INTERVALS = (
+    "Intervals are 95% (Student's t) over the episodes of one network: another training may end elsewhere. "
+    "Where all n episodes score the same there is none."
+)
+POLICIES = ("greedy", "sample")
+SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games
+
+
+def commit() -> str:
+    """Returns the commit that is checked out, in short."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+def counters(folder: Path) -> dict[str, Any]:
+    """Returns the counters in the newest checkpoint of a training."""
+    progress: dict[str, Any] = read_record(folder / "models" / "last.ckpt")["progress"]
+    return progress
+
+
+def policy_of(model: Path) -> str:
+    """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
+    return str(read_record(model)["policy"])
+
+
+def scores_of(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
+    """Returns what so many episodes of each policy of a model score, from a seed on; raises as `play` does."""
+    flags = ("--episodes", episodes, "--seed", seed, "--record-episodes", 0, "--random-episodes", 0)
+    played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
+    return {policy: summary["scores"] for policy, summary in played.items()}
+
+
+def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
+    """Has a model play with flags for each of some folders in a folder; returns what play.py tells of the games there.
+
+    The programs run side by side, as each plays on one core. What one says is `play.txt` in its folder. Raises
+    CalledProcessError if one fails, when all have ended, and shows its last line.
+    """
+    with ExitStack() as started:
+        players = {}
+        for name, own in flags.items():
+            out = folder / name
+            out.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, own)]
+            players[name] = started.enter_context(running(command, out, out / "play.txt"))
+        for player in players.values():
+            player.wait()
+    for name, player in players.items():
+        if player.returncode:
+            print(last_line(folder / name / "play.txt"), file=sys.stderr, flush=True)
+            raise subprocess.CalledProcessError(player.returncode, player.args)
+    return {name: json.loads((folder / name / "summary.json").read_text()) for name in flags}
+
+
+def run(folder: Path, program: str, *flags: object) -> None:
+    """Runs a program in a folder, and keeps what it says there; interrupted, it is given the time to save."""
+    command = [sys.executable, str(ROOT / program), *map(str, flags)]
+    with (folder / "output.txt").open("a") as output:
+        # In a session of its own, which no Ctrl-C of a terminal reaches: a second one would end it unsaved.
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(SAVING)
+            process.kill()
+            raise
+    if status:
+        print(last_line(folder / "output.txt"), file=sys.stderr, flush=True)
+        raise subprocess.CalledProcessError(status, command)
+
+
+def reaches(scores: Sequence[float], target: float) -> bool:
+    """Tells whether the lower end of the mean's interval is a target's; where all scores are equal, that score is."""
+    interval = mean_interval(scores)
+    return (scores[0] if interval is None else interval.low) >= target
+
+
+def told(scores: Sequence[float]) -> str:
+    """Returns a mean with its 95 per cent interval."""
+    return with_interval(statistics.mean(scores), mean_interval(scores), len(scores))
+
+
+def with_interval(mean: float, interval: Interval | None, games: int) -> str:
+    """Returns a mean with its interval, or with how many games have had that very score."""
+    sure = f"all {games} equal" if interval is None else f"{format_score(interval.low)} to {format_score(interval.high)}"
+    return f"{format_score(mean)} ({sure})"

@@ -1,0 +1,33 @@
+"""The raw rate of Gymnasium's AsyncVectorEnv over ViZDoom's own environment: a process a game, random actions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+from benchmarks.comparison.runners.basic_games import basic
+from benchmarks.comparison.runners.report import play, runner_flags
+
+
+def main() -> None:
+    """Plays until the time is up."""
+    options = runner_flags(__doc__).parse_args()
+    envs = AsyncVectorEnv(
+        [partial(basic, options.frame_skip)] * options.games,
+        context="fork",  # nothing to be imported by each process again
+        autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is one of every game
+    )
+    envs.reset(seed=options.seed)
+    random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
+
+    def step() -> int:
+        envs.step(random.integers(envs.single_action_space.n, size=options.games))  # type: ignore[attr-defined]
+        return int(options.games)
+
+    play(step, options)
+
+
+if __name__ == "__main__":
+    main()

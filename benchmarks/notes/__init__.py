@@ -1,0 +1,1 @@
+"""Calculations made once, whose results docs/notes quotes."""

@@ -1,0 +1,74 @@
+"""Finds the best that ViZDoom's basic allows: what a player scores that knows where the monster stands.
+
+    python -m benchmarks.notes.basic_ceiling --episodes 100
+
+In each episode so many frames to either side are tried, all there are, and then shooting, standing or still walking, until
+the monster is dead. The means of the best scores are what to hold an agent's against, with steps of one frame, of two or of
+four.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+import vizdoom
+
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.notes.engines import engine_of
+
+MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
+STEPS = (1, 2, 4)  # frames
+LEFT, RIGHT = 0, 1
+
+
+class Plan(NamedTuple):
+    """A way to play an episode."""
+
+    side: int
+    frames: int  # that are walked
+    walks_on: bool  # while it shoots
+
+
+PLANS = [Plan(*each) for each in itertools.product((LEFT, RIGHT), range(MOST_WALKED + 1), (False, True))]
+
+
+def score(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
+    """Returns what a plan scores; that of a game that goes on is what it has cost until then."""
+    game.set_seed(seed)
+    game.new_episode()
+    walk = [float(plan.side == LEFT), float(plan.side == RIGHT), 0.0]
+    if plan.frames:
+        game.make_action(walk, plan.frames)
+    shoot = [*(walk[:2] if plan.walks_on else (0.0, 0.0)), 1.0]
+    for _ in range(MOST_SHOOTING):
+        if game.is_episode_finished():
+            break
+        game.make_action(shoot, 1)
+    return float(game.get_total_reward())
+
+
+def best(scores: Mapping[Plan, float], step: int, walks_on: bool) -> float:
+    """Returns the best score with steps of so many frames, walking on while shooting or not."""
+    return max(value for plan, value in scores.items() if plan.frames % step == 0 and plan.walks_on <= walks_on)
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = make_parser("notes.basic_ceiling", __doc__)
+    parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
+    options = parser.parse_args()
+    with closing(engine_of("basic")) as engine:
+        episodes = [{plan: score(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
+    print("| frames a step | shoots standing | or walking |")
+    print("|---|---|---|")
+    for step in STEPS:
+        means = [statistics.fmean(best(each, step, walks_on) for each in episodes) for walks_on in (False, True)]
+        print(f"| {step} | {means[0]:.1f} | {means[1]:.1f} |")
+
+
+if __name__ == "__main__":
+    run_command("basic_ceiling", main)

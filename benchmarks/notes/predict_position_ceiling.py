@@ -1,0 +1,181 @@
+"""Estimates the best that ViZDoom's predict_position allows: what a player scores that sees all, and turns by given angles.
+
+    python -m benchmarks.notes.predict_position_ceiling --episodes 2000
+
+The monster walks where it likes, so the way that it will have gone when the rocket arrives can be guessed at best. Here its
+ways in many episodes are recorded, nobody shooting. For each, those that were most alike up to a frame say which angle
+would have hit most of them, and the rocket that leaves at that angle a few frames later hits or misses. Some rooms stay
+empty: there the rocket's frames are lost. More episodes make the guesses better; a hit by the blast alone is not counted.
+
+The engine ignores ATTACK in the first frame of an episode, also where it is held from there on: in steps of four frames
+no rocket leaves before frame 12, though both tables say what it would hit.
+
+The first table is of a player that can turn to any angle at once. The second is of one that plays in steps and turns by one
+of a few angles in each: it fires so that the rocket leaves in a given frame, and turns towards its best guess until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+import numpy.typing as npt
+import vizdoom
+
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.notes.engines import engine_of
+
+Floats = npt.NDArray[np.float64]
+
+PLAYER_X = -544.0  # and y is 0
+SPEED = 20.0  # of a rocket, in map units a frame
+REACH = 42.0  # radius of the monster and of the rocket, along either axis
+ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))  # a degree apart: so many places on are so many degrees
+MISSED = 50  # frames that a rocket flies to the wall
+FRAME_COST = 0.001
+AFTER = 4  # frames from the last look to the rocket's leaving: the step that presses or turns last
+STEP = 4  # frames of a decision
+PRESSED = 2  # steps before the one in which the rocket leaves
+TURNS = ((4, 16), (4, 16, 44), (2, 8, 24), (2, 6, 16, 40))  # degrees in a step, to either side
+LEAVES = (8, 12, 16, 20, 24)  # frames in which the rocket of the second table leaves
+PAST = (4, 8, 16, 24)  # frames ago, of which the way since counts as what was seen
+NEIGHBOURS = 25
+SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames at which the player looks last
+RECORDED = max(SEEN) + AFTER + MISSED  # frames
+
+
+def way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
+    """Returns where the monster is in the first frames of an episode, None in an empty room."""
+    game.set_seed(seed)
+    game.new_episode()
+    found = []
+    for _ in range(RECORDED):
+        state = game.get_state()
+        assert state is not None
+        at = next((one for one in state.objects if one.name == "Cacodemon"), None)
+        if at is None:
+            return None
+        found.append((at.position_x, at.position_y))
+        game.make_action([], 1)
+    return found
+
+
+def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Returns what a rocket hits that leaves in a frame.
+
+    Args:
+        ways: where the monsters are, [episodes, frames, 2].
+        leaves: the frame.
+
+    Returns:
+        whether each way would be hit at each of ANGLES, [episodes, angles], and the frame of it, of the same shape.
+    """
+    hit = np.zeros((len(ways), len(ANGLES)), bool)
+    when = np.full(hit.shape, np.inf)
+    for frame in range(leaves, leaves + MISSED):
+        flown = SPEED * (frame - leaves + 1)
+        beside = np.abs(PLAYER_X + flown * np.cos(ANGLES) - ways[:, frame, :1])
+        along = np.abs(flown * np.sin(ANGLES) - ways[:, frame, 1:])
+        now = (beside < REACH) & (along < REACH) & ~hit
+        when[now] = frame
+        hit |= now
+    return hit, when
+
+
+def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
+    """Returns the share of those ways, most like each up to a frame, that each of ANGLES hits: [episodes, angles]."""
+    parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
+    features = np.concatenate(parts, axis=1)
+    squares = (features**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2.0 * features @ features.T
+    np.fill_diagonal(distances, np.inf)
+    alike = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    share: Floats = hit[alike].mean(axis=1)
+    return share
+
+
+def turned(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt.NDArray[np.intp]:
+    """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too.
+
+    Args:
+        known: `chances` as they are in each step until the rocket leaves.
+        turns: degrees in a step, to either side.
+        together: whether it turns while it fires.
+    """
+    steps, episodes = len(known), len(known[0])
+    each = np.arange(episodes)
+    at = np.full(episodes, len(ANGLES) // 2)
+    by = np.array([0, *turns, *(-turn for turn in turns)])
+    for step, chance in enumerate(known):
+        if step == steps - PRESSED and not together:
+            continue
+        reached = np.clip(at[:, None] + by, 0, len(ANGLES) - 1)
+        if step == steps - 1:
+            at = reached[each, chance[each[:, None], reached].argmax(axis=1)]
+        else:
+            at = reached[each, np.abs(reached - chance.argmax(axis=1)[:, None]).argmin(axis=1)]
+    return at
+
+
+def scored(
+    hit: npt.NDArray[np.bool_], when: Floats, at: npt.NDArray[np.intp], leaves: int, empty: float
+) -> tuple[float, float, float]:
+    """Returns the share of hits and the mean score where there is a monster, and the score of all rooms."""
+    each = np.arange(len(hit))
+    missed = -FRAME_COST * (leaves + MISSED)
+    mean = float(np.where(hit[each, at], 1.0 - FRAME_COST * when[each, at], missed).mean())
+    return float(hit[each, at].mean()), mean, (1 - empty) * mean + empty * missed
+
+
+def seen_rows(ways: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the first table, for that share of rooms without a monster."""
+    yield "| looks last in frame | hits | score where there is a monster | score |"
+    yield "|---|---|---|---|"
+    for seen in SEEN:
+        leaves = seen + AFTER
+        hit, when = hits(ways, leaves)
+        hitting, mean, score = scored(hit, when, chances(ways, seen, hit).argmax(axis=1), leaves, empty)
+        yield f"| {seen} | {hitting:.2f} | {mean:.2f} | {score:.2f} |"
+
+
+def turned_rows(ways: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the second table: the score of all rooms, for each choice of turns."""
+    yield (
+        "| degrees in a step | turns while it fires | "
+        + " | ".join(f"leaves in frame {leaves}" for leaves in LEAVES)
+        + " |"
+    )
+    yield "|---" * (2 + len(LEAVES)) + "|"
+    found = {leaves: hits(ways, leaves) for leaves in LEAVES}
+    known = {
+        leaves: [chances(ways, step * STEP, hit) for step in range(leaves // STEP)] for leaves, (hit, _) in found.items()
+    }
+    for turns in TURNS:
+        for together in (False, True):
+            at = {leaves: turned(known[leaves], turns, together) for leaves in LEAVES}
+            scores = (scored(*found[leaves], at[leaves], leaves, empty)[2] for leaves in LEAVES)
+            yield (
+                f"| {', '.join(map(str, turns))} | {'yes' if together else 'no'} | "
+                + " | ".join(f"{one:.2f}" for one in scores)
+                + " |"
+            )
+
+
+def main() -> None:
+    """Prints the two tables."""
+    parser = make_parser("notes.predict_position_ceiling", __doc__)
+    parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
+    options = parser.parse_args()
+    with closing(engine_of("predict_position", objects=True)) as engine:
+        found = [way(engine.game, seed) for seed in range(options.episodes)]
+    there = np.array([one for one in found if one is not None])
+    empty = 1.0 - len(there) / len(found)
+    print(f"{empty:.1%} of {len(found)} rooms are empty.\n")
+    print("\n".join(seen_rows(there, empty)))
+    print()
+    print("\n".join(turned_rows(there, empty)))
+
+
+if __name__ == "__main__":
+    run_command("predict_position_ceiling", main)

@@ -1,0 +1,106 @@
+"""A disk that is full, and free again, while a run writes checkpoints, gifs and logs to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.common.records import check_whole
+from benchmarks.stress.campaigns.runs import Event, Results, Run, frames_in, own_folder, started
+
+CAMPAIGN = "disk full and free again"
+UNIT = "s without a checkpoint once there was room"
+MEGABYTES = 250  # five checkpoints of basic, the best one and two in the making, and room for logs
+HOLD_SECONDS = 6.0  # at least, that the disk is full: saves, points, gifs fail meanwhile
+SAVE_SECONDS = 1.0
+FLAGS = [
+    *("--scenario", "basic", "--workers", "1", "--envs-per-worker", "8", "--gif-every", "1"),
+    *("--frames", str(10**9), "--minutes", "60", "--checkpoint-every", str(SAVE_SECONDS)),
+    *("--evaluate-every", "3", "--evaluation-episodes", "2"),
+]
+TOLD = re.compile("no space|full", re.IGNORECASE)
+
+
+class NoDiskError(Exception):
+    """There is no way to have a small disk; says what is missing."""
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mounts a small file system in memory, gone afterwards; raises NoDiskError where that is not allowed."""
+    place = folder / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "doom_a3c_faults", str(place)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise NoDiskError(f"no small disk can be mounted, which takes root ({said.strip()})") from None
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def campaign(results: Results, times: int) -> None:
+    """Fills the disk of a run until there are so many events; begins another where one does not survive."""
+    while len(results.of(CAMPAIGN)) < times:
+        with own_folder() as folder, small_disk(folder) as disk, started(folder, FLAGS, disk) as run:
+            run.wait_for(lambda: frames_in(run.last) > 0)
+            while len(results.of(CAMPAIGN)) < times:
+                event = full_once(run, disk)
+                results.add(event)
+                if not event.survived:
+                    break
+
+
+def full_once(run: Run, disk: Path) -> Event:
+    """Fills the disk, holds it, frees it; returns what came of it."""
+    filler = disk / "filler"
+    try:
+        last_saved, said = saved(run), len(run.said())
+        fill(filler)
+        end = time.monotonic() + HOLD_SECONDS
+        while time.monotonic() < end:
+            time.sleep(0.2)
+            fill(filler)  # what old checkpoints have left
+            if run.process.poll() is not None:
+                raise TimeoutError(f"it ended with status {run.process.returncode}: {run.last_words()}")
+        check_whole(run.last)
+        check_whole(run.best)
+        full_saves = saved(run) != last_saved
+        filler.unlink()
+        start, before = time.monotonic(), saved(run)
+        run.wait_for(lambda: saved(run) > before, 60)
+        seconds = time.monotonic() - start
+        check_whole(run.last)
+        frames = frames_in(run.last)
+        run.wait_for(lambda: frames_in(run.last) > frames, 60)  # it goes on for good
+    except (TimeoutError, ValueError) as error:
+        filler.unlink(missing_ok=True)
+        return Event(CAMPAIGN, "disk full", False, None, None, str(error))
+    fault = "disk full" if TOLD.search(run.said(), said) else "disk full, of which it said nothing"
+    fault += ", though a save got through" if full_saves else ""
+    return Event(CAMPAIGN, fault, True, max(0.0, seconds - SAVE_SECONDS), seconds)
+
+
+def saved(run: Run) -> float:
+    """Returns when the newest checkpoint was written."""
+    return run.last.stat().st_mtime
+
+
+def fill(path: Path) -> None:
+    """Makes a file as large as the disk allows."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for size in (2**20, 2**12):
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(descriptor, bytes(size))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,107 @@
+"""Faults of games in one run: engines, game servers and their keeper killed or stopped, newborn ones too."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+
+from benchmarks.common.processes import engines, family, kill, parent
+from benchmarks.stress.campaigns.runs import Event, Results, own_folder
+from benchmarks.stress.victims import KINDS, VictimRun, hurt
+
+CAMPAIGN = "game faults in one run"
+UNIT = "faults that were not counted"
+FLAGS = ["--workers", "1", "--envs-per-worker", "8", "--game-processes", "2", "--gif-every", "0"]
+CYCLE = (
+    *KINDS[:2] * 4,
+    *KINDS[2:] * 2,
+    "engine hangs",
+    "engine stalls",
+    "server stalls",
+    "engine hangs",
+    "server hangs",
+    "keeper",
+)
+STALL_SECONDS = 2.0  # which is no fault: patience is 8 s for engines, 20 for servers
+
+
+def campaign(results: Results, faults: int, seed: int) -> None:
+    """Hurts a run until there are so many events; begins another where one does not survive."""
+    while (done := len(results.of(CAMPAIGN))) < faults:
+        random.seed(f"{seed}-{done}")
+        with own_folder() as folder:
+            run = VictimRun(folder, FLAGS)
+            try:
+                hurt_again_and_again(run, results, faults)
+            finally:
+                end(run)
+
+
+def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
+    """Hurts a run until there are so many events, or it does not survive."""
+    counted = 0
+    run.wait_for(lambda: run.progress()["frames"])
+    for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(CAMPAIGN)), faults):
+        time.sleep(random.uniform(0, 0.3))
+        before, start = int(run.progress()["frames"]), time.monotonic()
+        try:
+            counted += hurt(run, kind) if kind in KINDS else stop(run, kind)
+            seconds = recovered(run, before, counted, start)
+        except TimeoutError:
+            alive = run.process.poll() is None
+            why = "it stands still, or did not count it" if alive else f"exit status {run.process.returncode}"
+            results.add(Event(CAMPAIGN, kind, False, None, None, why))
+            return
+        counted = sum(run.progress()["faults"].values())  # a death may be two faults: its engine's and its server's
+        results.add(Event(CAMPAIGN, kind, True, None, seconds))
+
+
+def recovered(run: VictimRun, before: int, counted: int, start: float) -> float:
+    """Waits until faults have been counted and frames go on; returns the seconds since the fault.
+
+    Raises:
+        TimeoutError: if they never do, or frames go backwards.
+    """
+    frames = run.wait_for(lambda: run.frames_after(counted))
+    if frames < before:
+        raise TimeoutError
+    run.wait_for(lambda: run.progress()["frames"] > frames + 2000)
+    return time.monotonic() - start
+
+
+def stop(run: VictimRun, kind: str) -> int:
+    """Stops a victim for good or for a while, or kills the fork server and its servers; returns how many faults that is."""
+    trainer = run.process.pid
+    if kind == "keeper":
+        players = run.wait_for(lambda: {its for pid in engines(trainer) if (its := parent(pid))})  # no idle evaluator's
+        kill(parent(min(players)))
+        run.wait_for(lambda: not players & family(trainer))
+        for server in players:  # they outlive it, as nobody's children, and another fork server has to tidy up after them
+            kill(server)
+        return len(players)
+    pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
+    victim = random.choice(pairs)[kind.startswith("server")]  # a server without engines is idle, and may stop unnoticed
+    kill(victim, signal.SIGSTOP)
+    if kind.endswith("hangs"):
+        return 1
+    time.sleep(STALL_SECONDS)
+    kill(victim, signal.SIGCONT)
+    return 0
+
+
+def end(run: VictimRun) -> None:
+    """Ends a run with all that it has started, stopped ones too."""
+    others = family(run.process.pid)
+    run.process.kill()
+    run.process.wait()
+    for pid in others:
+        if os.path.exists(f"/proc/{pid}"):
+            kill(pid, signal.SIGCONT)
+    deadline = time.monotonic() + 15
+    while (left := [pid for pid in others if parent(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        kill(pid)

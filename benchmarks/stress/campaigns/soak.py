@@ -1,0 +1,167 @@
+"""An hour of training: whether memory, threads, files and logs stay flat, and the rate of frames what it was."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common import results
+from benchmarks.common.processes import family, memory
+from benchmarks.stress.campaigns.runs import Run, own_folder, record, started
+
+EVERY = 1.0  # seconds between two looks at the frames; the rest is looked at every so many looks:
+LOOKS = 5
+FLAT, STEADY = 0.02, 0.05  # how much may change between the first and the last window
+WARM_UP, WINDOW = 5.0, 10.0  # minutes; a sixth of a soak that is shorter than half an hour or an hour
+# The kernel drops pages of files when it likes, and a process's part of them depends on who else has mapped them.
+OWN = "Pss_Anon", "Pss_Shmem"
+# The step size falls to 0 early: an agent that goes on learning plays other games, longer ones for example, in the end.
+GAMES = {
+    "basic": ["--scenario", "basic", "--learning-rate-frames", "4000000"],
+    "pong": ["--scenario", "pong", "--learning-rate-frames", "1000000"],
+}
+
+
+class Sample(NamedTuple):
+    """What a run uses, at a moment."""
+
+    seconds: float  # since it was started
+    frames: int
+    megabytes: float  # of all its processes, see OWN; pages that several share are counted in parts
+    threads: int
+    descriptors: int
+    shared: float  # megabytes in /dev/shm, whoever's
+    log: float  # megabytes of the TensorBoard folder
+
+
+class Row(NamedTuple):
+    """One line of the comparison."""
+
+    what: str
+    first: float
+    last: float
+    limit: float | None  # None where growing is no failure
+
+    @property
+    def change(self) -> float:
+        """How much larger the last is, as a share of the first."""
+        return self.last / self.first - 1 if self.first else (0.0 if not self.last else float("inf"))
+
+    @property
+    def held(self) -> bool:
+        """Tells whether it is within its limit: the rate of frames may not fall, all else may not grow."""
+        if self.limit is None:
+            return True
+        return (-self.change if self.what == "frames/s" else self.change) <= self.limit
+
+
+def campaign(path: Path, game: str, minutes: float, episodes: int) -> list[Row]:
+    """Soaks a game for so long, and until it has played so many episodes, twice as long at most; returns the comparison.
+
+    A soak is one run: an interrupted one begins anew, a finished one is read from the results at `path`.
+    """
+    if (known := finished(path, game, minutes)) is not None:
+        return known
+    with own_folder() as folder:
+        budget = ["--frames", str(10**12), "--minutes", str(2 * minutes + 5)]
+        with started(folder, [*GAMES[game], *budget]) as run:
+            run.wait_for(run.frames_shown, 180)
+            samples = watched(run, folder / "logs", minutes, episodes)
+        played = played_episodes(run)
+    rows = [*compared(samples, minutes), Row("episodes played", 0, played, None)]
+    results.add(path, {"campaign": f"soak of {game}", "minutes": minutes, "rows": rows})
+    return rows
+
+
+def finished(path: Path, game: str, minutes: float) -> list[Row] | None:
+    """Returns the comparison of a soak of so long that is among the results, None where there is none."""
+    for found in results.finished(path):
+        if found.get("campaign") == f"soak of {game}" and found["minutes"] >= minutes:
+            return [Row(*row) for row in found["rows"]]
+    return None
+
+
+def watched(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:
+    """Returns samples of a run; those of the frames are of the moments when it has just told of them."""
+    samples: list[Sample] = []
+    frames, looks = run.frames_shown(), 0
+    while (age := (time.monotonic() - run.start) / 60) < minutes or (played_episodes(run) < episodes and age < 2 * minutes):
+        time.sleep(EVERY)
+        if run.process.poll() is not None:
+            raise TimeoutError(f"the soak ended with status {run.process.returncode}: {run.last_words()}")
+        looks += 1
+        if (now := run.frames_shown()) != frames or looks % LOOKS == 0:
+            frames = now
+            samples.append(sample(run, logs, frames))
+    return samples
+
+
+def sample(run: Run, logs: Path, frames: int) -> Sample:
+    """Returns what a run uses now."""
+    pids = {run.process.pid, *family(run.process.pid)}
+    disk = os.statvfs("/dev/shm")
+    return Sample(
+        time.monotonic() - run.start,
+        frames,
+        memory(pids, *OWN),
+        entries(pids, "task"),
+        entries(pids, "fd"),
+        (disk.f_blocks - disk.f_bfree) * disk.f_frsize / 1e6,
+        sum(path.stat().st_size for path in logs.rglob("*") if path.is_file()) / 1e6,
+    )
+
+
+def entries(pids: set[int], folder: str) -> int:
+    """Returns how many entries that folder of /proc has for processes: 'task' for threads, 'fd' for descriptors."""
+    total = 0
+    for pid in pids:
+        try:
+            total += len(os.listdir(f"/proc/{pid}/{folder}"))
+        except OSError:  # it has ended meanwhile
+            continue
+    return total
+
+
+def played_episodes(run: Run) -> int:
+    """Returns the episodes counted in the newest checkpoint."""
+    found = record(run.last)
+    return int(found["progress"]["episodes"]) if found else 0
+
+
+def compared(samples: list[Sample], minutes: float) -> list[Row]:
+    """Returns the first window after the warm-up beside the last one."""
+    warm, window = 60 * min(WARM_UP, minutes / 6), 60 * min(WINDOW, minutes / 6)
+    first = [each for each in samples if warm <= each.seconds <= warm + window]
+    last = [each for each in samples if each.seconds >= samples[-1].seconds - window]
+
+    def row(what: str, value: Callable[[Sample], float], limit: float | None) -> Row:
+        return Row(what, statistics.median(map(value, first)), statistics.median(map(value, last)), limit)
+
+    return [
+        Row("frames/s", rate(first), rate(last), STEADY),
+        row("memory, MB", lambda each: each.megabytes, FLAT),
+        row("threads", lambda each: each.threads, FLAT),
+        row("file descriptors", lambda each: each.descriptors, FLAT),
+        row("/dev/shm, MB", lambda each: each.shared, FLAT),
+        # A log has points: it cannot be flat. What it grows by must be.
+        Row("TensorBoard, MB an hour", growth(first), growth(last), FLAT),
+        row("TensorBoard, MB", lambda each: each.log, None),
+    ]
+
+
+def rate(samples: list[Sample]) -> float:
+    """Returns the frames/s between the first and the last moment that a run has told of its frames at."""
+    told = [after for before, after in itertools.pairwise(samples) if after.frames != before.frames]
+    if len(told) < 2:
+        return 0.0
+    return (told[-1].frames - told[0].frames) / (told[-1].seconds - told[0].seconds)
+
+
+def growth(samples: list[Sample]) -> float:
+    """Returns the megabytes that the log grows by in an hour."""
+    return 3600 * (samples[-1].log - samples[0].log) / max(1.0, samples[-1].seconds - samples[0].seconds)

@@ -1,0 +1,138 @@
+"""One process of the fuzzer: gives a door so many inputs, guided by the coverage they reach, and counts what comes of them.
+
+The process may die, or be killed: what it was taking in lies in `current`, how far it had come in `counts.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+from benchmarks.stress.doors.guards import Guard, outcome
+
+KEPT = 3  # inputs of each finding
+LONGEST = 65_536  # bytes of an input
+COUNT_EVERY = 1000  # inputs between two writings of the counts; and of the limit on memory
+HANG_SECONDS = 60  # of a call that no Python code interrupts
+
+
+class Tally:
+    """What has come of the inputs of this process. Owns the files that say so."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._start = folder, time.monotonic()
+        self.counts: Counter[str] = Counter()
+        self.findings: Counter[str] = Counter()
+        (folder / "current").write_bytes(bytes(LONGEST + 8))
+        with (folder / "current").open("r+b") as file:
+            self._current = mmap.mmap(file.fileno(), 0)  # survives the process
+
+    def begin(self, data: bytes) -> None:
+        """Writes down what is about to be taken in."""
+        data = data[:LONGEST]
+        self._current[: 8 + len(data)] = len(data).to_bytes(8, "little") + data
+
+    def add(self, verdict: str, signature: str, detail: str, data: bytes) -> None:
+        """Counts an input; keeps a finding's."""
+        self.counts["inputs"] += 1
+        self.counts[verdict] += 1
+        if verdict != "finding":
+            return
+        self.findings[signature] += 1
+        if self.findings[signature] <= KEPT:
+            keep(self._folder, signature, detail, data)
+
+    def write(self) -> None:
+        """Writes the counts."""
+        seconds = round(time.monotonic() - self._start, 1)
+        part = self._folder / "counts.part"
+        part.write_text(json.dumps({**self.counts, "seconds": seconds, "findings": self.findings}))
+        part.replace(self._folder / "counts.json")
+
+
+def keep(folder: Path, signature: str, detail: str, data: bytes) -> None:
+    """Keeps an input that is a finding."""
+    name = "".join(each if each.isalnum() else "-" for each in signature)[:80]
+    for number in range(KEPT):
+        path = folder / "findings" / f"{name}-{number}"
+        if not path.exists():
+            path.write_bytes(data)
+            path.with_suffix(".txt").write_text(f"{signature}\n{detail}\n", errors="backslashreplace")
+            return
+
+
+def main(arguments: list[str]) -> None:
+    """Takes inputs in: `arguments` are the door's name, their number, a seed, a folder, and 'first' where it is."""
+    name, count, seed, folder = arguments[0], int(arguments[1]), int(arguments[2]), Path(arguments[3])
+    from doom_a3c.run.imports import import_tensorflow
+
+    import_tensorflow(1, False, "cpu")
+    with atheris.instrument_imports(include=["doom_a3c"]):
+        from benchmarks.stress.doors.commands import remember_shipped_files
+        from benchmarks.stress.doors.mutations import Mutator
+        from benchmarks.stress.doors.registry import DOORS
+    inside = folder / "inside"
+    os.chdir(inside)
+    remember_shipped_files()
+    door = DOORS[name](inside)
+    guard, tally = Guard([inside, Path(os.environ["TMPDIR"])], named_by_user=door.named_by_user), Tally(folder)
+
+    def take(data: bytes) -> None:
+        tally.begin(data)
+        tally.add(*outcome(guard, door.take, data), data)
+        if tally.counts["inputs"] % COUNT_EVERY == 0:
+            tally.write()
+            guard.limit_memory()
+        if tally.counts["inputs"] >= count:
+            tally.write()
+            os._exit(0)  # at once: libFuzzer's own end would take this for a crash
+
+    _learn_good_inputs(door, guard)
+    if "first" in arguments:
+        for data in door.once():
+            take(data)
+
+    def mutate(data: bytes, size: int, seed: int) -> bytes:
+        mutator = Mutator(seed, door.words)
+        if mutator.chance(0.5):  # good inputs get far; the corpus fills with what is refused soon
+            data = door.seeds[seed % len(door.seeds)]
+        return door.mutate(mutator, data)[:size]
+
+    for number, data in enumerate(door.seeds):
+        (folder / "corpus" / f"seed-{number}").write_bytes(data)
+    flags = [f"-seed={seed or random.randrange(1, 2**31)}", f"-max_len={LONGEST}", "-len_control=0", "-rss_limit_mb=0"]
+    flags += [
+        f"-timeout={HANG_SECONDS}",
+        "-verbosity=0",
+        "-reload=0",
+        "-detect_leaks=0",
+        f"-artifact_prefix={folder}/crash-",
+    ]
+    atheris.Setup(["fuzz", *flags, str(folder / "corpus")], take, custom_mutator=mutate)
+    guard.know_modules()
+    guard.limit_memory()
+    atheris.Fuzz()
+
+
+def _learn_good_inputs(door: Any, guard: Guard) -> None:
+    """Takes the good inputs in, which imports what is imported late; raises ValueError where they are no good."""
+    guard.know_modules()
+    for data in door.seeds:
+        door.take(data)  # unwatched
+    results = [outcome(guard, door.take, data) for data in door.seeds]
+    if any(result.verdict != "accepted" for result in results):
+        raise ValueError(f"the good inputs of the door are none: {results}")
+    guard.limit_memory()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,33 @@
+"""What every door has: good inputs, a way to mutate them, and a function that reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from benchmarks.stress.doors.mutations import Mutator
+from doom_a3c.settings.errors import UserError
+
+
+class Door(NamedTuple):
+    """One way in."""
+
+    seeds: list[bytes]  # good inputs
+    take: Callable[[bytes], bool]  # takes an input in; returns whether it is accepted; a refusal is no error
+    mutate: Callable[[Mutator, bytes], bytes]
+    words: tuple[str, ...] = ()  # that its reader knows
+    once: Callable[[], Iterable[bytes]] = tuple  # hostile inputs that are too slow to be tried again and again
+    named_by_user: bool = False  # the input says where to write
+
+
+def make_take(take: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Returns a function that tells whether an input is accepted: a UserError refuses it."""
+
+    def taken(data: Any) -> bool:
+        try:
+            take(data)
+        except UserError:
+            return False
+        return True
+
+    return taken

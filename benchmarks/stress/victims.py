@@ -1,0 +1,88 @@
+"""A run of train.py whose engines and game servers are killed from outside, and the ways to kill them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.paths import ROOT
+from benchmarks.common.processes import engines, family, kill, parent, servers
+from benchmarks.common.records import read_record
+
+KINDS = ("engine", "server", "both", "newborn engine", "newborn server")
+NEWBORN_SECONDS = 0.2
+PATIENCE = 90.0  # seconds without progress, after which the run has not survived
+
+
+class VictimRun:
+    """A training run. Owns its process and folder."""
+
+    def __init__(self, folder: Path, flags: list[str]) -> None:
+        self.folder = folder
+        outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
+        often = ("--checkpoint-every", "0.5", "--evaluate-every", "0", "--evaluation-episodes", "1", "--frames", str(10**9))
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                str(ROOT / "train.py"),
+                "--scenario",
+                "basic",
+                "--gif-every",
+                "0",
+                *outputs,
+                *often,
+                "--quiet",
+                *flags,
+            ]
+        )
+
+    def progress(self) -> dict[str, Any]:
+        """Returns the counters in the newest checkpoint."""
+        try:
+            progress: dict[str, Any] = read_record(self.folder / "models" / "last.ckpt")["progress"]
+            return progress
+        except FileNotFoundError:
+            return {"frames": 0, "faults": {}}
+
+    def frames_after(self, deaths: int) -> int:
+        """Returns the frames in the newest checkpoint if that many deaths have been counted by then, else 0."""
+        progress = self.progress()
+        return int(progress["frames"]) if sum(progress["faults"].values()) >= deaths else 0
+
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Returns a condition's value once it is true; raises TimeoutError when it never is."""
+        end = time.monotonic() + PATIENCE
+        while not (value := condition()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise TimeoutError
+            time.sleep(0.02)
+        return value
+
+
+def hurt(run: VictimRun, kind: str) -> int:
+    """Kills a victim of that kind; returns how many deaths are to be counted."""
+    trainer = run.process.pid
+    pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
+    engine, server = random.choice(pairs)
+    if kind == "engine":
+        kill(engine)
+        return 1
+    if kind == "server":
+        kill(server)
+        return 1
+    if kind == "both":
+        kill(engine)
+        kill(server)
+        return 1
+    known = family(trainer)
+    kill(server)  # its successor and that one's engines are the newborn
+    look = engines if kind == "newborn engine" else servers
+    newborn = run.wait_for(lambda: [pid for pid in look(trainer) if pid not in known])[0]
+    time.sleep(random.uniform(0, NEWBORN_SECONDS))
+    kill(newborn)
+    return 2
