@@ -23,7 +23,7 @@ from typing import NamedTuple
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES
-from benchmarks.common.trainings import commit, counters, run
+from benchmarks.common.trainings import read_commit, read_counters, run
 from doom_a3c.record.metrics.statistics import mean_interval
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.formatting import format_score
@@ -118,7 +118,7 @@ class Measured(NamedTuple):
     baseline: str = AS_IT_IS  # the variant that it differs from in nothing else
 
 
-def flags_of(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
+def make_flags(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
     """Returns the flags of train.py for a variant; the scenario file that they may name is written into a folder."""
     flags, times, overrides = VARIANTS[variant]
     step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
@@ -135,8 +135,8 @@ def measure(game: str, variant: str, seed: int) -> Measured:
     threshold = GAMES[game].threshold
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run(folder, "train.py", *flags_of(game, variant, seed, folder))
-        progress = counters(folder)
+        run(folder, "train.py", *make_flags(game, variant, seed, folder))
+        progress = read_counters(folder)
     curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
     return Measured(
         game,
@@ -146,16 +146,16 @@ def measure(game: str, variant: str, seed: int) -> Measured:
         statistics.fmean(progress["scores"]),
         next((at for at, mean in curve if mean >= threshold), None),
         progress["faults"].get("score_collapsed", 0),
-        commit(),
+        read_commit(),
     )
 
 
-def measured() -> list[Measured]:
+def read_measured() -> list[Measured]:
     """Returns all finished trainings."""
-    return [Measured(**line) for line in results.finished(MEASURED)]
+    return [Measured(**line) for line in results.read_results(MEASURED)]
 
 
-def page(found: Sequence[Measured]) -> Iterator[str]:
+def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# What each part is worth"
     for game, (frames, threshold) in GAMES.items():
@@ -185,18 +185,18 @@ def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
         if ones:
             by_seed = [list(runs) for _, runs in itertools.groupby(ones, key=lambda one: one.seed)]
             means = ", ".join(" and ".join(format_score(one.mean) for one in runs) for runs in by_seed)
-            reached = ", ".join(" and ".join(reached_at(one) for one in runs) for runs in by_seed)
-            over = over_seeds([statistics.fmean(one.mean for one in runs) for runs in by_seed])
+            reached = ", ".join(" and ".join(format_reached(one) for one in runs) for runs in by_seed)
+            over = format_over_seeds([statistics.fmean(one.mean for one in runs) for runs in by_seed])
             commits = ", ".join(sorted({one.commit for one in ones}))
             yield f"| {variant} | {means} | {over} | {reached} | {sum(one.faults for one in ones)} | {commits} |"
 
 
-def reached_at(one: Measured) -> str:
+def format_reached(one: Measured) -> str:
     """Returns the frames after which the threshold was reached."""
     return "-" if one.learned_at is None else f"{one.learned_at:,}"
 
 
-def over_seeds(means: Sequence[float]) -> str:
+def format_over_seeds(means: Sequence[float]) -> str:
     """Returns the mean of several seeds' and half the width of its 95 per cent interval."""
     if len(means) < 2:
         return "-"
@@ -219,7 +219,7 @@ def main() -> int:
     for game in () if options.page else options.games or GAMES:
         for seed in options.seeds:
             for variant in options.variants:
-                done = {(one.game, one.variant, one.seed) for one in measured() if one.baseline == AS_IT_IS}
+                done = {(one.game, one.variant, one.seed) for one in read_measured() if one.baseline == AS_IT_IS}
                 if (game, variant, seed) in done or game not in ONLY.get(variant, PARTS):
                     continue
                 try:
@@ -229,8 +229,8 @@ def main() -> int:
                     failed = True
                     continue
                 print(f"{game}, {variant}, seed {seed}: {format_score(one.mean)}", flush=True)
-                results.add(MEASURED, one._asdict())
-    (PAGES / "ablations.md").write_text("\n".join(page(measured())) + "\n")
+                results.append_result(MEASURED, one._asdict())
+    (PAGES / "ablations.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
     return 1 if failed else 0
 
 

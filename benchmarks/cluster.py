@@ -23,129 +23,27 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_record
+from benchmarks.stress.cluster_load import measure_load
 from benchmarks.stress.machines import (
     cut_machine,
     kill_machine,
     kill_raylet,
-    machine,
-    machines,
+    machine_name,
+    make_machines,
     mend_machine,
     start_ray,
 )
-from benchmarks.stress.trial import Trial, patiently, settings_of, start_state, until
-from doom_a3c.run import remote
+from benchmarks.stress.trial import Trial, wait_until
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.settings.config import Config
-
-if TYPE_CHECKING:
-    from doom_a3c.engines.cluster.messages import Push
-    from doom_a3c.run.builder import Builder
 
 
-GENERATION = 1  # of every fake host
-
-
-class FakeHost:
-    """Pushes as a host would, without playing."""
-
-    def __init__(self, name: str, message: Push) -> None:
-        self._name, self._message, self._sequence = name, message, 0
-
-    def run(self, seconds: float) -> list[float]:
-        """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
-        from doom_a3c.engines.cluster.ray import connect_server
-        from doom_a3c.engines.cluster.server_client import SECONDS_BETWEEN_TRIES
-
-        server = connect_server()
-        version, times = server.join(self._name, GENERATION)["version"], []
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._sequence += 1
-            start = time.monotonic()
-            while True:
-                self._message["version"] = version
-                answer = server.push(self._name, GENERATION, self._sequence, self._message, version)
-                if answer["verdict"] != "full":
-                    version = answer["version"]
-                    break
-                time.sleep(SECONDS_BETWEEN_TRIES)
-            times.append(time.monotonic() - start)
-        return times
-
-
-def push_of(config: Config, builder: Builder) -> Push:
-    """Returns a push of the size that a host of this scenario would send."""
-    import tensorflow as tf
-
-    from doom_a3c.agent.learner import Gradients, LearnerMetrics
-    from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, make_blank_rollout
-    from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
-
-    network, length, games = builder.make_network("any", 0), config.rollout_length, config.envs_per_worker
-    stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
-    if config.transport == "gradients":
-        sums = GradientAccumulator(1, 1)
-        sums.count(stats, np.zeros(0))
-        small = [tf.fill(variable.shape, 1e-6) for variable in network.parameters]
-        sums.add(Gradients(small, LearnerMetrics(0.0, 0.0, 0.0, 0.0, 0.0, 0.0), True), 0)
-        return sums.take_push()
-    rollouts = RolloutBuffer(1)
-    start = network.initial_state(games)
-    rollouts.put(
-        VersionedRollout(make_blank_rollout(builder.make_example(games), length, start, builder.distribution), 0, stats)
-    )
-    return rollouts.take_push()
-
-
-def load(options: argparse.Namespace) -> None:
-    """Prints a table of what the server carries."""
-    from doom_a3c.engines.cluster.messages import ServerState, count_bytes
-    from doom_a3c.engines.cluster.ray import (
-        Blueprint,
-        ServerProcess,
-        connect,
-        connect_server,
-        list_machines,
-        place_on,
-        start_actor,
-    )
-    from doom_a3c.record.metrics.progress import to_plain
-
-    print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
-    for transport in options.transports:
-        config, settings, builder = settings_of(options.scenario, transport=transport, frames=10**12)
-        message, (variables, counters) = push_of(config, builder), start_state(config, builder)
-        state: ServerState = {"variables": variables, "counters": to_plain(counters), "members": {}}
-        for count in options.hosts:
-            with connect(options.address, f"load-{transport}-{count}"):
-                import ray  # not before: it reads at once whether there is a token
-
-                server = ServerProcess(Blueprint(remote.build_server, remote.build_host, settings), gpu=False)
-                names = [f"fake_{index}" for index in range(count)]
-                patiently(functools.partial(connect_server().start, state, dict.fromkeys(names, GENERATION)))
-                nodes, here = sorted(list_machines()), ray.get_runtime_context().get_node_id()
-                others = [node for node in nodes if node != here] or nodes
-                places = [place_on(others[index % len(others)]) for index in range(count)]
-                hosts = [start_actor(FakeHost, place, name, message) for name, place in zip(names, places, strict=True)]
-                ray.get([host.run.remote(2.0) for host in hosts])  # everything is compiled and connected
-                each = ray.get([host.run.remote(options.seconds) for host in hosts])
-                rate, times = sum(len(own) / sum(own) for own in each), np.concatenate(each)
-                p50, p95 = np.percentile(times, [50, 95]) * 1000
-                sent = rate * count_bytes(message) / 1e6
-                print(f"| {transport} | {count} | {rate:.1f} | {p50:.0f} | {p95:.0f} | {sent:.1f} |", flush=True)
-                for actor in hosts:
-                    ray.kill(actor)
-                server.kill()
-
-
-def train(options: argparse.Namespace) -> None:
+def measure_training(options: argparse.Namespace) -> None:
     """Prints a table of what real hosts do."""
     from doom_a3c.engines.cluster.ray import connect
 
@@ -158,7 +56,7 @@ def train(options: argparse.Namespace) -> None:
         each = 1 if options.address else count
         with tempfile.TemporaryDirectory() as folder, connect(options.address, f"train-{transport}"):
             trial = Trial(options.scenario, each, Path(folder), transport=transport)
-            until(functools.partial(trial.all_play, count))
+            wait_until(functools.partial(trial.all_play, count))
             before, start, times = trial.status(), time.monotonic(), []
             while (passed := time.monotonic() - start) < options.seconds:
                 time.sleep(0.25)
@@ -178,22 +76,22 @@ def train(options: argparse.Namespace) -> None:
             trial.engine.stop()
 
 
-def faults(options: argparse.Namespace) -> None:
+def measure_faults(options: argparse.Namespace) -> None:
     """Prints a table of what each death costs, of processes or of machines."""
     from doom_a3c.engines.cluster.ray import connect
 
     with tempfile.TemporaryDirectory() as folder, connect(options.address, "faults"):
         trial = Trial(options.scenario, 1 if options.address else 2, Path(folder))
         hosts = options.machines + 1 if options.address else 2
-        until(functools.partial(trial.all_play, hosts))
-        (machine_faults if options.address else process_faults)(trial, options)
+        wait_until(functools.partial(trial.all_play, hosts))
+        (measure_machine_faults if options.address else measure_process_faults)(trial, options)
         trial.engine.stop()
         print(f"\n{len(trial.audit.applied())} updates are in the weights, {trial.audit.twice()} of them twice", flush=True)
     if not options.address:
-        driver_fault(options)
+        measure_driver_fault(options)
 
 
-def process_faults(trial: Trial, options: argparse.Namespace) -> None:
+def measure_process_faults(trial: Trial, options: argparse.Namespace) -> None:
     """Kills hosts and servers."""
     audit = trial.audit
     print(
@@ -203,17 +101,17 @@ def process_faults(trial: Trial, options: argparse.Namespace) -> None:
     for _ in range(options.repeats):
         known = audit.generations()
         start = kill("ray::HostActor")
-        again = until(functools.partial(audit.first_of_a_new_generation, known))
+        again = wait_until(functools.partial(audit.first_of_a_new_generation, known))
         print(f"| a host | {again - start:.1f} | {audit.longest_pause(start):.1f} | {audit.lost()[-1]} |", flush=True)
         time.sleep(2.0)
     for _ in range(options.repeats):
         time.sleep(4.0)
         start = kill("ray::ServerActor")
-        again = until(functools.partial(audit.first_after_a_beginning, start))
+        again = wait_until(functools.partial(audit.first_after_a_beginning, start))
         print(f"| the server | {again - start:.1f} | {audit.longest_pause(start):.1f} | {audit.lost()[-1]} |", flush=True)
 
 
-def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
+def measure_machine_faults(trial: Trial, options: argparse.Namespace) -> None:
     """Hurts the last machine in one way after the other, and has it join again."""
     import ray
 
@@ -226,7 +124,7 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
     for what, hurt in (("loses its raylet", kill_raylet), ("is killed", kill_machine), ("is cut off", cut_machine)):
         start = time.time()
         hurt(last)
-        until(lambda: alive() < count)
+        wait_until(lambda: alive() < count)
         given_up = time.time() - start
         time.sleep(max(0.0, 10.0 - given_up))
         pause, fenced, note = audit.longest_pause(start), audit.fenced, ""
@@ -237,12 +135,12 @@ def machine_faults(trial: Trial, options: argparse.Namespace) -> None:
         kill_machine(last)  # what is left of it
         joined, known = time.time(), set(trial.pushes())
         start_ray(last)
-        until(functools.partial(trial.newcomers, known))
+        wait_until(functools.partial(trial.newcomers, known))
         joined = time.time() - joined
         print(f"| {what}{note} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
 
 
-def driver_fault(options: argparse.Namespace) -> None:
+def measure_driver_fault(options: argparse.Namespace) -> None:
     """Kills a driver and resumes its run, as a user would."""
     with tempfile.TemporaryDirectory() as folder:
         outputs = [f"--{name}-dir={folder}/{name}" for name in ("models", "frames", "logs")]
@@ -255,33 +153,33 @@ def driver_fault(options: argparse.Namespace) -> None:
             return 0
 
         run = subprocess.Popen([*train, f"--scenario={options.scenario}"])
-        first = until(lambda: updates() > 30 and updates())
-        saved = until(lambda: updates() > first and updates())
-        time.sleep(5.0)
-        run.kill()
-        run.wait()
-        start, lost = time.monotonic(), (saved - first) / 10 * 5
-        run = subprocess.Popen([*train, "--checkpoint-every=0.5", "--resume"])
-        until(lambda: updates() > saved)
-        print(
-            f"| the driver, then --resume | {time.monotonic() - start:.1f} | the same | about {lost:.0f}, of 5 s |",
-            flush=True,
-        )
-        run.kill()
-        run.wait()
+        try:
+            first = wait_until(lambda: updates() > 30 and updates())
+            saved = wait_until(lambda: updates() > first and updates())
+            time.sleep(5.0)
+            run.kill()
+            run.wait()
+            start, lost = time.monotonic(), (saved - first) / 10 * 5
+            run = subprocess.Popen([*train, "--checkpoint-every=0.5", "--resume"])
+            wait_until(lambda: updates() > saved)
+            seconds = time.monotonic() - start
+            print(f"| the driver, then --resume | {seconds:.1f} | the same | about {lost:.0f}, of 5 s |", flush=True)
+        finally:  # a killed driver's cluster ends by itself
+            run.kill()
+            run.wait()
 
 
 def kill(name: str) -> float:
     """Kills the first process of this session's that has a name; returns the time."""
     for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError):
-            if (path / "cmdline").read_bytes().startswith(name.encode()) and descends(int(path.name)):
+            if (path / "cmdline").read_bytes().startswith(name.encode()) and is_descendant(int(path.name)):
                 os.kill(int(path.name), signal.SIGKILL)
                 return time.time()
     raise ProcessLookupError(name)
 
 
-def descends(pid: int) -> bool:
+def is_descendant(pid: int) -> bool:
     """Tells whether this process has started that one, or one that has."""
     while pid > 1:
         if pid == os.getpid():
@@ -310,11 +208,11 @@ def main() -> int:
     parser.add_argument("--address", help="of a cluster that runs already")
     options = parser.parse_args()
     if options.machines and not options.address:
-        with machines(options.machines, options.rate) as address:
-            inside = ["ip", "netns", "exec", machine(0), sys.executable, "-m", "benchmarks.cluster"]
+        with make_machines(options.machines, options.rate) as address:
+            inside = ["ip", "netns", "exec", machine_name(0), sys.executable, "-m", "benchmarks.cluster"]
             return subprocess.run([*inside, *sys.argv[1:], "--address", address], cwd=ROOT, check=False).returncode
     import_tensorflow(1, verbose=False, device="cpu")
-    {"load": load, "train": train, "faults": faults}[options.what](options)
+    {"load": measure_load, "train": measure_training, "faults": measure_faults}[options.what](options)
     return 0
 
 

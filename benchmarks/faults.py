@@ -44,14 +44,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def table(events: list[Event]) -> str:
+def make_table(events: list[Event]) -> str:
     """Returns a row for each kind of fault."""
     lines = ["| fault | times | survived | lost, median (most) | s to recover, median (longest) |", "|---|---|---|---|---|"]
     for campaign, unit in UNITS.items():
         for fault in sorted({event.fault for event in events if event.campaign == campaign}):
             own = [event for event in events if (event.campaign, event.fault) == (campaign, fault)]
-            lost = spread([event.lost for event in own if event.lost is not None], unit)
-            seconds = spread([event.seconds for event in own if event.seconds is not None])
+            lost = format_spread([event.lost for event in own if event.lost is not None], unit)
+            seconds = format_spread([event.seconds for event in own if event.seconds is not None])
             survived = sum(event.survived for event in own)
             lines.append(f"| {campaign}: {fault} | {len(own)} | {survived} | {lost} | {seconds} |")
     counts = Counter(f"{event.campaign}: {event.fault}: {event.why}" for event in events if not event.survived)
@@ -59,12 +59,12 @@ def table(events: list[Event]) -> str:
     return "\n".join([*lines, *(["", *failures] if failures else [])]) + "\n"
 
 
-def spread(values: list[float], unit: str = "") -> str:
+def format_spread(values: list[float], unit: str = "") -> str:
     """Returns the median and the most of some values."""
     return f"{statistics.median(values):.1f} ({max(values):.1f}) {unit}".rstrip() if values else "-"
 
 
-def soak_table(game: str, minutes: float, rows: list[soak.Row]) -> str:
+def make_soak_table(game: str, minutes: float, rows: list[soak.Row]) -> str:
     """Returns the table of a soak."""
     title = f"{game}, {minutes:g} minutes"
     lines = [f"| {title} | first window | last window | change | limit |", "|---|---|---|---|---|"]
@@ -80,23 +80,23 @@ def run(options: argparse.Namespace) -> bool:
     results, held = Results(options.results), True
     if not options.table_only:
         if "kills" in options.only:
-            kills.campaign(results, options.kills, options.seed)
+            kills.run_campaign(results, options.kills, options.seed)
         if "games" in options.only:
-            games.campaign(results, options.faults, options.seed)
+            games.run_campaign(results, options.faults, options.seed)
         if "disk" in options.only:
             try:
-                disk.campaign(results, options.full)
+                disk.run_campaign(results, options.full)
             except disk.NoDiskError as error:
                 print(f"faults: the campaign disk is left out: {error}", file=sys.stderr)
                 held = False
     names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
     events = [event for name in names if name in options.only for event in results.of(names[name])]
-    print(table(events), flush=True)
+    print(make_table(events), flush=True)
     for game in options.games if "soak" in options.only else ():
-        if options.table_only and soak.finished(options.results, game, options.minutes) is None:
+        if options.table_only and soak.find_finished(options.results, game, options.minutes) is None:
             continue
-        rows = soak.campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
-        print(soak_table(game, options.minutes, rows), flush=True)
+        rows = soak.run_campaign(options.results, game, options.minutes, options.episodes if game == "basic" else 0)
+        print(make_soak_table(game, options.minutes, rows), flush=True)
         held = held and all(row.held for row in rows)
     return held and all(event.survived for event in events)
 

@@ -106,14 +106,14 @@ def campaign(options: argparse.Namespace) -> None:
     for door in options.only:
         wanted = options.inputs * SHARES[door] // whole
         while True:
-            finished = [each for each in results.finished(path) if each["door"] == door]
+            finished = [each for each in results.read_results(path) if each["door"] == door]
             left = wanted - sum(each["inputs"] for each in finished)
             if left <= 0 or sum(each["died"] for each in finished) >= MAX_DEATHS:
                 break
             result = run_batch(
                 door, min(left, BATCH), options.seed, options.folder, not any(each["inputs"] for each in finished)
             )
-            results.add(path, result)
+            results.append_result(path, result)
             if result["interrupted"]:
                 raise KeyboardInterrupt
             done = wanted - left + result["inputs"]
@@ -123,12 +123,12 @@ def campaign(options: argparse.Namespace) -> None:
                 break
 
 
-def table(options: argparse.Namespace) -> tuple[str, int]:
+def make_table(options: argparse.Namespace) -> tuple[str, int]:
     """Returns a table of all that has been tried, and how many kinds of findings there are."""
     lines = ["| door | inputs | accepted | refused in one line | findings, kinds | inputs/s |", "|---|---|---|---|---|---|"]
     total, seconds, kinds = 0, 0, []
     for door in SHARES:
-        own = [each for each in results.finished(options.folder / "results.jsonl") if each["door"] == door]
+        own = [each for each in results.read_results(options.folder / "results.jsonl") if each["door"] == door]
         if not own:
             continue
         sums: Counter[str] = Counter()
@@ -157,7 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
             print("fuzz: needs atheris: pip install -r benchmarks/requirements-fuzz.txt", file=sys.stderr)
             return 2
         campaign(options)
-    text, kinds = table(options)
+    text, kinds = make_table(options)
     print(text, end="")
     return 1 if kinds else 0
 

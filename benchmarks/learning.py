@@ -26,18 +26,27 @@ from pathlib import Path
 
 from benchmarks.common import learned, results
 from benchmarks.common.command import make_parser, run_command
-from benchmarks.common.films import film, four_in_one
-from benchmarks.common.learned import FIRST_SEED, PLANS, Learned, best_of, film_of, folder_of, read_learned, shown_trainings
+from benchmarks.common.films import make_film, write_four_in_one
+from benchmarks.common.learned import (
+    FIRST_SEED,
+    PLANS,
+    Learned,
+    film_path,
+    find_best,
+    read_learned,
+    select_shown_trainings,
+    training_folder,
+)
 from benchmarks.common.paths import PAGES, ROOT
 from benchmarks.common.trainings import (
     INTERVALS,
-    commit,
-    counters,
+    format_mean,
     play,
-    policy_of,
+    play_episodes,
+    read_commit,
+    read_counters,
+    read_policy,
     run,
-    scores_of,
-    told,
 )
 from doom_a3c.record.metrics.figures import draw_runs, save_png
 from doom_a3c.settings.formatting import format_score
@@ -56,16 +65,16 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
         if not ended.exists():
             flags, budget = ["--scenario", game, "--seed", seed], frames
             if (folder / "models" / "last.ckpt").exists():  # cut off, perhaps in that evaluation: it takes a rollout more
-                flags, budget = ["--resume"], max(frames, counters(folder)["frames"] + 1)
+                flags, budget = ["--resume"], max(frames, read_counters(folder)["frames"] + 1)
             run(folder, "train.py", *flags, "--frames", budget)
             ended.touch()
     finally:
         with before.open("a") as file:
             file.write(f"{time.monotonic() - start:.1f}\n")
     best = folder / "models" / "best.ckpt"
-    scores = scores_of(best, folder, episodes, FIRST_SEED)
+    scores = play_episodes(best, folder, episodes, FIRST_SEED)
     filmed = play(best, folder, {"filmed": ("--episodes", 3, "--random-episodes", 20)})["filmed"]
-    progress = counters(folder)
+    progress = read_counters(folder)
     least = min(100, progress["episodes"] // 4)  # means of fewer say little
     points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
     return Learned(
@@ -74,35 +83,35 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
         budget=frames,
         frames=progress["frames"],
         minutes=round(sum(map(float, before.read_text().split())) / 60, 1),
-        commit=commit(),
+        commit=read_commit(),
         **scores,
         random=statistics.mean(filmed["random_scores"]) if filmed["random_scores"] else None,
         curve=points[:: -(-len(points) // POINTS) or 1],
-        policy=policy_of(best),
+        policy=read_policy(best),
     )
 
 
 def write_pages(work: Path) -> None:
     """Writes the table, the curves, and films of what has been filmed on this machine."""
-    found = shown_trainings()
+    found = select_shown_trainings()
     games = [game for game in PLANS if any(one.game == game for one in found)]
     for game in games:
         runs = [one for one in found if one.game == game]
         curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
         if curves:
             save_png(draw_runs(game, {game: curves}), CURVES / f"{game}.png")
-        if (best := best_of(one for one in runs if film_of(work, one).exists())) is not None:
+        if (best := find_best(one for one in runs if film_path(work, one).exists())) is not None:
             FILMS.mkdir(exist_ok=True)
-            (FILMS / f"{game}.webp").write_bytes(film(film_of(work, best)))
+            (FILMS / f"{game}.webp").write_bytes(make_film(film_path(work, best)))
     subprocess.run([sys.executable, str(ROOT / "docs" / "site.py")], check=True)  # the page of scenarios shows them
-    (PAGES / "learned.md").write_text("\n".join(table(found)) + "\n")
-    four_in_one(
+    (PAGES / "learned.md").write_text("\n".join(list_table_lines(found)) + "\n")
+    write_four_in_one(
         [FILMS / f"{game}.webp" for game in ("basic", "my_way_home", "health_gathering", "defend_the_center")],
         ROOT / "docs",
     )
 
 
-def table(found: Sequence[Learned]) -> Iterator[str]:
+def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# What is learned in how long"
     yield ""
@@ -130,8 +139,8 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
         verdict = held = "-"
         if plan.target is not None:
             verdict = f"{plan.target:g}: {one.verdict(plan.target)}"
-            held = lowest_share([mean for _, mean in one.curve], plan.target)
-        scores = f"{len(one.greedy)} | {told(one.greedy)} | {told(one.sample)} | {one.policy or '-'} | "
+            held = format_lowest_share([mean for _, mean in one.curve], plan.target)
+        scores = f"{len(one.greedy)} | {format_mean(one.greedy)} | {format_mean(one.sample)} | {one.policy or '-'} | "
         scores += format_score(one.random)
         yield f"| {one.game} | {one.seed} | {frames} | {one.minutes} | {scores} | {verdict} | {held} | {one.commit} |"
     yield ""
@@ -152,7 +161,7 @@ def table(found: Sequence[Learned]) -> Iterator[str]:
     )
 
 
-def lowest_share(means: Sequence[float], target: float) -> str:
+def format_lowest_share(means: Sequence[float], target: float) -> str:
     """Returns by how much means have held on to their best since the first that was the target's, '-' where none was."""
     since = list(itertools.dropwhile(lambda mean: mean < target, means))
     shares = [mean / best for mean, best in zip(since, itertools.accumulate(since, max), strict=True)]
@@ -183,13 +192,13 @@ def main() -> int:
                 continue
             print(f"{game}, seed {seed}: {frames:,} frames", flush=True)
             try:
-                one = learn(game, seed, frames, options.episodes, folder_of(work, game, seed, frames))
+                one = learn(game, seed, frames, options.episodes, training_folder(work, game, seed, frames))
             except subprocess.CalledProcessError as error:
                 print(f"{game}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
                 failed = True
                 continue
-            results.add(learned.LEARNED, one._asdict())
-            print(f"greedy {told(one.greedy)}, sampled {told(one.sample)}, {one.minutes} minutes", flush=True)
+            results.append_result(learned.LEARNED, one._asdict())
+            print(f"greedy {format_mean(one.greedy)}, sampled {format_mean(one.sample)}, {one.minutes} minutes", flush=True)
             write_pages(work)
             print(f"its line is in {learned.LEARNED}, and the pages are made anew", flush=True)
     if options.pages:

@@ -28,7 +28,7 @@ from omg.mapedit import MapEditor, Sector, Sidedef, Thing
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES, ROOT
-from benchmarks.common.trainings import INTERVALS, POLICIES, commit, counters, play, policy_of, run, told
+from benchmarks.common.trainings import INTERVALS, POLICIES, format_mean, play, read_commit, read_counters, read_policy, run
 
 LEARNED = PAGES / "own_wads.jsonl"
 EPISODES = 50
@@ -47,7 +47,7 @@ render_hud = false
 """
 
 
-def arena(seed: int) -> WAD:
+def make_arena(seed: int) -> WAD:
     """Returns the level: one room, lit, with monsters around a player in the middle."""
     editor = MapEditor()
     corners = [(-HALF, -HALF), (-HALF, HALF), (HALF, HALF), (HALF, -HALF)]
@@ -67,7 +67,7 @@ def arena(seed: int) -> WAD:
 
 
 ORCHARD = runpy.run_path(str(ROOT / "docs" / "own_scenario" / "make_orchard.py"))
-WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (arena, ARENA)}
+WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (make_arena, ARENA)}
 
 
 class Learned(NamedTuple):
@@ -88,7 +88,7 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
     """Makes a level in a new folder, trains on it and plays it."""
     folder.mkdir(parents=True)
     make, config = WADS[wad]
-    made_by = commit()
+    made_by = read_commit()
     make(7).to_file(str(folder / f"{wad}.wad"))
     (folder / f"{wad}.cfg").write_text(config)
     run(folder, "train.py", "--scenario", f"{wad}.wad", "--seed", seed, "--minutes", minutes, "--evaluate-every", 120)
@@ -97,13 +97,13 @@ def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
     played = play(best, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
     scores = {policy: summary["scores"] for policy, summary in played.items()}
     random_scores = played[POLICIES[0]]["random_scores"]
-    frames = counters(folder)["frames"]
-    return Learned(wad, seed, minutes, frames, made_by, **scores, random=random_scores, policy=policy_of(best))
+    frames = read_counters(folder)["frames"]
+    return Learned(wad, seed, minutes, frames, made_by, **scores, random=random_scores, policy=read_policy(best))
 
 
-def learned() -> list[Learned]:
+def read_learned() -> list[Learned]:
     """Returns all finished trainings."""
-    return [Learned(**line) for line in results.finished(LEARNED)]
+    return [Learned(**line) for line in results.read_results(LEARNED)]
 
 
 def page(found: Sequence[Learned]) -> Iterator[str]:
@@ -114,9 +114,9 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     newest = {(one.wad, one.seed): one for one in found}.values()
     for one in sorted(newest, key=lambda one: (list(WADS).index(one.wad), one.seed)):
-        played = " | ".join(told(scores) if scores else "-" for scores in (one.greedy, one.sample, one.random))
+        played = " | ".join(format_mean(scores) if scores else "-" for scores in (one.greedy, one.sample, one.random))
         trained = f"{one.wad} | {one.seed} | {one.minutes:g} | {one.frames:,}"
-        yield f"| {trained} | {played} | {times_random(one)} | {one.commit} |"
+        yield f"| {trained} | {played} | {format_times_random(one)} | {one.commit} |"
     yield ""
     yield (
         "`python -m benchmarks.own_wads` trains on a wad and its cfg alone, with no tuned settings, for some minutes, and "
@@ -127,7 +127,7 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
     )
 
 
-def times_random(one: Learned) -> str:
+def format_times_random(one: Learned) -> str:
     """Returns how many times random play's mean score there is."""
     least = statistics.mean(one.random) if one.random else 0.0  # there is none where it has not ended in time
     if least <= 0:
@@ -150,7 +150,7 @@ def main() -> int:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
     for seed in options.seeds:
         for wad in options.wads or WADS:
-            if (wad, seed, options.minutes) in {(one.wad, one.seed, one.minutes) for one in learned()}:
+            if (wad, seed, options.minutes) in {(one.wad, one.seed, one.minutes) for one in read_learned()}:
                 continue
             print(f"{wad}, seed {seed}", flush=True)
             folder = options.work.resolve() / f"{wad}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -160,8 +160,8 @@ def main() -> int:
                 print(f"{wad}, seed {seed} has failed: {error}; see {folder / 'output.txt'}", file=sys.stderr, flush=True)
                 failed = True
                 continue
-            results.add(LEARNED, one._asdict())
-            (PAGES / "own_wads.md").write_text("\n".join(page(learned())) + "\n")
+            results.append_result(LEARNED, one._asdict())
+            (PAGES / "own_wads.md").write_text("\n".join(page(read_learned())) + "\n")
     return 1 if failed else 0
 
 

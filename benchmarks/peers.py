@@ -27,10 +27,10 @@ from typing import Any
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
-from benchmarks.common.supervised import last_line, running
-from benchmarks.comparison.figures import WARM_UP, WINDOW, Run, learning_outcome, raw_outcome
+from benchmarks.common.supervised import read_last_line, run_supervised
+from benchmarks.comparison.figures import WARM_UP, WINDOW, Run, summarize_learning, summarize_raw
 from benchmarks.comparison.systems import SYSTEMS, read_versions
-from benchmarks.comparison.tables import learning_table, raw_table
+from benchmarks.comparison.tables import make_learning_table, make_raw_table
 from doom_a3c.settings.errors import UserError
 
 FRAME_SKIP = 4
@@ -54,16 +54,16 @@ def measure(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]
             f"--seed={seed}",
         ]
         run = Run(folder / "report.jsonl", time.time())
-        with running(command, folder, log, PYTHONPATH=python_path()) as process:
+        with run_supervised(command, folder, log, PYTHONPATH=make_python_path()) as process:
             watch(process, run, name, seed, options)
             failed = process.poll() not in (None, 0)
-        reason = last_line(log) if failed else ""
+        reason = read_last_line(log) if failed else ""
     if system.learns:
-        return learning_outcome(run, options.target_score, 60 * options.minutes, reason)
-    return raw_outcome(run, reason)
+        return summarize_learning(run, options.target_score, 60 * options.minutes, reason)
+    return summarize_raw(run, reason)
 
 
-def python_path() -> str:
+def make_python_path() -> str:
     """Returns PYTHONPATH with this project first, so that any interpreter finds the runners by their modules' names."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
@@ -87,7 +87,7 @@ def watch(process: subprocess.Popen[bytes], run: Run, name: str, seed: int, opti
     run.read()
 
 
-def settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+def make_settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Returns the settings that a result belongs to."""
     kept = {"system": name, "seed": seed, "games": options.games}
     if SYSTEMS[name].learns:
@@ -95,14 +95,14 @@ def settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any
     return {**kept, "raw_seconds": options.raw_seconds}
 
 
-def finished_runs(path: Path) -> list[dict[str, Any]]:
+def read_finished_runs(path: Path) -> list[dict[str, Any]]:
     """Returns the finished runs.
 
     Raises:
         UserError: if the file holds something else.
     """
     try:
-        return results.finished(path)
+        return results.read_results(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--results {path}: {error}") from None
 
@@ -110,8 +110,8 @@ def finished_runs(path: Path) -> list[dict[str, Any]]:
 def campaign(options: argparse.Namespace) -> None:
     """Makes the runs that are not in the file of results yet, and adds each to it."""
     known = read_versions(options.only, options.peers_python)
-    finished = finished_runs(options.results)
-    wanted = [settings(name, seed, options) for seed in options.seeds for name in options.only]
+    finished = read_finished_runs(options.results)
+    wanted = [make_settings(name, seed, options) for seed in options.seeds for name in options.only]
     missing = [run for run in wanted if not any(run.items() <= result.items() for result in finished)]
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them finished before", file=sys.stderr)
     for number, run in enumerate(missing, 1):
@@ -122,18 +122,18 @@ def campaign(options: argparse.Namespace) -> None:
         else:
             result = measure(name, seed, options)
         result = {**run, "version": known.get(SYSTEMS[name].shown), **result}
-        results.add(options.results, result)
+        results.append_result(options.results, result)
         print(f"run {number} of {len(missing)}: {json.dumps(result)}", file=sys.stderr, flush=True)
 
 
-def table(options: argparse.Namespace) -> str:
+def make_table(options: argparse.Namespace) -> str:
     """Returns the tables of the finished runs, the newest of each system and seed, whatever its limit of time was."""
-    wanted = [settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
-    every = finished_runs(options.results)
+    wanted = [make_settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
+    every = read_finished_runs(options.results)
     alike = [{key: value for key, value in run.items() if key != "minutes"} for run in wanted]
     found = [next((each for each in reversed(every) if run.items() <= each.items()), None) for run in alike]
     runs = {name: [each for each in found if each and each["system"] == name] for name in SYSTEMS}
-    parts = [learning_table(runs, f"{options.target_score:g}"), raw_table(runs)]
+    parts = [make_learning_table(runs, f"{options.target_score:g}"), make_raw_table(runs)]
     return "\n".join(part for part in parts if part)
 
 
@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if not options.table_only:
         campaign(options)
-    text = table(options)
+    text = make_table(options)
     print(text, end="")
     if options.table:
         options.table.write_text(text)

@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.learned import FIRST_SEED as CHOOSING_SEED
-from benchmarks.common.learned import PLANS, Learned, best_of, folder_of, shown_trainings
+from benchmarks.common.learned import PLANS, Learned, find_best, select_shown_trainings, training_folder
 from benchmarks.common.paths import ROOT
-from benchmarks.common.trainings import INTERVALS, scores_of, with_interval
+from benchmarks.common.trainings import INTERVALS, format_with_interval, play_episodes
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.record.files import write_whole
 from doom_a3c.record.metrics.statistics import read_interval
@@ -40,7 +40,7 @@ EPISODES = 100
 FIRST_SEED = 2_000_000  # of a card's games: those of `CHOOSING_SEED` have chosen among seeds
 
 
-def slim(source: Path, target: Path) -> None:
+def write_slim_model(source: Path, target: Path) -> None:
     """Writes what playing needs of a checkpoint: weights as float16, and no course of the training."""
     agent = TrainedAgent.load(source)
     weights = {variable_name(each): each.numpy().astype(np.float16) for each in agent.network.parameters}
@@ -49,10 +49,10 @@ def slim(source: Path, target: Path) -> None:
     assert target.stat().st_size <= MOST, f"{target} has {target.stat().st_size:,} bytes"
 
 
-def card_of(one: Learned, model: Path) -> Card:
+def make_card(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
-        scores = scores_of(model, Path(folder), EPISODES, FIRST_SEED)
+        scores = play_episodes(model, Path(folder), EPISODES, FIRST_SEED)
     scores["random"] = play_random_episodes(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
@@ -87,14 +87,14 @@ def page() -> Iterator[str]:
     yield "| model | greedy | sampled | random play | games from | seed | frames | minutes | trained by | commit |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for name, card in pretrained.read_cards().items():
-        told = " | ".join(interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
+        told = " | ".join(format_interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
         trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
         yield f"| {name} | {told} | {card.first_seed:,} | {trained} |"
 
 
-def interval(mean: float, std: float, episodes: int) -> str:
+def format_interval(mean: float, std: float, episodes: int) -> str:
     """Returns a mean with its 95 per cent interval."""
-    return with_interval(mean, read_interval(mean, std, episodes), episodes)
+    return format_with_interval(mean, read_interval(mean, std, episodes), episodes)
 
 
 def main() -> int:
@@ -108,17 +108,17 @@ def main() -> int:
         parser.error(f"{', '.join(sorted(unknown))} is not learned; {', '.join(PLANS)} are")
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
-        best = best_of(one for one in shown_trainings() if one.game == game)
+        best = find_best(one for one in select_shown_trainings() if one.game == game)
         if best is None:
             continue
-        source = folder_of(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
+        source = training_folder(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
         if not source.exists():
             print(f"{game}: there is no {source}, so its model stays as it is", flush=True)
             continue
         with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
             model = Path(made) / f"{game}.ckpt"
-            slim(source, model)
-            card = card_of(best, model)
+            write_slim_model(source, model)
+            card = make_card(best, model)
             model.replace(FOLDER / model.name)  # when its card is known: one that is stopped leaves the old pair
         cards = pretrained.read_cards() | {game: card}  # others may be made beside this one
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.command import make_parser, run_command
-from benchmarks.common.speed import Cost, Parts, parse_settings, per_step, rate
+from benchmarks.common.speed import Cost, Parts, cost_per_step, measure_rate, parse_settings
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, cpu_count
@@ -36,14 +36,14 @@ RAW_SETTINGS = ((2, 16), (4, 8), (8, 4), (8, 1), (16, 2))  # threads x games eac
 FIGURES = ("raw", "acting", "gradients", "training")
 
 
-def raw_rate(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
+def measure_raw(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare games with random actions: each thread steps its games in turn."""
     if isinstance(scenario.game, DoomSpec):
-        return raw_doom(scenario.game, scenario.observation, threads, games, seconds)
-    return raw_vector(scenario, threads, games, seconds)
+        return measure_raw_doom(scenario.game, scenario.observation, threads, games, seconds)
+    return measure_raw_vector(scenario, threads, games, seconds)
 
 
-def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
+def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
     from doom_a3c.run.builder import Builder
 
@@ -58,13 +58,13 @@ def raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> 
         return lambda: envs[index].step(builder.distribution.sample_uniform(games, random))
 
     try:
-        return rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)
+        return measure_rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)
     finally:
         for env in envs:
             env.close()
 
 
-def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
+def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare engines; nobody takes a frame."""
     from doom_a3c.envs.doom.engine_process import DoomProcess
     from doom_a3c.envs.doom.setup import check, configure
@@ -85,7 +85,7 @@ def raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int,
         return step_all
 
     try:
-        return rate(games * spec.frame_skip, [stepper(index) for index in range(threads)], seconds)
+        return measure_rate(games * spec.frame_skip, [stepper(index) for index in range(threads)], seconds)
     finally:
         for engine in itertools.chain.from_iterable(engines):
             engine.close()
@@ -115,7 +115,7 @@ def main() -> None:
 
     for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
         for threads, games in RAW_SETTINGS if "raw" in options.only else ():
-            note(f"raw {threads}x{games}", raw_rate(scenario, threads, games, options.seconds))
+            note(f"raw {threads}x{games}", measure_raw(scenario, threads, games, options.seconds))
         for workers, games, processes in options.settings:
             parts = Parts(scenario, config, workers, games, processes)
             name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
@@ -126,7 +126,7 @@ def main() -> None:
             if "training" in options.only:
                 speed, used = parts.training(options.seconds)
                 note(f"training {name}", speed)
-                costs.setdefault(name, []).append(per_step(used, speed * used.seconds / scenario.game.frame_skip))
+                costs.setdefault(name, []).append(cost_per_step(used, speed * used.seconds / scenario.game.frame_skip))
     report(samples, costs, options)
 
 

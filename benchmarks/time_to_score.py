@@ -24,7 +24,7 @@ from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_record
 
 
-def call(program: str, *arguments: object) -> None:
+def run_program(program: str, *arguments: object) -> None:
     """Runs train.py or play.py, quietly."""
     subprocess.run([sys.executable, str(ROOT / program), *map(str, arguments), "--quiet"], check=True)
 
@@ -34,12 +34,12 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
     outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
     summary = folder / "summary.json"
     limits = ("--minutes", options.minutes, *(() if options.hold else ("--target-score", options.target_score)))
-    call(
+    run_program(
         "train.py", "--scenario", options.scenario, "--seed", seed, *limits, *outputs, "--summary", summary, *options.flags
     )
     result: dict[str, Any] = json.loads(summary.read_text())
     if options.hold:
-        result["lowest"] = lowest_after(folder / "models" / "last.ckpt", options.target_score)
+        result["lowest"] = find_lowest_after(folder / "models" / "last.ckpt", options.target_score)
         result["stopped_by"] = "target_score" if result["lowest"] is not None else result["stopped_by"]
     if options.evaluate:
         arguments = (
@@ -52,12 +52,12 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
             "--out",
             folder / "played",
         )
-        call("play.py", "--model", folder / "models" / "best.ckpt", *arguments)
+        run_program("play.py", "--model", folder / "models" / "best.ckpt", *arguments)
         result["greedy"] = json.loads((folder / "played" / "summary.json").read_text())["mean"]
     return result
 
 
-def lowest_after(checkpoint: Path, target: float) -> float | None:
+def find_lowest_after(checkpoint: Path, target: float) -> float | None:
     """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
     curve = read_record(checkpoint)["progress"]["curve"]
     means = [mean for episode, _, _, mean in curve if episode >= 100]

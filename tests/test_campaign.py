@@ -52,12 +52,12 @@ def campaign(folder):
 
 
 def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again(tmp_path):
-    folder = learning.folder_of(tmp_path / "learning", "cartpole", 3, FRAMES)
+    folder = learning.training_folder(tmp_path / "learning", "cartpole", 3, FRAMES)
     first = campaign(tmp_path)
     until(lambda: list(folder.glob("frames/*/*.gif")), "the first episode's gif", seconds=90)
     first.send_signal(signal.SIGTERM)
     assert first.communicate(timeout=90)[1].splitlines()[-1] == "learning: interrupted"
-    done = learning.counters(folder)["frames"]
+    done = learning.read_counters(folder)["frames"]
     assert 0 < done < FRAMES
     assert not (tmp_path / "learned.jsonl").exists()
 
@@ -66,11 +66,11 @@ def test_a_training_that_is_cut_off_goes_on_and_a_finished_one_is_not_done_again
     (line,) = (tmp_path / "learned.jsonl").read_text().splitlines()
     one = Learned(**json.loads(line))
     assert (one.game, one.seed, one.budget) == ("cartpole", 3, FRAMES)
-    assert FRAMES <= one.frames == learning.counters(folder)["frames"] < FRAMES + 2000
+    assert FRAMES <= one.frames == learning.read_counters(folder)["frames"] < FRAMES + 2000
     assert len(one.greedy) == len(one.sample) == 2
-    assert one.policy == learning.policy_of(folder / "models" / "best.ckpt")
+    assert one.policy == learning.read_policy(folder / "models" / "best.ckpt")
     assert one.curve[-1][0] > done
-    frames = [at for _, at, _, _ in learning.counters(folder)["curve"]]
+    frames = [at for _, at, _, _ in learning.read_counters(folder)["curve"]]
     assert frames == sorted(frames)
     assert frames[0] <= done < frames[-1]  # one curve of both sessions
     seconds = [float(each) for each in (folder / "seconds.txt").read_text().split()]
@@ -93,7 +93,7 @@ def training(game="pong", seed=1, greedy=(18.0, 20.0), sample=(21.0, 21.2), curv
 
 
 def row_of(one):
-    (row,) = [line for line in learning.table([one]) if line.startswith(f"| {one.game} ")]
+    (row,) = [line for line in learning.list_table_lines([one]) if line.startswith(f"| {one.game} ")]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
@@ -127,7 +127,7 @@ def test_a_target_is_met_by_the_lower_end_of_the_policy_that_the_checkpoint_name
 
 def test_how_many_times_random_play_there_is_takes_the_named_policy_and_not_the_better_one():
     def times(policy, random=(1.0, 3.0)):
-        return own_wads.times_random(own_wads.Learned("arena", 1, 5, 9, "abc", [4.0], [8.0], list(random), policy))
+        return own_wads.format_times_random(own_wads.Learned("arena", 1, 5, 9, "abc", [4.0], [8.0], list(random), policy))
 
     assert [times("greedy"), times("sample"), times(None)] == ["2.0", "4.0", "2.0 and 4.0"]
     assert times("greedy", ()) == "-"
@@ -141,15 +141,15 @@ def test_the_newest_training_of_a_seed_counts_and_the_best_of_a_games(monkeypatc
         training("breakout"),
     ]
     monkeypatch.setattr(learned, "read_learned", lambda: ones)
-    found = learning.shown_trainings()
+    found = learning.select_shown_trainings()
     assert [(one.game, one.seed, one.commit) for one in found] == [
         ("pong", 1, "new"),
         ("pong", 2, "abc"),
         ("breakout", 1, "abc"),
     ]
-    best = learning.best_of(one for one in found if one.game == "pong")
+    best = learning.find_best(one for one in found if one.game == "pong")
     assert best is ones[1]
-    assert learning.best_of([]) is None
+    assert learning.find_best([]) is None
 
 
 def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
@@ -163,7 +163,7 @@ def test_an_ablation_tells_its_seeds_in_order_with_the_interval_of_their_mean():
         )
     ]
     found.append(Measured("basic", "as it is", 1, 600_000, 80.0, 70_000, 0, "old"))
-    rows = [line for line in ablations.page(found) if line.startswith(("| as", "| two"))]
+    rows = [line for line in ablations.list_page_lines(found) if line.startswith(("| as", "| two"))]
     assert rows == [
         "| as it is | 80.0 | - | 70,000 | 0 | old |",
         "| two passes | 81.0, 81.0 and 83.0, 83.0 | 82.0 +- 2.48 | 90,000, 80,000 and 70,000, - | 3 | new, old |",
@@ -180,7 +180,7 @@ def test_an_ablation_stands_beside_what_it_was_measured_against():
         one("as it is", 10.0),
         one("one minibatch", 40.0),
     ]
-    tables = "\n".join(ablations.page(found)).split("\n## ")[1:]
+    tables = "\n".join(ablations.list_page_lines(found)).split("\n## ")[1:]
     told = [
         [line.split(" | ")[:2] for line in one.splitlines() if line.startswith(("| no", "| as", "| two", "| one"))]
         for one in tables
@@ -205,24 +205,24 @@ def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monk
     monkeypatch.setattr(sys, "argv", ["ablations.py", *arguments])
     assert ablations.main() == 1
     assert "basic, two passes, seed 1 has failed" in capsys.readouterr().err
-    assert [one.variant for one in ablations.measured()] == ["no mirror"]
+    assert [one.variant for one in ablations.read_measured()] == ["no mirror"]
 
 
 def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
     path = tmp_path / "some.jsonl"
-    results.add(path, {"game": "basic"})
-    assert results.finished(path) == [{"game": "basic"}]
+    results.append_result(path, {"game": "basic"})
+    assert results.read_results(path) == [{"game": "basic"}]
     with path.open("a") as file:
         file.write('{"game": "ba')
     with pytest.raises(results.DamagedError, match="line 2, is no result"):
-        results.finished(path)
+        results.read_results(path)
 
 
 @pytest.mark.parametrize("variant", ablations.VARIANTS)
 def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
     parser = make_flag_parser("train.py", "", Config, GameSettings, Options)
     for game in ablations.ONLY.get(variant, ablations.PARTS):
-        flags = parser.parse([str(each) for each in ablations.flags_of(game, variant, 3, tmp_path)])
+        flags = parser.parse([str(each) for each in ablations.make_flags(game, variant, 3, tmp_path)])
         config = make_new_run(select(flags, Config) | select(flags, GameSettings)).config
         assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
 
@@ -252,18 +252,18 @@ def files_of(folder):
 
 def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_is_what_it_has_played(project, monkeypatch):
     ones = [training("cartpole", seed, (score,), (score,)) for seed, score in ((1, 20.0), (2, 30.0))]
-    monkeypatch.setattr(pretrained, "shown_trainings", lambda: ones)
-    source = learning.folder_of(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
+    monkeypatch.setattr(pretrained, "select_shown_trainings", lambda: ones)
+    source = learning.training_folder(project / "learning", "cartpole", 2, 100) / "models" / "best.ckpt"
     source.parent.mkdir(parents=True)
     write_small_checkpoint(source)
     played = {}
 
-    def scores_of(model, folder, episodes, seed):
+    def play_episodes(model, folder, episodes, seed):
         assert not set(range(seed, seed + episodes)) & set(range(FIRST_SEED, FIRST_SEED + 50))
         assert load(model).variables.keys() < load(source).variables.keys()  # the file that comes with the project
-        return played.setdefault("scores", learning.scores_of(model, folder, episodes, seed))
+        return played.setdefault("scores", learning.play_episodes(model, folder, episodes, seed))
 
-    monkeypatch.setattr(pretrained, "scores_of", scores_of)
+    monkeypatch.setattr(pretrained, "play_episodes", play_episodes)
     assert pretrained.main() == 0
     model = models.find_model("cartpole")
     (variables, record), (whole, _) = load(model), load(source)
@@ -283,13 +283,13 @@ def test_a_model_is_the_best_seeds_without_what_playing_needs_not_and_its_card_i
         assert getattr(card, policy) == [statistics.mean(scores), statistics.pstdev(scores)]
     assert 8 <= card.random[0] < 100
     row = next(line for line in (project / "models" / "README.md").read_text().splitlines() if "| cartpole |" in line)
-    told = [pretrained.interval(*each, 2) for each in (card.greedy, card.sample, card.random)]
+    told = [pretrained.format_interval(*each, 2) for each in (card.greedy, card.sample, card.random)]
     assert [cell.strip() for cell in row.split("|")][1:5] == ["cartpole", *told]
 
     model.write_bytes(b"older")
     before = files_of(project / "models")
     with monkeypatch.context() as patch:
-        patch.setattr(pretrained, "scores_of", interrupted)
+        patch.setattr(pretrained, "play_episodes", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pretrained.main()
     assert files_of(project / "models") == before  # the old pair, and nothing half made
@@ -300,7 +300,7 @@ def interrupted(*arguments):
 
 
 def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypatch, capsys):
-    monkeypatch.setattr(pretrained, "shown_trainings", lambda: [training("cartpole")])
+    monkeypatch.setattr(pretrained, "select_shown_trainings", lambda: [training("cartpole")])
     pretrained.FOLDER.mkdir()
     (pretrained.FOLDER / "cartpole.ckpt").write_bytes(b"older")
     assert pretrained.main() == 0

@@ -10,7 +10,7 @@ from benchmarks import faults
 from benchmarks.common.records import check_whole
 from benchmarks.stress.campaigns import disk, kills, soak
 from benchmarks.stress.campaigns.kills import Promised
-from benchmarks.stress.campaigns.runs import Announced, Count, Event, Results, Run, frames_in
+from benchmarks.stress.campaigns.runs import Announced, Count, Event, Results, Run, read_frames
 from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import Best
 
@@ -76,7 +76,7 @@ def test_a_damaged_checkpoint_is_a_failure(run):
         check_whole(run.last)
     run.last.write_bytes(data[:100])
     with pytest.raises(ValueError, match=r"last\.ckpt"):
-        frames_in(run.last)
+        read_frames(run.last)
 
 
 def test_results_survive_and_make_a_table(tmp_path, capsys):
@@ -85,7 +85,7 @@ def test_results_survive_and_make_a_table(tmp_path, capsys):
     results.add(Event(kills.CAMPAIGN, "cartpole, save", False, 3.0, None, "gone"))
     results.add(Event(disk.CAMPAIGN, "disk full", True, 0.0, 0.5))
     assert len(Results(tmp_path / "results.jsonl").of(kills.CAMPAIGN)) == 2
-    text = faults.table(results.of(kills.CAMPAIGN))
+    text = faults.make_table(results.of(kills.CAMPAIGN))
     assert (
         "| kill -9 of train.py: cartpole, save | 2 | 1 | 2.0 (3.0) s since the last checkpoint, or the start | 8.0 (8.0) |"
         in text
@@ -104,7 +104,7 @@ def samples(**changes):
 
 
 def test_a_soak_that_stays_flat_holds():
-    rows = {row.what: row for row in soak.compared(samples(), 60)}
+    rows = {row.what: row for row in soak.compare_windows(samples(), 60)}
     assert all(row.held for row in rows.values())
     assert rows["frames/s"].first == pytest.approx(100.0)
 
@@ -119,17 +119,17 @@ def test_a_soak_that_stays_flat_holds():
     ],
 )
 def test_a_soak_that_grows_does_not_hold(changes, what):
-    assert [row.what for row in soak.compared(samples(**changes), 60) if not row.held] == [what]
+    assert [row.what for row in soak.compare_windows(samples(**changes), 60) if not row.held] == [what]
 
 
 def test_a_log_may_grow_but_no_faster_in_the_end():
-    assert all(row.held for row in soak.compared(samples(log=0.001), 60))
+    assert all(row.held for row in soak.compare_windows(samples(log=0.001), 60))
     faster = [each._replace(log=each.seconds**2 / 1e6) for each in samples()]
-    assert [row.what for row in soak.compared(faster, 60) if not row.held] == ["TensorBoard, MB an hour"]
+    assert [row.what for row in soak.compare_windows(faster, 60) if not row.held] == ["TensorBoard, MB an hour"]
 
 
 def test_frames_that_slow_down_do_not_hold_and_may_speed_up():
     slower = [each._replace(frames=each.frames - each.seconds**2 / 200) for each in samples()]
-    assert [row.what for row in soak.compared(slower, 60) if not row.held] == ["frames/s"]
+    assert [row.what for row in soak.compare_windows(slower, 60) if not row.held] == ["frames/s"]
     faster = [each._replace(frames=each.frames + each.seconds**2 / 200) for each in samples()]
-    assert all(row.held for row in soak.compared(faster, 60))
+    assert all(row.held for row in soak.compare_windows(faster, 60))

@@ -8,7 +8,7 @@ import pytest
 from commands import ROOT
 
 from benchmarks import fuzz
-from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, split_checkpoint, toml_of
+from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, split_checkpoint, write_toml
 
 pytestmark = pytest.mark.tools
 
@@ -18,7 +18,7 @@ GUARDED = """
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from benchmarks.stress.doors.guards import Guard, outcome
+from benchmarks.stress.doors.guards import Guard, find_outcome
 inside = Path(sys.argv[2])
 guard = Guard([inside])
 guard.know_modules()
@@ -56,7 +56,7 @@ def take(data):
     return True
 from benchmarks.stress.doors import guards
 guards.SECONDS = 0.2
-print(json.dumps({name: outcome(guard, take, name.encode()) for name in deeds}))
+print(json.dumps({name: find_outcome(guard, take, name.encode()) for name in deeds}))
 """
 
 
@@ -89,7 +89,7 @@ def test_many_mutated_checkpoints_still_have_a_header():
 def test_trees_are_written_as_toml():
     tomllib = pytest.importorskip("tomllib")
     tree = {"name": "x", "game": {"id": "CartPole-v1", "settings": {"sides": [1, 2.5], "on": True}, "odd key": "\x01"}}
-    assert tomllib.loads(toml_of(tree)) == tree
+    assert tomllib.loads(write_toml(tree)) == tree
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_campaign_goes_on_where_it_was_and_counts_all(tmp_path, monkeypatch, c
     assert asked == [("records", 200_000, True), ("records", 200_000, False), ("records", 100_000, False)]
     fuzz.campaign(options)
     assert len(asked) == 3
-    text, kinds = fuzz.table(options)
+    text, kinds = fuzz.make_table(options)
     assert "| records | 500,000 | 500,000 | 0 | 0, 0 | 83,333 |" in text
     assert kinds == 0
 

@@ -14,7 +14,7 @@ from commands import ROOT
 
 from benchmarks import peers
 from benchmarks.common import supervised
-from benchmarks.comparison.figures import EPISODES, Mean, Point, Run, learning_outcome, rate
+from benchmarks.comparison.figures import EPISODES, Mean, Point, Run, compute_rate, summarize_learning
 from benchmarks.comparison.runners.report import Report
 from benchmarks.comparison.runners.this_training import report_training_games
 from benchmarks.comparison.systems import SYSTEMS, System
@@ -86,7 +86,7 @@ def test_the_mean_is_looked_at_after_each_finished_episode(tmp_path):
     assert len(run.means) == len(scores) - EPISODES + 1
     assert run.reached(75.0, limit=250.0) == Mean(199.0, 75.0)
     assert run.means[-1].score == pytest.approx((95 * 75 - 5 * 300) / 100)
-    result = learning_outcome(run, 75.0, 250.0, reason="")
+    result = summarize_learning(run, 75.0, 250.0, reason="")
     assert (result["outcome"], result["seconds"], result["frames"], result["episodes"]) == ("reached", 199.0, 1000, 105)
 
 
@@ -99,9 +99,9 @@ def test_there_is_no_mean_of_fewer_episodes(tmp_path):
 def test_a_target_reached_after_the_limit_is_missed(tmp_path):
     scores = [50.0] * EPISODES + [99.0] * EPISODES
     lines = [episode(float(number), score) for number, score in enumerate(scores)]
-    late = learning_outcome(run_of(tmp_path, *lines), 75.0, 150.0, reason="")
+    late = summarize_learning(run_of(tmp_path, *lines), 75.0, 150.0, reason="")
     assert (late["outcome"], late["best_mean"]) == ("missed", pytest.approx(50 + 0.49 * 51))
-    in_time = learning_outcome(run_of(tmp_path, *lines), 75.0, 151.0, reason="")
+    in_time = summarize_learning(run_of(tmp_path, *lines), 75.0, 151.0, reason="")
     assert (in_time["outcome"], in_time["seconds"]) == ("reached", 151.0)
 
 
@@ -121,13 +121,13 @@ def test_half_a_line_waits_for_its_other_half(tmp_path):
 def test_rate_is_the_median_of_windows_after_the_warm_up():
     speeds = [1000] * 5 + [10] * 5 + [20] * 5 + [90] * 5  # frames in each second; the slow start of all is left out
     points = [Point(float(second), sum(speeds[:second])) for second in range(len(speeds) + 1)]
-    assert rate(points) == 20.0
-    assert rate([Point(p.seconds, 7 * int(p.seconds)) for p in points]) == 7.0
+    assert compute_rate(points) == 20.0
+    assert compute_rate([Point(p.seconds, 7 * int(p.seconds)) for p in points]) == 7.0
 
 
 def test_rate_of_a_run_that_is_too_short_is_unknown():
-    assert rate([]) is None
-    assert rate([Point(0.0, 0), Point(9.0, 900)]) is None
+    assert compute_rate([]) is None
+    assert compute_rate([Point(0.0, 0), Point(9.0, 900)]) is None
 
 
 # What the games report
@@ -151,12 +151,12 @@ def test_workers_report_every_episode(tmp_path, gif_every):
 
 
 def test_every_peer_has_the_actions_of_this_program():
-    from benchmarks.comparison.runners.basic_games import basic
+    from benchmarks.comparison.runners.basic_games import make_basic
     from doom_a3c.envs.doom.setup import name_available_actions
     from doom_a3c.settings import catalog
 
     own = name_available_actions(catalog.find("basic").game)
-    game = basic(frame_skip=4)
+    game = make_basic(frame_skip=4)
     assert game.action_space.n == len(own)
     names = [button.name for button in game.unwrapped.game.get_available_buttons()]
     pressed = [game.unwrapped.button_map[game.action(action)] for action in range(len(own))]
@@ -174,7 +174,7 @@ from pathlib import Path
 from benchmarks.comparison.runners import stable_baselines
 from stable_baselines3.common.vec_env import SubprocVecEnv
 path = Path(sys.argv[2])
-games = SubprocVecEnv([partial(stable_baselines.game, 4, path)] * 2, start_method="fork")
+games = SubprocVecEnv([partial(stable_baselines.make_game, 4, path)] * 2, start_method="fork")
 games.seed(1)
 before, random = games.reset(), np.random.default_rng(2)
 sums, ended = np.zeros(2), []
@@ -214,15 +214,15 @@ def test_stable_baselines_gets_time_outs_as_truncations_and_every_score_is_repor
 def test_nothing_outlives_a_run(tmp_path):
     memory = Path(f"/dev/shm/ViZDoomTest{time.time_ns()}")
     log = tmp_path / "log"
-    with supervised.running([sys.executable, "-c", TRAINER, ENGINE, str(memory)], tmp_path, log) as process:
+    with supervised.run_supervised([sys.executable, "-c", TRAINER, ENGINE, str(memory)], tmp_path, log) as process:
         end = time.monotonic() + 30
         while "mapped" not in log.read_text():
             assert time.monotonic() < end
             time.sleep(0.05)
         environment = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
         mark = next(entry for entry in environment if entry.startswith(supervised.MARK))
-        assert len(supervised.marked(mark)) == 2
-    assert supervised.marked(mark) == []
+        assert len(supervised.find_marked(mark)) == 2
+    assert supervised.find_marked(mark) == []
     assert not memory.exists()
 
 
@@ -239,17 +239,17 @@ def test_runs_are_kept_and_not_repeated(tmp_path, monkeypatch, capsys):
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
     peers.campaign(chosen)
-    (result,) = peers.finished_runs(chosen.results)
+    (result,) = peers.read_finished_runs(chosen.results)
     assert (result["outcome"], result["frames"]) == ("reached", 800)
     assert "1 runs, 1 of them finished before" in capsys.readouterr().err
-    assert "| 1 of 1 | its own game |" in peers.table(chosen)
+    assert "| 1 of 1 | its own game |" in peers.make_table(chosen)
 
 
 def test_results_by_another_rule_are_not_mixed_in(tmp_path):
     chosen = options(tmp_path)
-    old = {key: value for key, value in peers.settings("this", 1, chosen).items() if key != "rule"}
+    old = {key: value for key, value in peers.make_settings("this", 1, chosen).items() if key != "rule"}
     chosen.results.write_text(json.dumps({**old, "outcome": "reached", "frames_per_second": 9.0, "seconds": 1.0}) + "\n")
-    assert peers.table(chosen) == ""
+    assert peers.make_table(chosen) == ""
 
 
 def test_every_system_that_learns_says_what_it_was_tuned_on():
@@ -261,18 +261,18 @@ def test_a_run_that_fails_is_written_as_failed(tmp_path, monkeypatch):
     monkeypatch.setitem(SYSTEMS, "this", System("ours", runner))
     chosen = options(tmp_path, "--only", "this")
     peers.campaign(chosen)
-    assert peers.finished_runs(chosen.results)[0]["reason"] == "no games | here"
-    assert "failed: no games / here" in peers.table(chosen)
+    assert peers.read_finished_runs(chosen.results)[0]["reason"] == "no games | here"
+    assert "failed: no games / here" in peers.make_table(chosen)
 
 
 def test_ratios_are_to_this_program(tmp_path):
     chosen = options(tmp_path)
     runs = [
-        {**peers.settings(name, 1, chosen), "outcome": "reached", "frames_per_second": speed, "seconds": seconds}
+        {**peers.make_settings(name, 1, chosen), "outcome": "reached", "frames_per_second": speed, "seconds": seconds}
         for name, speed, seconds in (("this", 1000.0, 40.0), ("sample_factory", 250.0, 300.0))
     ]
     chosen.results.write_text("".join(json.dumps(run) + "\n" for run in runs))
-    row = next(line for line in peers.table(chosen).splitlines() if "Sample Factory" in line)
+    row = next(line for line in peers.make_table(chosen).splitlines() if "Sample Factory" in line)
     assert "| 250 | 0.25 | 300 (300) | 7.50 | 1 of 1 |" in row
 
 
@@ -300,4 +300,4 @@ def test_a_file_that_holds_no_results_is_a_mistake(tmp_path):
     chosen = options(tmp_path)
     chosen.results.write_text("frames/s\n")
     with pytest.raises(UserError, match="--results"):
-        peers.table(chosen)
+        peers.make_table(chosen)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.common.results import DamagedError
@@ -28,7 +29,7 @@ def run_command(name: str, main: Callable[[], int | None], interrupted: str = "i
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)
     except subprocess.CalledProcessError as error:  # it has said why
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{name}: {Path(error.cmd[1]).name} ended with status {error.returncode}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print(f"{name}: {interrupted}", file=sys.stderr)

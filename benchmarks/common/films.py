@@ -16,7 +16,7 @@ MAX_BYTES = 150_000
 QUALITIES = range(85, 15, -10)
 
 
-def film(source: Path) -> bytes:
+def make_film(source: Path) -> bytes:
     """Encodes the first eight seconds of an mp4 in which something moves, six pictures per second."""
     rate = imageio.v3.immeta(source, plugin="FFMPEG")["fps"]
     pictures: list[Image.Image] = []
@@ -50,7 +50,7 @@ def _shrink(picture: Any) -> Image.Image:
     return Image.fromarray(picture).resize(size, Image.Resampling.BOX)
 
 
-def four_in_one(films: Sequence[Path], folder: Path) -> None:
+def write_four_in_one(films: Sequence[Path], folder: Path) -> None:
     """Combines four films, if all exist, as `games.webp`, two by two; shorter ones start again."""
     if not all(path.exists() for path in films):
         return

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.common import results
 from benchmarks.common.paths import PAGES
-from benchmarks.common.trainings import reaches
+from benchmarks.common.trainings import reaches_target
 
 FIRST_SEED = 1_000_000  # of the games that a finished training plays
 LEARNED = PAGES / "learned.jsonl"
@@ -71,21 +71,21 @@ class Learned(NamedTuple):
 
     def verdict(self, target: float) -> str:
         """Returns whether a target is met, by the lower end of the interval; where any policy may count, by all."""
-        met = [reaches(scores, target) for scores in self.counting]
+        met = [reaches_target(scores, target) for scores in self.counting]
         return "met" if all(met) else "by one policy alone" if any(met) else "not met"
 
 
-def folder_of(work: Path, game: str, seed: int, budget: int) -> Path:
+def training_folder(work: Path, game: str, seed: int, budget: int) -> Path:
     """Returns where a training lies."""
     return work / f"{game}-seed{seed}-{budget}"
 
 
 def read_learned() -> list[Learned]:
     """Returns all finished trainings, the oldest first."""
-    return [Learned(**line) for line in results.finished(LEARNED)]
+    return [Learned(**line) for line in results.read_results(LEARNED)]
 
 
-def shown_trainings() -> list[Learned]:
+def select_shown_trainings() -> list[Learned]:
     """Returns the longest training of each game's seed, and of those the newest: others may have had other settings."""
     found: dict[tuple[str, int], Learned] = {}
     for one in read_learned():
@@ -94,11 +94,11 @@ def shown_trainings() -> list[Learned]:
     return list(found.values())
 
 
-def best_of(runs: Iterable[Learned]) -> Learned | None:
+def find_best(runs: Iterable[Learned]) -> Learned | None:
     """Returns the training that scores best, None where there is none: a choice, whose score other games have to tell."""
     return max(runs, key=lambda one: max(map(statistics.mean, one.counting)), default=None)
 
 
-def film_of(work: Path, one: Learned) -> Path:
+def film_path(work: Path, one: Learned) -> Path:
     """Returns where a training's film lies, if it lies here."""
-    return folder_of(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"
+    return training_folder(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"

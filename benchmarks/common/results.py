@@ -12,7 +12,7 @@ class DamagedError(ValueError):
     """A file of results has something else in it."""
 
 
-def finished(path: Path) -> list[dict[str, Any]]:
+def read_results(path: Path) -> list[dict[str, Any]]:
     """Returns what has been finished, the oldest first; nothing where there is no such file.
 
     Raises:
@@ -27,7 +27,7 @@ def finished(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def add(path: Path, result: Mapping[str, Any]) -> None:
+def append_result(path: Path, result: Mapping[str, Any]) -> None:
     """Adds what has just been finished."""
     with path.open("ab") as file:
         file.write(f"{json.dumps(result)}\n".encode())  # at once, or with an error

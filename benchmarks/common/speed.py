@@ -41,7 +41,7 @@ class Load(NamedTuple):
     memory: float  # megabytes
 
 
-def load(since: Load | None = None) -> Load:
+def read_load(since: Load | None = None) -> Load:
     """Returns what has been used by this process and those that play for it, or what since an earlier moment."""
     own = os.getpid()
     games = set(engines(own))
@@ -62,7 +62,7 @@ class Cost(NamedTuple):
     memory: float  # megabytes, of everything
 
 
-def per_step(used: Load, steps: float) -> Cost:
+def cost_per_step(used: Load, steps: float) -> Cost:
     """Returns what a step has cost."""
     parts = (used.engines, used.servers, used.trainer)
     engines, servers, trainer = (1000 * part / steps for part in parts)
@@ -80,17 +80,17 @@ def measured(threads: ThreadGroup, counts: Callable[[], Sequence[int]], seconds:
             threads.check()
             time.sleep(0.05)
         time.sleep(WARM_UP)
-        before, frames, start = load(), sum(counts()), time.perf_counter()
+        before, frames, start = read_load(), sum(counts()), time.perf_counter()
         time.sleep(seconds)
         frames, elapsed = sum(counts()) - frames, time.perf_counter() - start
-        used = load(before)
+        used = read_load(before)
     finally:
         threads.stop()
     threads.check()
     return frames / elapsed, used
 
 
-def rate(frames_per_call: int, calls: Sequence[Callable[[], Any]], seconds: float) -> float:
+def measure_rate(frames_per_call: int, calls: Sequence[Callable[[], Any]], seconds: float) -> float:
     """Runs every call again and again on a thread of its own; returns their frames per second together."""
     counts, stop = [0] * len(calls), threading.Event()
 
@@ -174,7 +174,7 @@ class Parts:
             return lambda: policy(seen, resets, rollout.core_state)
 
         calls = [acts(*pair) for pair in zip(self._networks, self._rollouts, strict=True)]
-        return rate(self._frames_per_step, calls, seconds)
+        return measure_rate(self._frames_per_step, calls, seconds)
 
     def gradients(self, seconds: float) -> float:
         """Returns the rate of gradients alone, all that are computed from a rollout."""
@@ -187,7 +187,7 @@ class Parts:
             ]
 
         calls = [learns(index, *pair) for index, pair in enumerate(zip(self._networks, self._rollouts, strict=True))]
-        return rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
+        return measure_rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
 
     def training(self, seconds: float) -> tuple[float, Load]:
         """Returns the rate of the whole: pull, play, learn, apply."""

@@ -16,7 +16,7 @@ from pathlib import Path
 MARK = "DOOM_A3C_BENCHMARK"  # an environment variable, by which the processes of a run are found
 
 
-def marked(mark: str) -> list[int]:
+def find_marked(mark: str) -> list[int]:
     """Returns the processes that were started, directly or not, with a mark in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -26,7 +26,7 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def segments(processes: list[int]) -> set[Path]:
+def find_shared_memory(processes: list[int]) -> set[Path]:
     """Returns the shared memory that processes use: those of ViZDoom's and torch's leave it behind when they are killed."""
     found: set[Path] = set()
     for process in processes:
@@ -37,12 +37,12 @@ def segments(processes: list[int]) -> set[Path]:
 
 def kill_run(process: subprocess.Popen[bytes], mark: str) -> None:
     """Kills a run and all that it started: engines outlive their trainer and ignore SIGTERM."""
-    memory = segments(marked(mark))
+    memory = find_shared_memory(find_marked(mark))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     end = time.monotonic() + 20.0
-    while (left := marked(mark)) and time.monotonic() < end:
-        memory |= segments(left)
+    while (left := find_marked(mark)) and time.monotonic() < end:
+        memory |= find_shared_memory(left)
         for survivor in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(survivor, signal.SIGKILL)
@@ -55,7 +55,7 @@ def kill_run(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 @contextlib.contextmanager
-def running(command: list[str], folder: Path, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def run_supervised(command: list[str], folder: Path, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command in a session of its own, with `environment` added to this one's, and leaves nothing of it behind."""
     value = uuid.uuid4().hex
     with log.open("wb") as output:
@@ -74,7 +74,7 @@ def running(command: list[str], folder: Path, log: Path, **environment: str) -> 
         kill_run(process, f"{MARK}={value}")
 
 
-def last_line(log: Path) -> str:
+def read_last_line(log: Path) -> str:
     """Returns what a failed run said last, without colours."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace")).strip().splitlines()
     return lines[-1].strip()[:200] if lines else "it said nothing"

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_record
-from benchmarks.common.supervised import last_line, running
+from benchmarks.common.supervised import read_last_line, run_supervised
 from doom_a3c.record.metrics.statistics import Interval, mean_interval
 from doom_a3c.settings.formatting import format_score
 
@@ -25,24 +25,24 @@ POLICIES = ("greedy", "sample")
 SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games
 
 
-def commit() -> str:
+def read_commit() -> str:
     """Returns the commit that is checked out, in short."""
     told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     return told.stdout.strip()
 
 
-def counters(folder: Path) -> dict[str, Any]:
+def read_counters(folder: Path) -> dict[str, Any]:
     """Returns the counters in the newest checkpoint of a training."""
     progress: dict[str, Any] = read_record(folder / "models" / "last.ckpt")["progress"]
     return progress
 
 
-def policy_of(model: Path) -> str:
+def read_policy(model: Path) -> str:
     """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
     return str(read_record(model)["policy"])
 
 
-def scores_of(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
+def play_episodes(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
     """Returns what so many episodes of each policy of a model score, from a seed on; raises as `play` does."""
     flags = ("--episodes", episodes, "--seed", seed, "--record-episodes", 0, "--random-episodes", 0)
     played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
@@ -61,12 +61,12 @@ def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> di
             out = folder / name
             out.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, own)]
-            players[name] = started.enter_context(running(command, out, out / "play.txt"))
+            players[name] = started.enter_context(run_supervised(command, out, out / "play.txt"))
         for player in players.values():
             player.wait()
     for name, player in players.items():
         if player.returncode:
-            print(last_line(folder / name / "play.txt"), file=sys.stderr, flush=True)
+            print(read_last_line(folder / name / "play.txt"), file=sys.stderr, flush=True)
             raise subprocess.CalledProcessError(player.returncode, player.args)
     return {name: json.loads((folder / name / "summary.json").read_text()) for name in flags}
 
@@ -86,22 +86,22 @@ def run(folder: Path, program: str, *flags: object) -> None:
             process.kill()
             raise
     if status:
-        print(last_line(folder / "output.txt"), file=sys.stderr, flush=True)
+        print(read_last_line(folder / "output.txt"), file=sys.stderr, flush=True)
         raise subprocess.CalledProcessError(status, command)
 
 
-def reaches(scores: Sequence[float], target: float) -> bool:
+def reaches_target(scores: Sequence[float], target: float) -> bool:
     """Tells whether the lower end of the mean's interval is a target's; where all scores are equal, that score is."""
     interval = mean_interval(scores)
     return (scores[0] if interval is None else interval.low) >= target
 
 
-def told(scores: Sequence[float]) -> str:
+def format_mean(scores: Sequence[float]) -> str:
     """Returns a mean with its 95 per cent interval."""
-    return with_interval(statistics.mean(scores), mean_interval(scores), len(scores))
+    return format_with_interval(statistics.mean(scores), mean_interval(scores), len(scores))
 
 
-def with_interval(mean: float, interval: Interval | None, games: int) -> str:
+def format_with_interval(mean: float, interval: Interval | None, games: int) -> str:
     """Returns a mean with its interval, or with how many games have had that very score."""
     sure = f"all {games} equal" if interval is None else f"{format_score(interval.low)} to {format_score(interval.high)}"
     return f"{format_score(mean)} ({sure})"

@@ -73,7 +73,7 @@ class Run:
         return next((point.frames for point in reversed(self.points) if point.seconds <= seconds), 0)
 
 
-def rate(points: list[Point]) -> float | None:
+def compute_rate(points: list[Point]) -> float | None:
     """Returns the median frames/s over windows between points, after the warm-up; None if no window is complete."""
     warm = [point for point in points if point.seconds >= points[0].seconds + WARM_UP]
     rates, first = [], 0
@@ -84,11 +84,11 @@ def rate(points: list[Point]) -> float | None:
     return statistics.median(rates) if rates else None
 
 
-def learning_outcome(run: Run, target: float, limit: float, reason: str) -> dict[str, Any]:
+def summarize_learning(run: Run, target: float, limit: float, reason: str) -> dict[str, Any]:
     """Returns the figures of a run that learns: 'reached', 'missed' (within its limit), or 'failed' for a `reason`."""
     reached = run.reached(target, limit)
     figures: dict[str, Any] = {
-        "frames_per_second": rate(run.points),
+        "frames_per_second": compute_rate(run.points),
         "seconds": reached.seconds if reached else None,
         "frames": run.frames_at(reached.seconds if reached else limit),
         "episodes": run.episodes,
@@ -99,9 +99,9 @@ def learning_outcome(run: Run, target: float, limit: float, reason: str) -> dict
     return {"outcome": "failed", "reason": reason, **figures} if reason else {"outcome": "missed", **figures}
 
 
-def raw_outcome(run: Run, reason: str) -> dict[str, Any]:
+def summarize_raw(run: Run, reason: str) -> dict[str, Any]:
     """Returns the figures of a run without learning: 'measured', or 'failed' for a `reason`."""
-    measured = rate(run.points)
+    measured = compute_rate(run.points)
     if reason or measured is None:
         return {"outcome": "failed", "reason": reason or "it reported too little", "frames_per_second": measured}
     return {"outcome": "measured", "frames_per_second": measured}

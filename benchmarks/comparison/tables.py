@@ -13,7 +13,7 @@ Result = Mapping[str, Any]
 Runs = Mapping[str, Sequence[Result]]  # by system
 
 
-def learning_table(runs: Runs, target: str) -> str:
+def make_learning_table(runs: Runs, target: str) -> str:
     """Returns the rows of the systems that learn, with ratios to this program's default."""
     names = [name for name, system in SYSTEMS.items() if system.learns and runs[name]]
     own_rate, own_seconds = median_rate(runs["this"]), median_seconds(runs["this"])
@@ -29,14 +29,15 @@ def learning_table(runs: Runs, target: str) -> str:
         reached = sum(run["outcome"] == "reached" for run in own)
         cap = f"> {60 * min(run['minutes'] for run in own):.0f}"
         lines.append(
-            f"| {label(name, own)} | {own[0]['games']} | {shown(frames, '{:,.0f}'.format)} | {ratio(frames, own_rate)} "
-            f"| {shown(seconds, '{:.0f}'.format, cap)} ({each}) | {ratio(seconds, own_seconds)} "
-            f"| {reached} of {len(own)} | {SYSTEMS[name].tuned} | {notes(name, own)} |"
+            f"| {format_label(name, own)} | {own[0]['games']} | {format_figure(frames, '{:,.0f}'.format)} "
+            f"| {format_ratio(frames, own_rate)} "
+            f"| {format_figure(seconds, '{:.0f}'.format, cap)} ({each}) | {format_ratio(seconds, own_seconds)} "
+            f"| {reached} of {len(own)} | {SYSTEMS[name].tuned} | {format_notes(name, own)} |"
         )
     return "\n".join(lines) + "\n" if names else ""
 
 
-def raw_table(runs: Runs) -> str:
+def make_raw_table(runs: Runs) -> str:
     """Returns the rows of games without learning, with ratios to this program's."""
     names = [name for name, system in SYSTEMS.items() if not system.learns and runs[name]]
     reference = median_rate(runs["this_raw"])
@@ -44,8 +45,8 @@ def raw_table(runs: Runs) -> str:
     for name in names:
         own = runs[name]
         frames = median_rate(own)
-        figures = f"{own[0]['games']} | {shown(frames, '{:,.0f}'.format)} | {ratio(frames, reference)}"
-        lines.append(f"| {label(name, own)} | {figures} | {notes(name, own)} |")
+        figures = f"{own[0]['games']} | {format_figure(frames, '{:,.0f}'.format)} | {format_ratio(frames, reference)}"
+        lines.append(f"| {format_label(name, own)} | {figures} | {format_notes(name, own)} |")
     return "\n".join(lines) + "\n" if names else ""
 
 
@@ -64,22 +65,22 @@ def median(values: list[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def shown(value: float | None, form: Callable[[float], str], never: str = "-") -> str:
+def format_figure(value: float | None, form: Callable[[float], str], never: str = "-") -> str:
     """Returns a figure as the table shows it."""
     return "-" if value is None else never if math.isinf(value) else form(value)
 
 
-def ratio(value: float | None, reference: float | None) -> str:
+def format_ratio(value: float | None, reference: float | None) -> str:
     """Returns how a figure relates to this program's."""
     return "-" if not value or not reference or math.isinf(value) or math.isinf(reference) else f"{value / reference:.2f}"
 
 
-def label(name: str, runs: Sequence[Result]) -> str:
+def format_label(name: str, runs: Sequence[Result]) -> str:
     """Returns a system's name and version."""
     return " ".join(filter(None, (SYSTEMS[name].title, runs[-1].get("version"))))
 
 
-def notes(name: str, runs: Sequence[Result]) -> str:
+def format_notes(name: str, runs: Sequence[Result]) -> str:
     """Returns the particulars of a system, and the causes of its failed runs."""
     failures = {f"failed: {run['reason']}" for run in runs if run["outcome"] == "failed"}
     missed = [run["best_mean"] for run in runs if run["outcome"] == "missed" and run["best_mean"] is not None]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import vizdoom
 
 from benchmarks.common.command import make_parser, run_command
-from benchmarks.notes.engines import engine_of
+from benchmarks.notes.engines import start_engine
 
 MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
 STEPS = (1, 2, 4)  # frames
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 PLANS = [Plan(*each) for each in itertools.product((LEFT, RIGHT), range(MOST_WALKED + 1), (False, True))]
 
 
-def score(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
+def play_plan(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
     """Returns what a plan scores; that of a game that goes on is what it has cost until then."""
     game.set_seed(seed)
     game.new_episode()
@@ -51,7 +51,7 @@ def score(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
     return float(game.get_total_reward())
 
 
-def best(scores: Mapping[Plan, float], step: int, walks_on: bool) -> float:
+def find_best(scores: Mapping[Plan, float], step: int, walks_on: bool) -> float:
     """Returns the best score with steps of so many frames, walking on while shooting or not."""
     return max(value for plan, value in scores.items() if plan.frames % step == 0 and plan.walks_on <= walks_on)
 
@@ -61,12 +61,12 @@ def main() -> None:
     parser = make_parser("notes.basic_ceiling", __doc__)
     parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
     options = parser.parse_args()
-    with closing(engine_of("basic")) as engine:
-        episodes = [{plan: score(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
+    with closing(start_engine("basic")) as engine:
+        episodes = [{plan: play_plan(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
     print("| frames a step | shoots standing | or walking |")
     print("|---|---|---|")
     for step in STEPS:
-        means = [statistics.fmean(best(each, step, walks_on) for each in episodes) for walks_on in (False, True)]
+        means = [statistics.fmean(find_best(each, step, walks_on) for each in episodes) for walks_on in (False, True)]
         print(f"| {step} | {means[0]:.1f} | {means[1]:.1f} |")
 
 

@@ -10,7 +10,7 @@ from doom_a3c.settings import catalog
 from doom_a3c.settings.games import DoomSpec
 
 
-def engine_of(name: str, objects: bool = False) -> DoomProcess:
+def start_engine(name: str, objects: bool = False) -> DoomProcess:
     """Returns a shipped Doom scenario's engine, running; with `objects` its states tell where things are."""
     scenario = catalog.find(name)
     spec = scenario.game

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import vizdoom
 
 from benchmarks.common.command import make_parser, run_command
-from benchmarks.notes.engines import engine_of
+from benchmarks.notes.engines import start_engine
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,7 +45,7 @@ SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames at which the player l
 RECORDED = max(SEEN) + AFTER + MISSED  # frames
 
 
-def way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
+def record_way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
     """Returns where the monster is in the first frames of an episode, None in an empty room."""
     game.set_seed(seed)
     game.new_episode()
@@ -61,7 +61,7 @@ def way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
     return found
 
 
-def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+def find_hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
     """Returns what a rocket hits that leaves in a frame.
 
     Args:
@@ -83,7 +83,7 @@ def hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
     return hit, when
 
 
-def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
+def estimate_chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
     """Returns the share of those ways, most like each up to a frame, that each of ANGLES hits: [episodes, angles]."""
     parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
     features = np.concatenate(parts, axis=1)
@@ -95,7 +95,7 @@ def chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
     return share
 
 
-def turned(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt.NDArray[np.intp]:
+def choose_angles(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt.NDArray[np.intp]:
     """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too.
 
     Args:
@@ -118,7 +118,7 @@ def turned(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt
     return at
 
 
-def scored(
+def compute_scores(
     hit: npt.NDArray[np.bool_], when: Floats, at: npt.NDArray[np.intp], leaves: int, empty: float
 ) -> tuple[float, float, float]:
     """Returns the share of hits and the mean score where there is a monster, and the score of all rooms."""
@@ -128,18 +128,18 @@ def scored(
     return float(hit[each, at].mean()), mean, (1 - empty) * mean + empty * missed
 
 
-def seen_rows(ways: Floats, empty: float) -> Iterator[str]:
+def list_seen_rows(ways: Floats, empty: float) -> Iterator[str]:
     """Yields the lines of the first table, for that share of rooms without a monster."""
     yield "| looks last in frame | hits | score where there is a monster | score |"
     yield "|---|---|---|---|"
     for seen in SEEN:
         leaves = seen + AFTER
-        hit, when = hits(ways, leaves)
-        hitting, mean, score = scored(hit, when, chances(ways, seen, hit).argmax(axis=1), leaves, empty)
+        hit, when = find_hits(ways, leaves)
+        hitting, mean, score = compute_scores(hit, when, estimate_chances(ways, seen, hit).argmax(axis=1), leaves, empty)
         yield f"| {seen} | {hitting:.2f} | {mean:.2f} | {score:.2f} |"
 
 
-def turned_rows(ways: Floats, empty: float) -> Iterator[str]:
+def list_turned_rows(ways: Floats, empty: float) -> Iterator[str]:
     """Yields the lines of the second table: the score of all rooms, for each choice of turns."""
     yield (
         "| degrees in a step | turns while it fires | "
@@ -147,14 +147,15 @@ def turned_rows(ways: Floats, empty: float) -> Iterator[str]:
         + " |"
     )
     yield "|---" * (2 + len(LEAVES)) + "|"
-    found = {leaves: hits(ways, leaves) for leaves in LEAVES}
+    found = {leaves: find_hits(ways, leaves) for leaves in LEAVES}
     known = {
-        leaves: [chances(ways, step * STEP, hit) for step in range(leaves // STEP)] for leaves, (hit, _) in found.items()
+        leaves: [estimate_chances(ways, step * STEP, hit) for step in range(leaves // STEP)]
+        for leaves, (hit, _) in found.items()
     }
     for turns in TURNS:
         for together in (False, True):
-            at = {leaves: turned(known[leaves], turns, together) for leaves in LEAVES}
-            scores = (scored(*found[leaves], at[leaves], leaves, empty)[2] for leaves in LEAVES)
+            at = {leaves: choose_angles(known[leaves], turns, together) for leaves in LEAVES}
+            scores = (compute_scores(*found[leaves], at[leaves], leaves, empty)[2] for leaves in LEAVES)
             yield (
                 f"| {', '.join(map(str, turns))} | {'yes' if together else 'no'} | "
                 + " | ".join(f"{one:.2f}" for one in scores)
@@ -167,14 +168,14 @@ def main() -> None:
     parser = make_parser("notes.predict_position_ceiling", __doc__)
     parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
     options = parser.parse_args()
-    with closing(engine_of("predict_position", objects=True)) as engine:
-        found = [way(engine.game, seed) for seed in range(options.episodes)]
+    with closing(start_engine("predict_position", objects=True)) as engine:
+        found = [record_way(engine.game, seed) for seed in range(options.episodes)]
     there = np.array([one for one in found if one is not None])
     empty = 1.0 - len(there) / len(found)
     print(f"{empty:.1%} of {len(found)} rooms are empty.\n")
-    print("\n".join(seen_rows(there, empty)))
+    print("\n".join(list_seen_rows(there, empty)))
     print()
-    print("\n".join(turned_rows(there, empty)))
+    print("\n".join(list_turned_rows(there, empty)))
 
 
 if __name__ == "__main__":

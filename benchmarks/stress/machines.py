@@ -18,7 +18,7 @@ _FOLDER = "A3C_MACHINES"  # environment variable: where the machines keep their 
 
 
 @contextlib.contextmanager
-def machines(count: int, rate: str | None) -> Iterator[str]:
+def make_machines(count: int, rate: str | None) -> Iterator[str]:
     """Makes machines 0 to `count`, 0 for the driver; yields the address of their cluster. `rate` limits their links."""
     from doom_a3c.engines.cluster.access import ENVIRONMENT
 
@@ -31,7 +31,7 @@ def machines(count: int, rate: str | None) -> Iterator[str]:
         _run(f"ip netns exec {_BRIDGE} ip link add bridge type bridge")
         _run(f"ip netns exec {_BRIDGE} ip link set bridge up")
         for index in range(count + 1):
-            name = machine(index)
+            name = machine_name(index)
             _run(f"ip netns add {name}")
             _run(f"ip link add to_{name} netns {_BRIDGE} type veth peer name eth0 netns {name}")
             _run(f"ip netns exec {_BRIDGE} ip link set to_{name} master bridge up")
@@ -45,12 +45,12 @@ def machines(count: int, rate: str | None) -> Iterator[str]:
     finally:
         for index in range(count + 1):
             kill_machine(index)
-            subprocess.run(["ip", "netns", "del", machine(index)], capture_output=True, check=False)
+            subprocess.run(["ip", "netns", "del", machine_name(index)], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", _BRIDGE], capture_output=True, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def machine(index: int) -> str:
+def machine_name(index: int) -> str:
     """Returns the name of a machine's namespace."""
     return f"a3c{index}"
 
@@ -70,12 +70,12 @@ def start_ray(index: int) -> None:
     ray = f"{sys.executable} {Path(sys.executable).parent / 'ray'}"
     role = f"--head --port={PORT} --include-dashboard=false" if index == 0 else f"--address={_ip(0)}:{PORT}"
     limits = f"--num-cpus=1 --object-store-memory=200000000 --temp-dir={os.environ[_FOLDER]}/{index}"
-    _run(f"ip netns exec {machine(index)} {ray} start {role} --node-ip-address={_ip(index)} {limits}")
+    _run(f"ip netns exec {machine_name(index)} {ray} start {role} --node-ip-address={_ip(index)} {limits}")
 
 
 def kill_machine(index: int, name: str = "") -> None:
     """Ends all processes of a machine that have `name` in their command by signal 9."""
-    found = subprocess.run(["ip", "netns", "pids", machine(index)], capture_output=True, text=True, check=False)
+    found = subprocess.run(["ip", "netns", "pids", machine_name(index)], capture_output=True, text=True, check=False)
     for pid in found.stdout.split():
         with contextlib.suppress(OSError):
             if name in Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]:
@@ -89,9 +89,9 @@ def kill_raylet(index: int) -> None:
 
 def cut_machine(index: int) -> None:
     """Takes a machine off the network, without a word to anyone."""
-    _run(f"ip netns exec {_BRIDGE} ip link set to_{machine(index)} down")
+    _run(f"ip netns exec {_BRIDGE} ip link set to_{machine_name(index)} down")
 
 
 def mend_machine(index: int) -> None:
     """Puts a machine that was cut off on the network again."""
-    _run(f"ip netns exec {_BRIDGE} ip link set to_{machine(index)} up")
+    _run(f"ip netns exec {_BRIDGE} ip link set to_{machine_name(index)} up")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Builder]:
+def make_settings(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Builder]:
     """Returns a scenario's settings, the same as plain data, and what builds its networks."""
     from doom_a3c.run.builder import Builder
 
@@ -33,7 +33,7 @@ def settings_of(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], 
     return config, remote.pack_settings(config, resolved, 0), Builder(resolved, config)
 
 
-def start_state(config: Config, builder: Builder) -> State:
+def make_start_state(config: Config, builder: Builder) -> State:
     """Returns the state of a run that has not begun."""
     from doom_a3c.engines.local import capture_state
     from doom_a3c.record.metrics.progress import Progress
@@ -41,7 +41,7 @@ def start_state(config: Config, builder: Builder) -> State:
     return capture_state(builder.make_model(config), Progress())
 
 
-def audited(log: Path, settings: dict[str, Any]) -> Server:
+def build_audited_server(log: Path, settings: dict[str, Any]) -> Server:
     """Returns a server that writes down what it begins with and every push that it applies or refuses, and when."""
     server = remote.build_server(settings)
     take_in, begin, entries = server.push, server.start, log.open("a")
@@ -136,14 +136,14 @@ class Trial:
         from doom_a3c.record.metrics.progress import Progress
         from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 
-        config, settings, builder = settings_of(scenario, hosts=hosts, workers=1, frames=10**12, **changes)
+        config, settings, builder = make_settings(scenario, hosts=hosts, workers=1, frames=10**12, **changes)
         log = folder / "audit"
         self.audit = Audit(log)
         self.engine = ClusterEngine(
             hosts=hosts,
             device="cpu",
-            blueprint=Blueprint(partial(audited, log), remote.build_host, settings),
-            state=start_state(config, builder),
+            blueprint=Blueprint(partial(build_audited_server, log), remote.build_host, settings),
+            state=make_start_state(config, builder),
             progress=Progress(),
             logger_called=lambda name: TensorBoardLogger(folder / name),
             add_gif=lambda gif: None,
@@ -157,10 +157,10 @@ class Trial:
 
         def ready() -> ServerStatus | None:
             self.engine.check()
-            found = patiently(connect_server().status)
+            found = call_patiently(connect_server().status)
             return found if found["ready"] else None
 
-        return until(ready)
+        return wait_until(ready)
 
     def pushes(self) -> dict[str, int]:
         """Returns how often each host has pushed."""
@@ -176,7 +176,7 @@ class Trial:
         return set(self.pushes()) - known
 
 
-def patiently(call: Callable[[], Value], seconds: float = 60.0) -> Value:
+def call_patiently(call: Callable[[], Value], seconds: float = 60.0) -> Value:
     """Calls the server until the call reaches it; returns its answer."""
     from doom_a3c.engines.cluster.messages import UnreachableError
 
@@ -190,7 +190,7 @@ def patiently(call: Callable[[], Value], seconds: float = 60.0) -> Value:
         time.sleep(0.05)
 
 
-def until(condition: Callable[[], Value | None], seconds: float = 120.0) -> Value:
+def wait_until(condition: Callable[[], Value | None], seconds: float = 120.0) -> Value:
     """Returns a condition's value once it is true."""
     end = time.monotonic() + seconds
     while not (value := condition()):

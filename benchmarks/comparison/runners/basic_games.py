@@ -66,6 +66,6 @@ class Learnable(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._observation, REWARD_SCALE * float(reward), terminated, ended and not terminated, infos
 
 
-def basic(frame_skip: int) -> gymnasium.Env[Any, Any]:
+def make_basic(frame_skip: int) -> gymnasium.Env[Any, Any]:
     """Returns a game of ViZDoom's own environment: grey pictures of 160x120, one of three buttons."""
     return Buttons(gymnasium.make("VizdoomBasic-v1", disable_env_checker=True, frame_skip=frame_skip, **SETTINGS))

@@ -7,12 +7,12 @@ from pathlib import Path
 import envpool
 import numpy as np
 
-from benchmarks.comparison.runners.report import play, runner_flags
+from benchmarks.comparison.runners.report import make_runner_parser, play
 
 
 def main() -> None:
     """Plays until the time is up."""
-    parser = runner_flags(__doc__)
+    parser = make_runner_parser(__doc__)
     parser.add_argument(
         "--threads", type=int, default=8, help="more than cores, to hide the wait for engines; 0: as EnvPool chooses"
     )

@@ -7,15 +7,15 @@ from functools import partial
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from benchmarks.comparison.runners.basic_games import basic
-from benchmarks.comparison.runners.report import play, runner_flags
+from benchmarks.comparison.runners.basic_games import make_basic
+from benchmarks.comparison.runners.report import make_runner_parser, play
 
 
 def main() -> None:
     """Plays until the time is up."""
-    options = runner_flags(__doc__).parse_args()
+    options = make_runner_parser(__doc__).parse_args()
     envs = AsyncVectorEnv(
-        [partial(basic, options.frame_skip)] * options.games,
+        [partial(make_basic, options.frame_skip)] * options.games,
         context="fork",  # nothing to be imported by each process again
         autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is one of every game
     )

@@ -54,7 +54,7 @@ class FrameCounter:
                 self._due = now + 1.0
 
 
-def runner_flags(description: str | None) -> argparse.ArgumentParser:
+def make_runner_parser(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser of the flags that every runner takes."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--report", type=Path, required=True, help="the file to report to")

@@ -23,13 +23,13 @@ from sf_examples.vizdoom.doom.doom_utils import doom_env_by_name, make_doom_env_
 from sf_examples.vizdoom.train_vizdoom import parse_vizdoom_cfg, register_vizdoom_models
 
 from benchmarks.comparison.runners.basic_games import Buttons, Learnable
-from benchmarks.comparison.runners.report import Report, runner_flags
+from benchmarks.comparison.runners.report import Report, make_runner_parser
 
 WORKERS = 2
 GAME = "doom_basic"
 
 
-def flags(options: argparse.Namespace) -> list[str]:
+def make_flags(options: argparse.Namespace) -> list[str]:
     """Returns Sample Factory's flags."""
     return [
         "--algo=APPO",
@@ -71,10 +71,10 @@ def make_game(report: Path, *arguments: Any, **named: Any) -> Any:
 
 def main() -> None:
     """Trains until it is ended from outside."""
-    options = runner_flags((__doc__ or "").splitlines()[0]).parse_args()
+    options = make_runner_parser((__doc__ or "").splitlines()[0]).parse_args()
     register_env(GAME, partial(make_game, options.report))
     register_vizdoom_models()
-    _, runner = make_runner(parse_vizdoom_cfg(flags(options)))
+    _, runner = make_runner(parse_vizdoom_cfg(make_flags(options)))
     runner.register_observer(FrameReporter(Report(options.report)))
     runner.init()
     runner.run()

@@ -23,8 +23,8 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from benchmarks.comparison.runners.basic_games import Learnable, basic
-from benchmarks.comparison.runners.report import Report, runner_flags
+from benchmarks.comparison.runners.basic_games import Learnable, make_basic
+from benchmarks.comparison.runners.report import Report, make_runner_parser
 
 OURS: dict[str, Any] = {"net_arch": []}  # the fully connected layer is part of the features, heads follow at once
 LSTM = {"lstm_hidden_size": 256, "shared_lstm": True, "enable_critic_lstm": False}
@@ -44,10 +44,10 @@ class Picture(gymnasium.ObservationWrapper[Any, Any, Any]):
         return np.asarray(cv2.resize(cropped, (84, 84), interpolation=cv2.INTER_AREA), np.uint8)[None]
 
 
-def game(frame_skip: int, report: Path) -> gymnasium.Env[Any, Any]:
+def make_game(frame_skip: int, report: Path) -> gymnasium.Env[Any, Any]:
     """Returns a game that reports its episodes."""
     cv2.setNumThreads(1)
-    return Picture(Learnable(basic(frame_skip), Report(report)))
+    return Picture(Learnable(make_basic(frame_skip), Report(report)))
 
 
 class Convolutions(BaseFeaturesExtractor):
@@ -100,11 +100,13 @@ def make_model(name: str, games: Any, seed: int) -> Any:
 
 def main() -> None:
     """Trains until it is ended from outside."""
-    parser = runner_flags((__doc__ or "").splitlines()[0])
+    parser = make_runner_parser((__doc__ or "").splitlines()[0])
     parser.add_argument("--algorithm", choices=["a2c", "ppo", "recurrent_ppo"], required=True)
     options = parser.parse_args()
-    make_game = partial(game, options.frame_skip, options.report)
-    model = make_model(options.algorithm, SubprocVecEnv([make_game] * options.games, start_method="fork"), options.seed)
+    make_reporting_game = partial(make_game, options.frame_skip, options.report)
+    model = make_model(
+        options.algorithm, SubprocVecEnv([make_reporting_game] * options.games, start_method="fork"), options.seed
+    )
     model.learn(total_timesteps=10**12, callback=FrameReporter(Report(options.report), options.frame_skip))
 
 

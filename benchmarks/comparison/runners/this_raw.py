@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.comparison.runners.report import play, runner_flags
+from benchmarks.comparison.runners.report import make_runner_parser, play
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import cpu_count
@@ -13,7 +13,7 @@ from doom_a3c.settings.scenarios import apply_overrides
 
 def main() -> None:
     """Plays until the time is up."""
-    options = runner_flags(__doc__).parse_args()
+    options = make_runner_parser(__doc__).parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="cpu")
     from doom_a3c.run.builder import Builder
 

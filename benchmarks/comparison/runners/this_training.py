@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from benchmarks.comparison.runners.report import FrameCounter, Report, runner_flags
+from benchmarks.comparison.runners.report import FrameCounter, Report, make_runner_parser
 from doom_a3c.cli import train
 from doom_a3c.run.launch import open_session
 
@@ -49,7 +49,7 @@ def report_training_games(report: Report, frame_skip: int) -> Iterator[None]:
 
 def main() -> int:
     """Trains until it is ended from outside, or its budget of frames is used up."""
-    options, flags = runner_flags((__doc__ or "").splitlines()[0]).parse_known_args()
+    options, flags = make_runner_parser((__doc__ or "").splitlines()[0]).parse_known_args()
 
     @contextmanager
     def open_reporting_session(*arguments: Any, **named: Any) -> Iterator[Session]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common.records import check_whole
-from benchmarks.stress.campaigns.runs import Event, Results, Run, frames_in, own_folder, started
+from benchmarks.stress.campaigns.runs import Event, Results, Run, make_folder, read_frames, start_run
 
 CAMPAIGN = "disk full and free again"
 UNIT = "s without a checkpoint once there was room"
@@ -31,7 +31,7 @@ class NoDiskError(Exception):
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
+def mount_small_disk(folder: Path) -> Iterator[Path]:
     """Mounts a small file system in memory, gone afterwards; raises NoDiskError where that is not allowed."""
     place = folder / "disk"
     place.mkdir()
@@ -47,23 +47,23 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def campaign(results: Results, times: int) -> None:
+def run_campaign(results: Results, times: int) -> None:
     """Fills the disk of a run until there are so many events; begins another where one does not survive."""
     while len(results.of(CAMPAIGN)) < times:
-        with own_folder() as folder, small_disk(folder) as disk, started(folder, FLAGS, disk) as run:
-            run.wait_for(lambda: frames_in(run.last) > 0)
+        with make_folder() as folder, mount_small_disk(folder) as disk, start_run(folder, FLAGS, disk) as run:
+            run.wait_for(lambda: read_frames(run.last) > 0)
             while len(results.of(CAMPAIGN)) < times:
-                event = full_once(run, disk)
+                event = fill_once(run, disk)
                 results.add(event)
                 if not event.survived:
                     break
 
 
-def full_once(run: Run, disk: Path) -> Event:
+def fill_once(run: Run, disk: Path) -> Event:
     """Fills the disk, holds it, frees it; returns what came of it."""
     filler = disk / "filler"
     try:
-        last_saved, said = saved(run), len(run.said())
+        last_saved, said = last_saved_at(run), len(run.said())
         fill(filler)
         end = time.monotonic() + HOLD_SECONDS
         while time.monotonic() < end:
@@ -73,14 +73,14 @@ def full_once(run: Run, disk: Path) -> Event:
                 raise TimeoutError(f"it ended with status {run.process.returncode}: {run.last_words()}")
         check_whole(run.last)
         check_whole(run.best)
-        full_saves = saved(run) != last_saved
+        full_saves = last_saved_at(run) != last_saved
         filler.unlink()
-        start, before = time.monotonic(), saved(run)
-        run.wait_for(lambda: saved(run) > before, 60)
+        start, before = time.monotonic(), last_saved_at(run)
+        run.wait_for(lambda: last_saved_at(run) > before, 60)
         seconds = time.monotonic() - start
         check_whole(run.last)
-        frames = frames_in(run.last)
-        run.wait_for(lambda: frames_in(run.last) > frames, 60)  # it goes on for good
+        frames = read_frames(run.last)
+        run.wait_for(lambda: read_frames(run.last) > frames, 60)  # it goes on for good
     except (TimeoutError, ValueError) as error:
         filler.unlink(missing_ok=True)
         return Event(CAMPAIGN, "disk full", False, None, None, str(error))
@@ -89,7 +89,7 @@ def full_once(run: Run, disk: Path) -> Event:
     return Event(CAMPAIGN, fault, True, max(0.0, seconds - SAVE_SECONDS), seconds)
 
 
-def saved(run: Run) -> float:
+def last_saved_at(run: Run) -> float:
     """Returns when the newest checkpoint was written."""
     return run.last.stat().st_mtime
 

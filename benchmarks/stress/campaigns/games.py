@@ -9,7 +9,7 @@ import signal
 import time
 
 from benchmarks.common.processes import engines, family, kill, parent
-from benchmarks.stress.campaigns.runs import Event, Results, own_folder
+from benchmarks.stress.campaigns.runs import Event, Results, make_folder
 from benchmarks.stress.victims import KINDS, VictimRun, hurt
 
 CAMPAIGN = "game faults in one run"
@@ -28,11 +28,11 @@ CYCLE = (
 STALL_SECONDS = 2.0  # which is no fault: patience is 8 s for engines, 20 for servers
 
 
-def campaign(results: Results, faults: int, seed: int) -> None:
+def run_campaign(results: Results, faults: int, seed: int) -> None:
     """Hurts a run until there are so many events; begins another where one does not survive."""
     while (done := len(results.of(CAMPAIGN))) < faults:
         random.seed(f"{seed}-{done}")
-        with own_folder() as folder:
+        with make_folder() as folder:
             run = VictimRun(folder, FLAGS)
             try:
                 hurt_again_and_again(run, results, faults)
@@ -49,7 +49,7 @@ def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
         before, start = int(run.progress()["frames"]), time.monotonic()
         try:
             counted += hurt(run, kind) if kind in KINDS else stop(run, kind)
-            seconds = recovered(run, before, counted, start)
+            seconds = wait_for_recovery(run, before, counted, start)
         except TimeoutError:
             alive = run.process.poll() is None
             why = "it stands still, or did not count it" if alive else f"exit status {run.process.returncode}"
@@ -59,7 +59,7 @@ def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
         results.add(Event(CAMPAIGN, kind, True, None, seconds))
 
 
-def recovered(run: VictimRun, before: int, counted: int, start: float) -> float:
+def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -> float:
     """Waits until faults have been counted and frames go on; returns the seconds since the fault.
 
     Raises:

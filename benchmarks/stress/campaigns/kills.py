@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from benchmarks.common.processes import engines, family, kill, left_over, until
 from benchmarks.common.records import check_whole
-from benchmarks.stress.campaigns.runs import Announced, Count, Event, Results, Run, counted, own_folder, record, started
+from benchmarks.stress.campaigns.runs import (
+    Announced,
+    Count,
+    Event,
+    Results,
+    Run,
+    make_folder,
+    read_count,
+    read_record_if_any,
+    start_run,
+)
 
 CAMPAIGN = "kill -9 of train.py"
 UNIT = "s since the last checkpoint, or the start"
@@ -30,30 +40,30 @@ class Promised(NamedTuple):
     last: Count = Count()  # of the newest checkpoint
 
 
-def campaign(results: Results, kills: int, seed: int) -> None:
+def run_campaign(results: Results, kills: int, seed: int) -> None:
     """Kills runs until there are so many events."""
     while (done := len(results.of(CAMPAIGN))) < kills:
         doom = done // LIVES % DOOM_EVERY == DOOM_EVERY - 1
-        with own_folder() as folder:
-            one_run(results, folder, doom, min(LIVES, kills - done), random.Random(f"{seed}-{done}"))
+        with make_folder() as folder:
+            kill_one_run(results, folder, doom, min(LIVES, kills - done), random.Random(f"{seed}-{done}"))
 
 
-def one_run(results: Results, folder: Path, doom: bool, kills: int, chance: random.Random) -> None:
+def kill_one_run(results: Results, folder: Path, doom: bool, kills: int, chance: random.Random) -> None:
     """Kills one run again and again, and lets it go on in the end; stops where it does not survive."""
     (folder / "models").mkdir()
     promised, fault, lost = Promised(), "", 0.0
     for number in range(kills + 1):
         kind = chance.choice(KINDS) if number < kills else "end"
-        with started(folder, flags(folder, doom, chance)) as run:
+        with start_run(folder, make_flags(folder, doom, chance)) as run:
             before = promised
             try:
-                seconds = None if kind == "start" else went_on(run, before)
+                seconds = None if kind == "start" else wait_for_progress(run, before)
                 if kind == "start":
                     time.sleep(chance.uniform(0, 6))  # may find it training already
                 elif number < kills:
                     wait_for_instant(run, kind, chance)
                 if number < kills:
-                    promised, next_lost = killed(run, promised)
+                    promised, next_lost = kill_and_check(run, promised)
             except (TimeoutError, ValueError) as error:
                 if number == 0:
                     raise RuntimeError(f"train.py does not start: {error}") from None
@@ -65,7 +75,7 @@ def one_run(results: Results, folder: Path, doom: bool, kills: int, chance: rand
             fault, lost = f"{'basic' if doom else 'cartpole'}, {kind}", next_lost
 
 
-def flags(folder: Path, doom: bool, chance: random.Random) -> list[str]:
+def make_flags(folder: Path, doom: bool, chance: random.Random) -> list[str]:
     """Returns how a session is started: resumed where there is a checkpoint, with saves more or less often."""
     often = ["--checkpoint-every", str(chance.choice((0.2, 1, 4))), "--evaluate-every", str(chance.choice((0.2, 1)))]
     both = ["--workers", "1", "--evaluation-episodes", "2", "--frames", str(10**9), "--gif-every", "0", "--minutes", "20"]
@@ -73,7 +83,7 @@ def flags(folder: Path, doom: bool, chance: random.Random) -> list[str]:
     return [*resume, *often, *both]
 
 
-def went_on(run: Run, promised: Promised) -> float:
+def wait_for_progress(run: Run, promised: Promised) -> float:
     """Waits until a session has saved more than there was; returns how long that took.
 
     Raises:
@@ -82,7 +92,7 @@ def went_on(run: Run, promised: Promised) -> float:
     """
 
     def newer() -> bool:
-        now = counted(run.last)
+        now = read_count(run.last)
         if behind := now.behind(promised.last):
             raise ValueError(f"last.ckpt went back: {behind}")
         return now.frames > max(0, promised.last.frames)
@@ -105,7 +115,7 @@ def wait_for_instant(run: Run, kind: str, chance: random.Random) -> None:
         time.sleep(chance.uniform(0, LONGEST))
 
 
-def killed(run: Run, promised: Promised) -> tuple[Promised, float]:
+def kill_and_check(run: Run, promised: Promised) -> tuple[Promised, float]:
     """Kills a session and checks what it leaves; returns what has been promised by now, and the seconds of play lost.
 
     Raises:
@@ -114,7 +124,7 @@ def killed(run: Run, promised: Promised) -> tuple[Promised, float]:
     if run.process.poll() is not None:
         raise ValueError(f"it ended with status {run.process.returncode}: {run.last_words()}")
     started_others, instances = family(run.process.pid), engines(run.process.pid).values()
-    seen = counted(run.last)
+    seen = read_count(run.last)
     if behind := seen.behind(promised.last):
         raise ValueError(f"last.ckpt went back: {behind}")
     kill(run.process.pid)
@@ -126,14 +136,14 @@ def killed(run: Run, promised: Promised) -> tuple[Promised, float]:
     check(run, now, max((each.score for each in bests), default=None))
     saved = run.last.stat().st_mtime if run.last.exists() else None
     lost = time.monotonic() - run.start if saved is None else max(0.0, time.time() - saved)
-    return now._replace(last=counted(run.last)), min(lost, time.monotonic() - run.start)
+    return now._replace(last=read_count(run.last)), min(lost, time.monotonic() - run.start)
 
 
 def check(run: Run, promised: Promised, highest: float | None) -> None:
     """Raises ValueError where the checkpoints are worse or older than what was promised."""
     check_whole(run.last)
     check_whole(run.best)
-    last, best = counted(run.last), record(run.best)
+    last, best = read_count(run.last), read_record_if_any(run.best)
     if behind := last.behind(promised.last):
         raise ValueError(f"last.ckpt went back: {behind}")
     if promised.best is None or highest is None:

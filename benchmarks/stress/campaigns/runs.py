@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.common import results
 from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_record
-from benchmarks.common.supervised import running
+from benchmarks.common.supervised import run_supervised
 
 PATIENCE = 120.0  # seconds within which a run must go on
 Value = TypeVar("Value")
@@ -44,11 +44,11 @@ class Results:
 
     def of(self, campaign: str) -> list[Event]:
         """Returns the events of a campaign so far."""
-        return [Event(**found) for found in results.finished(self._path) if found["campaign"] == campaign]
+        return [Event(**found) for found in results.read_results(self._path) if found["campaign"] == campaign]
 
     def add(self, event: Event) -> None:
         """Adds an event and shows it."""
-        results.add(self._path, event._asdict())
+        results.append_result(self._path, event._asdict())
         number = len(self.of(event.campaign))
         lost = "" if event.lost is None else f", lost {event.lost:.1f}"
         on = "" if event.seconds is None else f", on after {event.seconds:.1f} s"
@@ -64,7 +64,7 @@ class Announced(NamedTuple):
 
 
 class Run:
-    """A process of train.py. Owns nothing: `started` ends it."""
+    """A process of train.py. Owns nothing: `start_run` ends it."""
 
     def __init__(self, process: Popen[bytes], folder: Path, log: Path) -> None:
         self.process, self.folder, self._log = process, folder, log
@@ -111,23 +111,23 @@ class Run:
 
 
 @contextlib.contextmanager
-def started(folder: Path, flags: list[str], outputs: Path | None = None) -> Iterator[Run]:
+def start_run(folder: Path, flags: list[str], outputs: Path | None = None) -> Iterator[Run]:
     """Runs train.py with its outputs in a folder, and kills all that is left of it in the end; an hour is its limit."""
     outputs = outputs or folder
     own = [f"--{name}-dir={outputs / name}" for name in ("models", "frames", "logs")]
     log = folder / f"log-{time.monotonic_ns()}"
-    with running([sys.executable, str(ROOT / "train.py"), *own, *flags], folder, log) as process:
+    with run_supervised([sys.executable, str(ROOT / "train.py"), *own, *flags], folder, log) as process:
         yield Run(process, outputs, log)
 
 
 @contextlib.contextmanager
-def own_folder() -> Iterator[Path]:
+def make_folder() -> Iterator[Path]:
     """Makes a folder for a campaign, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="doom_a3c_faults_", ignore_cleanup_errors=True) as text:
         yield Path(text)
 
 
-def record(path: Path) -> dict[str, Any] | None:
+def read_record_if_any(path: Path) -> dict[str, Any] | None:
     """Returns the record in a checkpoint as plain data, None where there is no file.
 
     Raises:
@@ -153,12 +153,12 @@ class Count(NamedTuple):
         return ", ".join(f"{mine:,} {name} after {its:,}" for name, mine, its in pairs if mine < its)
 
 
-def counted(path: Path) -> Count:
+def read_count(path: Path) -> Count:
     """Returns what a checkpoint has counted."""
-    found = record(path)
+    found = read_record_if_any(path)
     return Count(*(int(found["progress"][name]) for name in Count._fields)) if found else Count()
 
 
-def frames_in(path: Path) -> int:
+def read_frames(path: Path) -> int:
     """Returns the frames counted in a checkpoint, -1 where there is none."""
-    return counted(path).frames
+    return read_count(path).frames

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.common import results
 from benchmarks.common.processes import family, memory
-from benchmarks.stress.campaigns.runs import Run, own_folder, record, started
+from benchmarks.stress.campaigns.runs import Run, make_folder, read_record_if_any, start_run
 
 EVERY = 1.0  # seconds between two looks at the frames; the rest is looked at every so many looks:
 LOOKS = 5
@@ -30,7 +30,7 @@ GAMES = {
 class Sample(NamedTuple):
     """What a run uses, at a moment."""
 
-    seconds: float  # since it was started
+    seconds: float  # since it was start_run
     frames: int
     megabytes: float  # of all its processes, see OWN; pages that several share are counted in parts
     threads: int
@@ -60,33 +60,33 @@ class Row(NamedTuple):
         return (-self.change if self.what == "frames/s" else self.change) <= self.limit
 
 
-def campaign(path: Path, game: str, minutes: float, episodes: int) -> list[Row]:
+def run_campaign(path: Path, game: str, minutes: float, episodes: int) -> list[Row]:
     """Soaks a game for so long, and until it has played so many episodes, twice as long at most; returns the comparison.
 
     A soak is one run: an interrupted one begins anew, a finished one is read from the results at `path`.
     """
-    if (known := finished(path, game, minutes)) is not None:
+    if (known := find_finished(path, game, minutes)) is not None:
         return known
-    with own_folder() as folder:
+    with make_folder() as folder:
         budget = ["--frames", str(10**12), "--minutes", str(2 * minutes + 5)]
-        with started(folder, [*GAMES[game], *budget]) as run:
+        with start_run(folder, [*GAMES[game], *budget]) as run:
             run.wait_for(run.frames_shown, 180)
-            samples = watched(run, folder / "logs", minutes, episodes)
+            samples = watch(run, folder / "logs", minutes, episodes)
         played = played_episodes(run)
-    rows = [*compared(samples, minutes), Row("episodes played", 0, played, None)]
-    results.add(path, {"campaign": f"soak of {game}", "minutes": minutes, "rows": rows})
+    rows = [*compare_windows(samples, minutes), Row("episodes played", 0, played, None)]
+    results.append_result(path, {"campaign": f"soak of {game}", "minutes": minutes, "rows": rows})
     return rows
 
 
-def finished(path: Path, game: str, minutes: float) -> list[Row] | None:
+def find_finished(path: Path, game: str, minutes: float) -> list[Row] | None:
     """Returns the comparison of a soak of so long that is among the results, None where there is none."""
-    for found in results.finished(path):
+    for found in results.read_results(path):
         if found.get("campaign") == f"soak of {game}" and found["minutes"] >= minutes:
             return [Row(*row) for row in found["rows"]]
     return None
 
 
-def watched(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:
+def watch(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:
     """Returns samples of a run; those of the frames are of the moments when it has just told of them."""
     samples: list[Sample] = []
     frames, looks = run.frames_shown(), 0
@@ -97,11 +97,11 @@ def watched(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]
         looks += 1
         if (now := run.frames_shown()) != frames or looks % LOOKS == 0:
             frames = now
-            samples.append(sample(run, logs, frames))
+            samples.append(take_sample(run, logs, frames))
     return samples
 
 
-def sample(run: Run, logs: Path, frames: int) -> Sample:
+def take_sample(run: Run, logs: Path, frames: int) -> Sample:
     """Returns what a run uses now."""
     pids = {run.process.pid, *family(run.process.pid)}
     disk = os.statvfs("/dev/shm")
@@ -109,14 +109,14 @@ def sample(run: Run, logs: Path, frames: int) -> Sample:
         time.monotonic() - run.start,
         frames,
         memory(pids, *OWN),
-        entries(pids, "task"),
-        entries(pids, "fd"),
+        count_entries(pids, "task"),
+        count_entries(pids, "fd"),
         (disk.f_blocks - disk.f_bfree) * disk.f_frsize / 1e6,
         sum(path.stat().st_size for path in logs.rglob("*") if path.is_file()) / 1e6,
     )
 
 
-def entries(pids: set[int], folder: str) -> int:
+def count_entries(pids: set[int], folder: str) -> int:
     """Returns how many entries that folder of /proc has for processes: 'task' for threads, 'fd' for descriptors."""
     total = 0
     for pid in pids:
@@ -129,11 +129,11 @@ def entries(pids: set[int], folder: str) -> int:
 
 def played_episodes(run: Run) -> int:
     """Returns the episodes counted in the newest checkpoint."""
-    found = record(run.last)
+    found = read_record_if_any(run.last)
     return int(found["progress"]["episodes"]) if found else 0
 
 
-def compared(samples: list[Sample], minutes: float) -> list[Row]:
+def compare_windows(samples: list[Sample], minutes: float) -> list[Row]:
     """Returns the first window after the warm-up beside the last one."""
     warm, window = 60 * min(WARM_UP, minutes / 6), 60 * min(WINDOW, minutes / 6)
     first = [each for each in samples if warm <= each.seconds <= warm + window]
@@ -143,18 +143,18 @@ def compared(samples: list[Sample], minutes: float) -> list[Row]:
         return Row(what, statistics.median(map(value, first)), statistics.median(map(value, last)), limit)
 
     return [
-        Row("frames/s", rate(first), rate(last), STEADY),
+        Row("frames/s", compute_rate(first), compute_rate(last), STEADY),
         row("memory, MB", lambda each: each.megabytes, FLAT),
         row("threads", lambda each: each.threads, FLAT),
         row("file descriptors", lambda each: each.descriptors, FLAT),
         row("/dev/shm, MB", lambda each: each.shared, FLAT),
         # A log has points: it cannot be flat. What it grows by must be.
-        Row("TensorBoard, MB an hour", growth(first), growth(last), FLAT),
+        Row("TensorBoard, MB an hour", compute_growth(first), compute_growth(last), FLAT),
         row("TensorBoard, MB", lambda each: each.log, None),
     ]
 
 
-def rate(samples: list[Sample]) -> float:
+def compute_rate(samples: list[Sample]) -> float:
     """Returns the frames/s between the first and the last moment that a run has told of its frames at."""
     told = [after for before, after in itertools.pairwise(samples) if after.frames != before.frames]
     if len(told) < 2:
@@ -162,6 +162,6 @@ def rate(samples: list[Sample]) -> float:
     return (told[-1].frames - told[0].frames) / (told[-1].seconds - told[0].seconds)
 
 
-def growth(samples: list[Sample]) -> float:
+def compute_growth(samples: list[Sample]) -> float:
     """Returns the megabytes that the log grows by in an hour."""
     return 3600 * (samples[-1].log - samples[0].log) / max(1.0, samples[-1].seconds - samples[0].seconds)

@@ -17,7 +17,7 @@ from typing import Any
 
 import atheris
 
-from benchmarks.stress.doors.guards import Guard, outcome
+from benchmarks.stress.doors.guards import Guard, find_outcome
 
 KEPT = 3  # inputs of each finding
 LONGEST = 65_536  # bytes of an input
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> None:
 
     def take(data: bytes) -> None:
         tally.begin(data)
-        tally.add(*outcome(guard, door.take, data), data)
+        tally.add(*find_outcome(guard, door.take, data), data)
         if tally.counts["inputs"] % COUNT_EVERY == 0:
             tally.write()
             guard.limit_memory()
@@ -128,7 +128,7 @@ def _learn_good_inputs(door: Any, guard: Guard) -> None:
     guard.know_modules()
     for data in door.seeds:
         door.take(data)  # unwatched
-    results = [outcome(guard, door.take, data) for data in door.seeds]
+    results = [find_outcome(guard, door.take, data) for data in door.seeds]
     if any(result.verdict != "accepted" for result in results):
         raise ValueError(f"the good inputs of the door are none: {results}")
     guard.limit_memory()

@@ -16,7 +16,7 @@ import tensorflow as tf
 from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.examples import write_small_checkpoint
 from benchmarks.stress.doors.guards import FindingError
-from benchmarks.stress.doors.mutations import Mutator, mutated_json
+from benchmarks.stress.doors.mutations import Mutator, mutate_json
 from doom_a3c.cli import listing, play, train
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.run import launch
@@ -87,7 +87,7 @@ class ReachedError(Exception):
     """The command line is good: now the games would start."""
 
 
-def commands(folder: Path) -> Door:
+def make_commands_door(folder: Path) -> Door:
     """Returns the door; lists of arguments are JSON, the program's name first."""
     (folder / "saved").mkdir()
     write_small_checkpoint(folder / "saved" / "last.ckpt")
@@ -143,11 +143,11 @@ def remember_shipped_files() -> None:
 
 
 def _mutate(mutator: Mutator, data: bytes) -> bytes:
-    changed = mutated_json(data, mutator.tree if mutator.chance(0.8) else lambda tree: _with_flag(mutator, tree))
-    return mutator.damaged(data) if changed is None else changed
+    changed = mutate_json(data, mutator.tree if mutator.chance(0.8) else lambda tree: _add_flag(mutator, tree))
+    return mutator.damage(data) if changed is None else changed
 
 
-def _with_flag(mutator: Mutator, arguments: Any) -> Any:
+def _add_flag(mutator: Mutator, arguments: Any) -> Any:
     if not isinstance(arguments, list):
         return arguments
     value = mutator.value()
@@ -163,7 +163,7 @@ def _take(data: bytes) -> bool:
     tree = tree if isinstance(tree, list) else [tree]
     arguments = [_argument(each if isinstance(each, str) else json.dumps(each)) for each in tree]
     main = play.main if arguments[:1] == ["play.py"] else train.main
-    with _captured() as errors:
+    with _capture_output() as errors:
         try:
             status = main(arguments[1:])
         except ReachedError:
@@ -186,7 +186,7 @@ def _argument(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _captured() -> Iterator[io.StringIO]:
+def _capture_output() -> Iterator[io.StringIO]:
     """Keeps what is printed from the terminal; its value is what has gone to stderr."""
     errors = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):

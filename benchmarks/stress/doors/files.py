@@ -13,7 +13,7 @@ import safetensors.numpy
 from benchmarks.stress.doors.door import Door, make_take
 from benchmarks.stress.doors.examples import make_record, write_small_checkpoint
 from benchmarks.stress.doors.harm import check_harmless
-from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, mutated_json, split_checkpoint, toml_of
+from benchmarks.stress.doors.mutations import Mutator, join_checkpoint, mutate_json, split_checkpoint, write_toml
 from doom_a3c.envs.doom import setup as doom_setup
 from doom_a3c.run.checkpoints import checkpoint
 from doom_a3c.run.checkpoints.run_record import record_from_plain, record_to_plain
@@ -37,11 +37,11 @@ def list_setting_names() -> tuple[str, ...]:
 
 
 def _mutate_json(mutator: Mutator, data: bytes) -> bytes:
-    changed = mutated_json(data, mutator.tree) if mutator.chance(0.95) else None
-    return mutator.damaged(data) if changed is None else changed
+    changed = mutate_json(data, mutator.tree) if mutator.chance(0.95) else None
+    return mutator.damage(data) if changed is None else changed
 
 
-def records(folder: Path) -> Door:
+def make_records_door(folder: Path) -> Door:
     """Returns the door for the JSON of checkpoints."""
 
     def take(data: bytes) -> None:
@@ -57,7 +57,7 @@ def records(folder: Path) -> Door:
     return Door([json.dumps(each).encode() for each in plain], make_take(take), _mutate_json, list_setting_names())
 
 
-def checkpoints(folder: Path) -> Door:
+def make_checkpoints_door(folder: Path) -> Door:
     """Returns the door for checkpoints as files."""
     path = folder / "input.ckpt"
     write_small_checkpoint(path)
@@ -110,13 +110,13 @@ def _check_playable(scenario: Scenario) -> None:
         doom_setup.check(scenario.game, scenario.observation)
 
 
-def tomls(folder: Path) -> Door:
+def make_tomls_door(folder: Path) -> Door:
     """Returns the door for scenario files: JSON that is written as TOML, or TOML itself."""
     path = folder / "input.toml"
 
     def take(data: bytes) -> None:
         try:
-            text = toml_of(json.loads(data)).encode() if data.startswith(b"{") else data
+            text = write_toml(json.loads(data)).encode() if data.startswith(b"{") else data
         except (ValueError, RecursionError, AttributeError, TypeError):
             text = data
         path.write_bytes(text)
@@ -126,7 +126,7 @@ def tomls(folder: Path) -> Door:
         if data.startswith(b"{") and mutator.chance(0.9):
             return _mutate_json(mutator, data)
         if mutator.chance(0.2):
-            return mutator.damaged(data)
+            return mutator.damage(data)
         return mutator.line(data.decode("utf-8", "replace")).encode("utf-8", "replace")
 
     own = [
@@ -142,7 +142,7 @@ def tomls(folder: Path) -> Door:
     )
 
 
-def cfgs(folder: Path) -> Door:
+def make_cfgs_door(folder: Path) -> Door:
     """Returns the door for ViZDoom's own configuration files."""
     path = folder / "input.cfg"
     shipped = [shipped_folder() / f"{name}.cfg" for name in ("basic", "deadly_corridor", "health_gathering")]
@@ -155,7 +155,7 @@ def cfgs(folder: Path) -> Door:
 
     def mutate(mutator: Mutator, data: bytes) -> bytes:
         if mutator.chance(0.15):
-            return mutator.damaged(data)
+            return mutator.damage(data)
         return mutator.line(data.decode("utf-8", "replace")).encode("utf-8", "replace")
 
     words = (

@@ -115,7 +115,7 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-def outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Outcome:
+def find_outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Outcome:
     """Gives an input to what takes it in: that returns whether it is accepted, and raises nothing."""
     try:
         with guard.watch():
@@ -124,13 +124,13 @@ def outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Outcome
         return Outcome("finding", str(error))
     except BaseException as error:
         if not guard.seen:
-            return Outcome("finding", f"{type(error).__name__} at {place(error)}", str(error)[:500])
+            return Outcome("finding", f"{type(error).__name__} at {find_place(error)}", str(error)[:500])
     if guard.seen:
         return Outcome("finding", guard.seen[0].partition(" ")[0], guard.seen[0])
     return Outcome("accepted" if accepted else "refused")
 
 
-def place(error: BaseException) -> str:
+def find_place(error: BaseException) -> str:
     """Returns the last place in the program that an error has come through."""
     found, trace = "?", error.__traceback__
     while trace is not None:

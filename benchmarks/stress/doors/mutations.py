@@ -52,48 +52,48 @@ class Mutator:
             return self._random.choice(EMPTY)
         if kind < 0.9:
             return self.word()
-        return self._nested(self.word())
+        return self._nest(self.word())
 
     def tree(self, tree: Any) -> Any:
         """Returns a copy of a tree of plain data with one to four changes."""
         for _ in range(self._random.choice((1, 1, 1, 2, 2, 4))):
-            tree = self._changed(tree)
+            tree = self._change(tree)
         return tree
 
-    def _changed(self, tree: Any) -> Any:
+    def _change(self, tree: Any) -> Any:
         """Returns a copy with one change, somewhere."""
         if isinstance(tree, dict) and tree and self.chance(0.95):
-            return self._changed_table(tree)
+            return self._change_table(tree)
         if isinstance(tree, list) and tree and self.chance(0.85):
-            return self._changed_list(tree)
+            return self._change_list(tree)
         if isinstance(tree, str) and self.chance(0.5):
             return self.text(tree)
         if isinstance(tree, int | float) and not isinstance(tree, bool) and self.chance(0.5):
-            return self._near(tree)
-        return self._nested(tree) if self.chance(0.1) else self.value()
+            return self._change_number(tree)
+        return self._nest(tree) if self.chance(0.1) else self.value()
 
-    def _changed_table(self, table: dict[str, Any]) -> dict[str, Any]:
+    def _change_table(self, table: dict[str, Any]) -> dict[str, Any]:
         key, action = self._random.choice(list(table)), self._random.random()
         if action < 0.8:
-            return {**table, key: self._changed(table[key])}
+            return {**table, key: self._change(table[key])}
         if action < 0.87:
             return {**table, self.word(): self.value()}
         others = {name: value for name, value in table.items() if name != key}
         return others if action < 0.94 else {**others, self.word(): table[key]}
 
-    def _changed_list(self, items: list[Any]) -> list[Any]:
+    def _change_list(self, items: list[Any]) -> list[Any]:
         index = self._random.randrange(len(items))
         before, after = items[:index], items[index + 1 :]
         action = self._random.random()
         if action < 0.7:
-            return [*before, self._changed(items[index]), *after]
+            return [*before, self._change(items[index]), *after]
         if action < 0.8:
             return before + after
         if action < 0.9:
             return [*items, self.value()]
         return (items * self._random.choice((2, 3, 50)))[:2000]
 
-    def _near(self, number: float) -> Any:
+    def _change_number(self, number: float) -> Any:
         if self.chance(0.3):
             return str(number)
         try:
@@ -101,7 +101,7 @@ class Mutator:
         except OverflowError:
             return -number
 
-    def _nested(self, value: Any) -> Any:
+    def _nest(self, value: Any) -> Any:
         for _ in range(self._random.choice((1, 2, 10, 150))):
             value = [value] if self.chance(0.5) else {self.word(): value}
         return value
@@ -125,7 +125,7 @@ class Mutator:
         others.insert(self._random.randint(0, len(others)), lines[index])
         return "\n".join(others if action < 0.9 else [*others, lines[index]])
 
-    def damaged(self, data: bytes) -> bytes:
+    def damage(self, data: bytes) -> bytes:
         """Returns bytes with a few of them changed, removed, or put in."""
         changed = bytearray(data)
         for _ in range(self._random.choice((1, 1, 2, 8))):
@@ -144,7 +144,7 @@ class Mutator:
         try:
             header, arrays = split_checkpoint(data)
         except (ValueError, RecursionError):
-            return self.damaged(data)
+            return self.damage(data)
         if action < 0.5:
             with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
                 record = json.dumps(self.tree(json.loads(header["__metadata__"]["record"])))
@@ -152,10 +152,10 @@ class Mutator:
         if action < 0.8:
             with contextlib.suppress(ValueError, RecursionError):
                 return join_checkpoint(self.tree(header), arrays)
-        return join_checkpoint(header, self.damaged(arrays)) if action < 0.9 else self.damaged(data)
+        return join_checkpoint(header, self.damage(arrays)) if action < 0.9 else self.damage(data)
 
 
-def mutated_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
+def mutate_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
     """Returns JSON with a change made to what it says, None where it cannot be read or written."""
     try:
         return json.dumps(change(json.loads(data))).encode()
@@ -175,7 +175,7 @@ def join_checkpoint(header: Any, arrays: bytes = b"") -> bytes:
     return len(text).to_bytes(8, "little") + text + arrays
 
 
-def toml_of(table: Any) -> str:
+def write_toml(table: Any) -> str:
     """Returns a table as TOML, as far as it can be: what TOML has no word for is written all the same, for its reader."""
     if not isinstance(table, dict):
         return _toml_value(table)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.guards import FindingError
-from benchmarks.stress.doors.mutations import Mutator, mutated_json
+from benchmarks.stress.doors.mutations import Mutator, mutate_json
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, flatten
@@ -115,7 +115,7 @@ class Servers:
             raise FindingError("a push makes weights that are not finite")
 
 
-def pushes(folder: Path) -> Door:
+def make_pushes_door(folder: Path) -> Door:
     """Returns the door. An input is JSON: transport, host, generation (0 is right), sequence, push, known version."""
     servers = Servers()
 
@@ -143,12 +143,12 @@ def pushes(folder: Path) -> Door:
             raise FindingError(f"answer {answer['verdict']!r}")
         return answer["verdict"] in ("applied", "stale")
 
-    seeds = [json.dumps(each).encode() for each in _seeds(servers)]
+    seeds = [json.dumps(each).encode() for each in _make_seeds(servers)]
     words = (*Rollout._fields, "version", "steps", "float64", "uint8", "object", "int32", "<U3", ARRAY, "engine_died")
     return Door(seeds, take, _mutate, words)
 
 
-def _seeds(servers: Servers) -> list[Any]:
+def _make_seeds(servers: Servers) -> list[Any]:
     metrics = dict.fromkeys(LearnerMetrics._fields, 0.5)
     push: dict[str, Any] = dict.fromkeys(Push.__annotations__)
     push |= {"version": 0, "steps": 8, "frames": 32, "not_finite": 0, "metrics": {}, "push_seconds": 0.5}
@@ -200,5 +200,5 @@ def _make_array(marked: Any, tree: Any) -> Any:
 
 
 def _mutate(mutator: Mutator, data: bytes) -> bytes:
-    changed = mutated_json(data, mutator.tree)
-    return mutator.damaged(data) if changed is None else changed
+    changed = mutate_json(data, mutator.tree)
+    return mutator.damage(data) if changed is None else changed

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.stress.doors.commands import commands
+from benchmarks.stress.doors.commands import make_commands_door
 from benchmarks.stress.doors.door import Door
-from benchmarks.stress.doors.files import cfgs, checkpoints, records, tomls
-from benchmarks.stress.doors.pushes import pushes
+from benchmarks.stress.doors.files import make_cfgs_door, make_checkpoints_door, make_records_door, make_tomls_door
+from benchmarks.stress.doors.pushes import make_pushes_door
 
 DOORS: Mapping[str, Callable[[Path], Door]] = {  # each is made with a folder of its own
-    "records": records,
-    "tomls": tomls,
-    "commands": commands,
-    "pushes": pushes,
-    "cfgs": cfgs,
-    "checkpoints": checkpoints,
+    "records": make_records_door,
+    "tomls": make_tomls_door,
+    "commands": make_commands_door,
+    "pushes": make_pushes_door,
+    "cfgs": make_cfgs_door,
+    "checkpoints": make_checkpoints_door,
 }
