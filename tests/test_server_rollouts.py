@@ -71,14 +71,14 @@ def test_rollouts_that_make_no_finite_gradients_end_the_run(build):
 
 def test_stopping_waits_for_the_update_under_way(build, monkeypatch):
     began, go_on = threading.Event(), threading.Event()
-    gradients_of = Learner.gradients
+    gradients_of = Learner.compute_gradients
 
     def slowly(*arguments):
         began.set()
         go_on.wait(30)
         return gradients_of(*arguments)
 
-    monkeypatch.setattr(Learner, "gradients", slowly)
+    monkeypatch.setattr(Learner, "compute_gradients", slowly)
     server = build(state_of(2))
     assert verdict(server, "a", 1, 1, rollout_pushes(1)[0]) == "applied"
     assert began.wait(30)
