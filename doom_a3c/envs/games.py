@@ -1,10 +1,9 @@
-"""The kinds of games there are, and where those of each kind are played."""
+"""Game factories: one class for each kind of games (Doom, Atari, other Gymnasium environments)."""
 
 from __future__ import annotations
 
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import gymnasium
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import TimeLimit
 
+from doom_a3c.envs.doom.make_env import make_doom
 from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
+from doom_a3c.envs.processes.early_vectors import EarlyVectors
 from doom_a3c.envs.processes.supervisor import MakeEnv
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.settings.errors import UserError
@@ -28,14 +28,13 @@ from doom_a3c.settings.games import (
     locate,
     shipped_folder,
 )
-from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
 if TYPE_CHECKING:
-    from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer can do without
+    from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer does not need
 
-DOOM_PROCESSES = 1  # for a worker's games, unless the settings say otherwise
-MAX_RATE = 240  # frames a second
-FILM, LARGE_FILM = "320x240", "640x480"  # what Doom's episodes are shown at
+DOOM_PROCESSES = 1  # game servers of each worker, unless the settings name another number
+DEFAULT_RATE, MAX_RATE = 30.0, 240.0  # frames per second
+FILM, LARGE_FILM = "320x240", "640x480"  # resolutions of Doom's films
 
 
 class VideoRecorder(Protocol):
@@ -45,72 +44,93 @@ class VideoRecorder(Protocol):
 
     @property
     def score(self) -> float | None:
-        """The recorded episode's, where a game of its own is recorded: a recording of another course would show in it."""
+        """Score of the recorded episode; None if the recorder films the player's own game.
+
+        A recorder with a game of its own must reach the player's score, or it has filmed another episode.
+        """
 
     def reset(self, seed: int) -> list[Pixels]:
         """Starts recording an episode; returns its first picture, [height, width, 3]."""
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
-        """Returns the pictures of a step."""
+        """Returns the pictures of a step, each [height, width, 3]."""
 
     def close(self) -> None:
-        """Ends what it runs."""
+        """Frees the recorder's game."""
 
 
 class Facts(NamedTuple):
-    """What all games of a kind have in common."""
+    """Properties that all games of a factory share."""
 
     observations: Space[Any]  # of one game
     actions: Space[Any]
-    title: str  # what is played and by which actions
-    action_names: Sequence[str] | None  # None where they have none
-    draws: bool = True  # whether there are pictures to make films of
+    title: str  # the game and its actions
+    action_names: Sequence[str] | None  # None if the actions have no names
+    draws: bool = True  # whether the game draws pictures for films
 
 
-class GameFactory(Protocol):
-    """One kind of games."""
+class GameFactory(ABC):
+    """Makes the games of a scenario. Owns the vectors of an early start."""
 
     steps_per_second: float  # in real time
-    replayed: bool  # whether there is a replayer
+    replayed = False  # whether `make_replayer` returns a recorder
 
+    def __init__(self) -> None:
+        self._early = EarlyVectors()
+
+    @abstractmethod
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        """Returns games stepped together; `limited` ends episodes that could last forever.
+        """Returns games that are stepped together; `limited` ends episodes that could last forever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
-        With `rows` it may have a third, `history`, which gives the newest so many observations; those that `step` returns
-        may then be views of them.
+        With `rows` > 1 it may have a third one, `history`, which returns up to that many observations in a row. Then
+        the observations that `step` returns may be views.
         """
 
+    @abstractmethod
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-        """Returns one game in this process, for other programs' learners; its episodes end at last."""
+        """Returns one game in this process, for learners of other programs; its episodes are limited."""
 
-    def describe(self) -> Facts:
-        """Returns what the agent and people have to know of the games; the first call may start one."""
-
-    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
-        """Returns what records an `env` of one game, with `large` pictures where the game can draw such."""
+    @abstractmethod
+    def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
+        """Returns a recorder for an `env` of one game, with `large` pictures if the game can draw them."""
 
     def make_replayer(self) -> VideoRecorder | None:
-        """Returns what plays an episode again by `infos["seed"]` and its actions, one picture a step; None without such."""
+        """Returns a recorder that replays an episode from `infos["seed"]` and its actions, one picture per step."""
+        return None
+
+    def describe(self) -> Facts:
+        """Returns the facts about the games; the first call may start one."""
+        if vector := self._early.first:
+            return _describe_vector(vector)
+        with closing(self.make_vector(1, limited=True)) as env:
+            return _describe_vector(env)
 
     def start_early(self, vectors: int, games: int, rows: int) -> None:
-        """Begins to start what those `vectors` of training games need, where that takes long; returns at once."""
+        """Starts `vectors` of training games in the background if that takes long; `make_vector` then returns them."""
+        return
 
     def startup_status(self) -> str:
-        """Returns how far starting ahead has come, such as 'starting 48 games: 12', '' where none are."""
+        """Returns the progress of an early start, such as 'starting 48 games: 12'; '' if there is none."""
+        return self._early.status
 
     def check(self) -> None:
-        """Waits for the first game that was started ahead; raises UserError if it does not start."""
+        """Waits for the first game of an early start; raises UserError if it does not start."""
+        if vector := self._early.first:
+            vector.wait_for_one()
 
     def close(self) -> None:
-        """Closes what was started ahead and never asked for."""
+        """Closes the games of an early start that nobody has asked for."""
+        self._early.close()
 
 
 def make_game_factory(game: GameSpec, observation: Observation, processes: int | None = None) -> GameFactory:
-    """Returns the games of a kind; a vector of them has so many `processes`, 0 is this one, None what suits them.
+    """Returns the factory for a game; its vectors use `processes` game servers each.
+
+    0 keeps the games in this process, and None chooses the default: 1 for Doom, else 0.
 
     Raises:
-        UserError: if they cannot be played, or not in such processes.
+        UserError: if the game cannot be played, or not in game servers.
     """
     if processes is None:
         processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
@@ -125,164 +145,79 @@ def make_game_factory(game: GameSpec, observation: Observation, processes: int |
             return _RegisteredFactory(game, observation, processes)
 
 
-def make_doom(
-    game: DoomSpec,
-    observation: Observation,
-    limited: bool,
-    render_mode: str | None = "rgb_array",
-    *,
-    in_mirror: bool = False,
-) -> gymnasium.Env[Any, Any]:
-    """Returns one game of Doom."""
-    from doom_a3c.envs.doom.env import DoomEnv  # loads ViZDoom, which only game servers need
-
-    env = DoomEnv(game, observation, render_mode, in_mirror=in_mirror)
-    return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
-
-
-class _Factory:
-    """What kinds of games have in common: nothing is started ahead, nor played again."""
-
-    steps_per_second: float
-    replayed = False
-
-    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        raise NotImplementedError
-
-    def describe(self) -> Facts:
-        env = self.make_vector(1, limited=True)
-        env.close()
-        return _describe_game(env)
-
-    def make_replayer(self) -> VideoRecorder | None:
-        return None
-
-    def start_early(self, vectors: int, games: int, rows: int) -> None:
-        pass
-
-    def startup_status(self) -> str:
-        return ""
-
-    def check(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def _describe_game(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
+def _describe_vector(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
     spaces, metadata = (env.single_observation_space, env.single_action_space), env.metadata
     return Facts(*spaces, metadata["title"], metadata.get("action_names"), draws)
 
 
-class _DoomFactory(_Factory):
-    """ViZDoom games. Owns the vectors that are being started ahead."""
+def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> VectorEnv[Any, Any, Any]:
+    return _make_servers(makers, processes, rows, prepare) if processes else LocalVectorEnv(makers)
+
+
+def _make_servers(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool) -> ProcessVectorEnv:
+    return ProcessVectorEnv(makers, processes, rows=rows, copy=rows == 1, prepare=prepare)
+
+
+class _DoomFactory(GameFactory):
+    """ViZDoom games."""
 
     replayed = True
 
     def __init__(self, game: DoomSpec, observation: Observation, processes: int) -> None:
+        super().__init__()
         self._game, self._observation, self._processes = game, observation, processes
         self.steps_per_second = DoomSpec.frames_per_second / game.frame_skip
-        self._tried = False
-        self._ahead: list[Future[ProcessVectorEnv]] = []
-        self._ahead_size = (0, 0)  # games and rows of each
+        self._tested = False
 
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        if self._ahead and not limited and self._ahead_size == (games, rows):
-            return self._ahead.pop(0).result()
+        if not limited and (vector := self._early.take(games, rows)):
+            return vector
         if self._processes == 0:
-            self._try()
+            self._test_level()
         return _make_vector(self._list_makers(games, limited), self._processes, rows)
 
     def _list_makers(self, games: int, limited: bool) -> list[MakeEnv]:
-        """Returns what makes each of some games; in training some may be mirrored, never the first, which is recorded."""
+        """Returns a function for each game; in training every second one may be mirrored, never the recorded first."""
         make = partial(make_doom, self._game, self._observation, limited)
         mirrors = self._game.mirror and not limited
         return [partial(make, in_mirror=mirrors and index % 2 == 1) for index in range(games)]
 
-    def _try(self) -> None:
-        """Starts the game once in a process of its own: a level that crashes the engine would crash this one too."""
+    def _test_level(self) -> None:
+        """Starts a user's level once in a game server: a level that crashes the engine would crash this process."""
         level = locate(self._game.wad or self._game.iwad or FREEDOOM)
-        if not self._tried and level.parent not in (shipped_folder(), shipped_folder().parent):
-            with closing(_make_in_processes(self._list_makers(1, limited=False), 1, 1, prepare=True)) as env:
+        if not self._tested and level.parent not in (shipped_folder(), shipped_folder().parent):
+            with closing(_make_servers(self._list_makers(1, limited=False), 1, 1, prepare=True)) as env:
                 env.wait_for_one()
-        self._tried = True
-
-    def describe(self) -> Facts:
-        return _describe_game(self._ahead[0].result()) if self._ahead else super().describe()
+        self._tested = True
 
     def start_early(self, vectors: int, games: int, rows: int) -> None:
-        if self._processes == 0:
-            return
-        makers = self._list_makers(games, limited=False)
-        self._ahead, self._ahead_size = [Future() for _ in range(vectors)], (games, rows)
-
-        def start(futures: list[Future[ProcessVectorEnv]]) -> None:
-            for future in futures:
-                try:
-                    future.set_result(_make_in_processes(makers, self._processes, rows, prepare=True))
-                except BaseException as error:
-                    future.set_exception(error)
-
-        threading.Thread(target=start, args=(list(self._ahead),), name="games-ahead", daemon=True).start()
-
-    def startup_status(self) -> str:
-        ahead = [future for future in self._ahead if not (future.done() and future.exception())]
-        prepared = sum(future.result().prepared for future in ahead if future.done())
-        total = len(ahead) * self._ahead_size[0]
-        return f"starting {total:,} games: {prepared:,}" if prepared < total else ""
-
-    def check(self) -> None:
-        if self._ahead:
-            self._ahead[0].result().wait_for_one()
-
-    def close(self) -> None:
-        for future in self._ahead:
-            future.add_done_callback(
-                _close_vector
-            )  # at once, where it is done: nobody waits for games that hang as they start
-        self._ahead = []
+        if self._processes:
+            makers = self._list_makers(games, limited=False)
+            self._early.start(partial(_make_servers, makers, self._processes, rows, prepare=True), vectors, games, rows)
 
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-        self._try()
+        self._test_level()
         return make_doom(self._game, self._observation, True, render_mode)
 
-    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
+    def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         return RemoteVideoRecorder(self._game, self._observation, LARGE_FILM if large else FILM)
 
-    def make_replayer(self) -> VideoRecorder | None:
+    def make_replayer(self) -> VideoRecorder:
         return RemoteVideoRecorder(self._game, self._observation, self._observation.resolution, every_frame=False)
 
 
-def _frame_rate(told: Any) -> float:
-    """Returns the frames a second that an environment says it has, 30 where that is nothing to go by."""
-    return float(told) if isinstance(told, int | float) and 1 <= told <= MAX_RATE else 30.0
-
-
-def _close_vector(future: Future[ProcessVectorEnv]) -> None:
-    if future.exception() is None:  # else it has been told by whoever asked for the games
-        future.result().close()
-
-
-def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
-    return _make_in_processes(makers, processes, rows) if processes else LocalVectorEnv(makers)
-
-
-def _make_in_processes(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
-    return ProcessVectorEnv(makers, processes, rows=rows, copy=rows == 1, prepare=prepare)
-
-
-class _AtariFactory(_Factory):
-    """Atari games."""
+class _AtariFactory(GameFactory):
+    """Atari games. `envs.atari` is imported late, as it loads the emulator."""
 
     replayed = True
 
     def __init__(self, game: AtariSpec, observation: Observation) -> None:
+        super().__init__()
         self._game, self._observation = game, observation
         self.steps_per_second = AtariSpec.frames_per_second / game.frame_skip
 
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        from doom_a3c.envs.atari import AtariGames  # loads the emulator
+        from doom_a3c.envs.atari import AtariGames
 
         return AtariGames(self._game, self._observation, games)
 
@@ -291,42 +226,48 @@ class _AtariFactory(_Factory):
 
         return SingleEnv(self.make_vector(1, limited=True), render_mode)
 
-    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
-        from doom_a3c.envs.atari import AtariVideoRecorder  # loads the emulator
+    def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
+        from doom_a3c.envs.atari import AtariVideoRecorder
 
         return AtariVideoRecorder(self._game)
 
-    def make_replayer(self) -> VideoRecorder | None:
-        from doom_a3c.envs.atari import AtariVideoRecorder  # as above
+    def make_replayer(self) -> VideoRecorder:
+        from doom_a3c.envs.atari import AtariVideoRecorder
 
         return AtariVideoRecorder(self._game, large=False)
 
 
-class _RegisteredFactory(_Factory):
-    """Any other Gymnasium environment."""
+class _RegisteredFactory(GameFactory):
+    """Any other Gymnasium environment. `envs.registered` is imported late: it loads OpenCV and configures Gymnasium."""
 
     def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
+        super().__init__()
         self._game, self._observation, self._processes = game, observation, processes
         with closing(self.make_vector(1, limited=True)) as env:
-            self.steps_per_second = _frame_rate(env.metadata.get("render_fps")) / game.frame_skip
+            self.steps_per_second = _parse_frame_rate(env.metadata.get("render_fps")) / game.frame_skip
             env.reset(seed=0)
-            draws = env.picture() is not None  # type: ignore[attr-defined]  # of this package's vectors
-            self._known = _describe_game(env, draws=draws)
+            draws = env.picture() is not None  # type: ignore[attr-defined]  # a method of this package's vectors
+            self._facts = _describe_vector(env, draws=draws)
 
     def describe(self) -> Facts:
-        return self._known
+        return self._facts
 
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        from doom_a3c.envs.registered import make  # loads OpenCV and changes how Gymnasium warns
+        from doom_a3c.envs.registered import make
 
         return _make_vector([partial(make, self._game, self._observation)] * games, self._processes, rows)
 
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-        from doom_a3c.envs.registered import make  # as above
+        from doom_a3c.envs.registered import make
 
         return make(self._game, self._observation)
 
-    def make_recorder(self, env: Any, *, large: bool = False) -> VideoRecorder:
-        from doom_a3c.envs.registered import OwnVideoRecorder  # loads OpenCV, too
+    def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
+        from doom_a3c.envs.registered import OwnVideoRecorder
 
         return OwnVideoRecorder(env, self.steps_per_second)
+
+
+def _parse_frame_rate(value: object) -> float:
+    """Returns an environment's `render_fps` in frames per second, or `DEFAULT_RATE` if it is unusable."""
+    return float(value) if isinstance(value, int | float) and 1 <= value <= MAX_RATE else DEFAULT_RATE

@@ -1,0 +1,30 @@
+"""Makes ViZDoom environments; unlike `env`, this module can be imported without loading ViZDoom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import TimeLimit
+
+from doom_a3c.settings.games import DoomSpec, Observation
+from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
+
+
+def make_doom(
+    game: DoomSpec,
+    observation: Observation,
+    limited: bool,
+    render_mode: str | None = "rgb_array",
+    *,
+    in_mirror: bool = False,
+) -> gymnasium.Env[Any, Any]:
+    """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps.
+
+    Raises:
+        UserError: for a mistake in the scenario or its files.
+    """
+    from doom_a3c.envs.doom.env import DoomEnv  # loads ViZDoom, which only game servers need
+
+    env = DoomEnv(game, observation, render_mode, in_mirror=in_mirror)
+    return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
