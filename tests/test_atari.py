@@ -1,4 +1,4 @@
-"""Atari games on the real Arcade Learning Environment: what is seen, and what decides an episode."""
+"""Atari games on the real Arcade Learning Environment: observations, and the determinism of episodes."""
 
 import itertools
 

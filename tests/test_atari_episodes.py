@@ -1,4 +1,4 @@
-"""Atari games on the real Arcade Learning Environment: what is paid, how episodes end, and how they are recorded."""
+"""Atari games on the real Arcade Learning Environment: rewards, ends of episodes and recordings."""
 
 import itertools
 
@@ -142,7 +142,7 @@ def test_the_recorder_shows_the_same_episode_in_colour(play, name, choices):
         frames = [frame[::2, ::2] for frame in frames]
         np.testing.assert_array_equal(frames, expected)
         grey = cv2.resize(cv2.cvtColor(frames[-1], cv2.COLOR_RGB2GRAY), (84, 84), interpolation=cv2.INTER_AREA)
-        assert np.abs(grey.astype(int) - infos["final_obs"][0, ..., -1]).mean() < 0.1  # what the network saw
+        assert np.abs(grey.astype(int) - infos["final_obs"][0, ..., -1]).mean() < 0.1  # the last observation
     assert any(scores)
     recorder.close()
 

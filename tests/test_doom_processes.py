@@ -1,4 +1,4 @@
-"""ViZDoom's engines that die, hang or do not start, and what is left of them."""
+"""ViZDoom engines that die, hang or do not start, and the traces they leave."""
 
 import os
 import pickle
@@ -80,7 +80,7 @@ for _ in range(600):
 
 
 def playing(root, folder, make):
-    """Starts a process that plays two games and keeps what it has for the time being in a folder."""
+    """Starts a process that plays two games and keeps its temporary files in a folder."""
     environment = {**os.environ, "TMPDIR": str(folder)}
     command = [sys.executable, "-c", SCRIPT.format(make=make)]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
@@ -273,9 +273,9 @@ def test_every_door_says_the_same_of_a_level_that_crashes_the_engine(tmp_path, m
     }
     said = {door: complaint(door_opened) for door, door_opened in doors.items()}
     assert len(set(said.values())) == 1, said
-    with pytest.raises(GamesError) as told:
+    with pytest.raises(GamesError) as failure:
         vector.reset()
-    assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+    assert str(pickle.loads(pickle.dumps(failure.value))) == str(failure.value)
     vector.close()
     assert servers(os.getpid()) == []
 

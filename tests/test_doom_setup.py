@@ -1,4 +1,4 @@
-"""A scenario's settings of a Doom game reach ViZDoom, and mistakes are named before anything starts."""
+"""A scenario's settings reach ViZDoom, and mistakes in them are found before anything starts."""
 
 import shutil
 import zipfile
@@ -57,33 +57,33 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
     assert build_actions(replace(SCENARIO.game, buttons=groups), buttons) == expected
     both = [[["TURN_LEFT", "ATTACK"], []]]
     assert build_actions(replace(SCENARIO.game, buttons=both), buttons) == [[1, 0, 1], [0, 0, 0]]
-    for token, wrong in {
+    for words, wrong in {
         "all must be": ["ATTACK", ["TURN_LEFT", []]],
         "none empty": [["TURN_LEFT", []], []],
-        "make 243 actions": [["ATTACK", [], "TURN_LEFT"]] * 5,
+        "243": [["ATTACK", [], "TURN_LEFT"]] * 5,
         "did you mean ATTACK": [["ATACK", []]],
         "not 5": [["ATTACK", 5]],
     }.items():
-        with pytest.raises(UserError, match=token):
+        with pytest.raises(UserError, match=words):
             build_actions(replace(SCENARIO.game, buttons=wrong), buttons)
 
 
-def test_a_delta_says_how_far():
+def test_a_delta_button_takes_an_amount():
     buttons = [vizdoom.Button.TURN_LEFT_RIGHT_DELTA, vizdoom.Button.ATTACK]
     turns = ["TURN_LEFT_RIGHT_DELTA=-4", "TURN_LEFT_RIGHT_DELTA=0.5", []]
     expected = [[-4, 1], [-4, 0], [0.5, 1], [0.5, 0], [0, 1], [0, 0]]
     assert build_actions(replace(SCENARIO.game, buttons=[turns, ["ATTACK", []]]), buttons) == expected
-    for wrong, token in {
-        "TURN_LEFT_RIGHT_DELTA": "needs how far",
-        "TURN_LEFT_RIGHT_DELTA=far": "needs how far",
-        "TURN_LEFT_RIGHT_DELTA=0": "needs how far",
-        "TURN_LEFT_RIGHT_DELTA=nan": "needs how far",
+    for wrong, words in {
+        "TURN_LEFT_RIGHT_DELTA": "per frame",
+        "TURN_LEFT_RIGHT_DELTA=far": "per frame",
+        "TURN_LEFT_RIGHT_DELTA=0": "per frame",
+        "TURN_LEFT_RIGHT_DELTA=nan": "per frame",
         "TURN_LEFT_RIGHT_DELTA=181": "180 at most",
         "TURN_LEFT_RIGT_DELTA=1": "did you mean TURN_LEFT_RIGHT_DELTA",
         "ATTACK=2": "ATTACK is pressed or not",
         "ATTACK=": "ATTACK is pressed or not",
     }.items():
-        with pytest.raises(UserError, match=token):
+        with pytest.raises(UserError, match=words):
             build_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)
     with pytest.raises(UserError, match="pressed twice"):
         build_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
@@ -95,7 +95,7 @@ def test_a_delta_says_how_far():
         ({"settings": {"render_hd": True}}, "did you mean render_hud"),
         ({"settings": {"render_hud": "yes"}}, '"yes" is not true or false'),
         ({"variables": ("HELTH",), "variable_scales": (1.0,)}, "did you mean HEALTH"),
-        ({"variables": ("PLACES",), "variable_scales": (1.0,)}, r"it is for \[shaping\] alone"),
+        ({"variables": ("PLACES",), "variable_scales": (1.0,)}, r"\[shaping\]"),
     ],
 )
 def test_mistakes_in_the_game_table_name_the_cure(change, message):
@@ -105,7 +105,7 @@ def test_mistakes_in_the_game_table_name_the_cure(change, message):
 
 def test_a_broken_cfg_is_named_with_its_line(tmp_path):
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = basic.wad\nliving_rewrd = -1\n")
-    with pytest.raises(UserError, match=r"line 2: unknown setting 'living_rewrd' \(did you mean living_reward\?\)"):
+    with pytest.raises(UserError, match=r"line 2.*'living_rewrd'.*did you mean living_reward"):
         catalog.find(str(tmp_path / "mine.cfg"))
 
 
@@ -120,7 +120,7 @@ def test_a_missing_map_of_an_archive_lists_its_maps(tmp_path):
     with zipfile.ZipFile(tmp_path / "mine.pk3", "w") as archive:
         archive.writestr("maps/map07.wad", wad_of(*text_map("MAP01", 1)))
     (tmp_path / "mine.cfg").write_text("doom_scenario_path = mine.pk3\ndoom_map = map77\navailable_buttons = { ATTACK }\n")
-    with pytest.raises(UserError, match=r"no map 'map77' in mine\.pk3, which has map07"):
+    with pytest.raises(UserError, match=r"'map77'.*mine\.pk3.*map07"):
         catalog.find(str(tmp_path / "mine.cfg"))
 
 
@@ -138,12 +138,14 @@ def own(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["map77", "map02", "e1m1", "map01 +quit"])  # Freedoom has a map02
-def test_a_missing_map_is_named_before_anything_starts(own, name):
-    wanted = f"map {name!r} in basic.wad, which has map01"
-    assert wanted in complaint(check, replace(SCENARIO.game, map=name), SCENARIO.observation)
-    assert wanted in complaint(own, "doom_scenario_path = basic.wad", f"doom_map = {name}")
+def test_a_map_that_the_wad_lacks_is_refused_before_anything_starts(own, name):
     game = replace(own(), wad=str(shipped_folder() / "basic.wad"), map=name)
-    assert wanted in complaint(check, game, SCENARIO.observation)
+    for said in (
+        complaint(check, replace(SCENARIO.game, map=name), SCENARIO.observation),
+        complaint(own, "doom_scenario_path = basic.wad", f"doom_map = {name}"),
+        complaint(check, game, SCENARIO.observation),
+    ):
+        assert all(word in said for word in (repr(name), "basic.wad", "has map01"))
 
 
 @pytest.mark.parametrize("name", ["map01", "MAP01", ""])
@@ -151,13 +153,13 @@ def test_the_name_of_a_map_may_have_any_case(name):
     assert len(check(replace(SCENARIO.game, map=name), SCENARIO.observation)) == 3
 
 
-def test_a_damaged_game_is_named(tmp_path, own):
+def test_a_game_that_is_not_whole_is_refused(tmp_path, own):
     (tmp_path / "game.wad").write_bytes(b"IWAD")
     lines = ("doom_scenario_path = basic.wad", "doom_game_path = game.wad")
     assert "game.wad" in complaint(own, *lines)
 
 
-def test_a_wad_without_a_map_is_named(tmp_path, own):
+def test_a_wad_without_a_map_is_refused(tmp_path, own):
     (tmp_path / "mine.wad").write_bytes(wad("DECORATE", "CREDIT"))
     assert "mine.wad has no map" in complaint(own, "doom_scenario_path = mine.wad")
 
@@ -165,13 +167,13 @@ def test_a_wad_without_a_map_is_named(tmp_path, own):
 def test_without_a_wad_the_maps_are_the_games_own(own):
     assert len(check(own("doom_map = map32"), SCENARIO.observation)) == 4
     said = complaint(own, "doom_map = map77")
-    assert "no map 'map77' in freedoom2.wad, which has map01, map02," in said
-    assert "and 24 more" in said
-    assert "no map 'map01' in freedoom1.wad, which has e1m1" in complaint(own, "doom_game_path = freedoom1.wad")
+    assert all(word in said for word in ("'map77'", "freedoom2.wad", "map01, map02,", "24 more"))
+    said = complaint(own, "doom_game_path = freedoom1.wad")
+    assert all(word in said for word in ("'map01'", "freedoom1.wad", "e1m1"))
 
 
 @pytest.mark.parametrize(
-    ("line", "token"),
+    ("line", "words"),
     [
         ("doom_scenario_path = none.wad", "none.wad does not exist"),
         ("doom_scenario_path = folder.wad", "folder.wad is a folder"),
@@ -179,9 +181,9 @@ def test_without_a_wad_the_maps_are_the_games_own(own):
         ("doom_game_path = folder.wad", "folder.wad is a folder"),
     ],
 )
-def test_the_files_of_a_cfg_are_checked(tmp_path, own, line, token):
+def test_the_files_of_a_cfg_are_looked_at(tmp_path, own, line, words):
     (tmp_path / "folder.wad").mkdir()
-    assert token in complaint(own, line)
+    assert words in complaint(own, line)
 
 
 def test_a_file_that_disappears_later_is_named(own):
@@ -198,10 +200,10 @@ def test_a_disabled_time_out_is_refused(own):
     assert "episode_timeout = 0" in complaint(own, "episode_timeout = 0")
 
 
-def test_an_unknown_resolution_lists_the_known_ones():
+def test_an_unknown_resolution_is_refused_with_the_known_ones():
     observation = replace(SCENARIO.observation, resolution="99999x99999")
     said = complaint(check, SCENARIO.game, observation)
-    assert "no '99999x99999', but 160x120, " in said
+    assert all(word in said for word in ("'99999x99999'", "160x120"))
 
 
 def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
@@ -217,7 +219,7 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("line", "token"),
+    ("line", "words"),
     [
         ("game_args = +sv_noautoaim ²", "game_args"),
         ("game_args = +sv_noautoaim " + "9" * 5000, "game_args"),
@@ -231,9 +233,9 @@ def test_the_title_says_game_wad_map_and_actions(tmp_path, own, monkeypatch):
         ("available_buttons = {", "does not end"),
     ],
 )
-def test_a_bad_line_of_a_cfg_names_the_line_and_the_cure(own, line, token):
+def test_a_line_of_a_cfg_that_is_not_understood_is_refused(own, line, words):
     said = complaint(own, line)
-    assert token in said
+    assert words in said
     assert "line 3" in said
 
 
@@ -309,7 +311,7 @@ def test_comments_stand_behind_values_too(own):
     assert {key: game.settings[key] for key in expected} == expected
     ready = vizdoom.DoomGame()
     configure(ready, game, SCENARIO.observation)
-    assert ready.get_episode_start_time() == 1  # ViZDoom's value for 0
+    assert ready.get_episode_start_time() == 1  # ViZDoom turns 0 into 1
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,7 @@ def test_a_hash_may_be_part_of_a_files_name(tmp_path, own, name, comment):
     assert own(f"doom_scenario_path = {name}{comment}").wad == str(tmp_path / name)
 
 
-def test_delta_buttons_alone_need_a_size(own):
+def test_deltas_alone_need_amounts(own):
     spec = replace(SCENARIO.game, available_buttons=("TURN_LEFT_RIGHT_DELTA", "MOVE_FORWARD_BACKWARD_DELTA"))
     for buttons in ("single", "together", "combinations"):
         said = complaint(check, replace(spec, buttons=buttons), SCENARIO.observation)

@@ -117,11 +117,11 @@ def test_variables_of_a_side_are_mirrored_and_angles_are_to_either_side_of_nough
 def test_a_mirror_turns_all_that_belongs_to_a_side():
     sides = {"ROLL": (350.0, -10), "CAMERA_ROLL": (10.0, 10), "CAMERA_ANGLE": (180.0, -180), "CAMERA_POSITION_Y": (5.0, 5)}
     others = {"PITCH": 200.0, "POSITION_Z": 7.0, "VELOCITY_X": -3.0, "VELOCITY_Z": 2.0, "AMMO2": 4095.5}
-    names, told = (*sides, *others), [number for number, _ in sides.values()] + list(others.values())
+    names, values = (*sides, *others), [number for number, _ in sides.values()] + list(others.values())
     shown = [number for _, number in sides.values()]
-    assert GameVariables(names, (), in_mirror=False).shown(told).tolist() == [*shown, *others.values()]
-    assert GameVariables(names, (), in_mirror=True).shown(told).tolist() == [
+    assert GameVariables(names, (), in_mirror=False).convert(values).tolist() == [*shown, *others.values()]
+    assert GameVariables(names, (), in_mirror=True).convert(values).tolist() == [
         *(-number for number in shown),
         *others.values(),
     ]
-    assert GameVariables((), (), in_mirror=True).shown(()).shape == (0,)
+    assert GameVariables((), (), in_mirror=True).convert(()).shape == (0,)

@@ -38,15 +38,14 @@ def builder(game_id, observation=GREY, **settings):
 )
 def test_actions_without_a_distribution_are_one_line_that_says_why(game_id, settings):
     said = complaint(lambda: builder(game_id, **settings))
-    assert said.startswith(f"{game_id}: its actions are ")
-    assert said.endswith("the agent takes Discrete ones")
+    assert all(word in said for word in (game_id, "actions", "Discrete"))
 
 
 def test_an_unknown_core_is_named_with_its_scenario():
     scenario = replace(catalog.find("tests/Toy-v0"), network=Network(core="lsmt"))
     message = complaint(Builder, scenario, Config())
-    known = "'lstm' or 'skip_lstm' or 'none'"
-    assert message == f"scenario Toy_v0: [network] core must be {known}, not 'lsmt' (did you mean lstm?)"
+    words = ("Toy_v0", "[network] core", "skip_lstm", "none", "'lsmt'", "did you mean lstm")
+    assert all(word in message for word in words)
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_numbers_become_single_precision(play):
 
 
 def channels(observation, at=(40, 40)):
-    """Returns what all pixels of an observation are."""
+    """Returns the value of all pixels of an observation."""
     assert (observation == observation[at]).all()
     return observation[at].tolist()
 
@@ -273,7 +272,7 @@ def test_the_recorder_shows_the_game_that_is_played(play):
     recorder.close()
 
 
-# Observations that are not what is declared
+# Observations that differ from the declared space
 
 PICTURE = Box(0, 255, (40, 48, 3), np.uint8)
 
@@ -289,7 +288,7 @@ class Lazy:
 
 
 def shown(make, space=PICTURE, start=0):
-    """Returns a function that shows what `make` makes of a picture or numbers, from a time on."""
+    """Returns a function that applies `make` to a picture or numbers, from a time on."""
     given = np.random.default_rng(0).integers(256, size=space.shape).astype(space.dtype)
     return lambda time: make(given) if time >= start else given
 
@@ -417,9 +416,9 @@ FLATTEN = "gymnasium.wrappers.FlattenObservation"
 )
 def test_a_space_that_no_agent_sees_is_refused_with_a_cure(play, space, words):
     said = complaint(lambda: play("tests/Shown-v0", space=space))
-    told, _, cure = said.partition("(a Box of 1 dimension): ")
+    problem, _, cure = said.partition("(a Box of 1 dimension): ")
     assert all(word in cure for word in words), cure
-    assert str(space)[:60] in told
+    assert str(space)[:60] in problem
 
 
 @pytest.mark.parametrize("game_id", ["Taxi-v4", "FrozenLake-v1", "Blackjack-v1"])
@@ -450,7 +449,7 @@ def test_the_module_of_the_documentation_flattens_a_game(play, tmp_path, monkeyp
 
 
 class OldReset(Plain):
-    """Returns what `first` makes of an observation from a reset, instead of a pair."""
+    """Returns `first` of the observation from a reset, instead of a pair."""
 
     first = staticmethod(lambda seen: seen)
 

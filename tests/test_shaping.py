@@ -1,4 +1,4 @@
-"""Reward shaping: its rewards are for learning only and not part of the score."""
+"""Reward shaping: its rewards are for learning, and no part of the score."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
-from doom_a3c.settings.shaping import Weight, parse_shaping, parse_weights
+from doom_a3c.settings.shaping import Weight, parse_weights
 
 HEALTH = catalog.find("health_gathering")
 TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT": {"gain": -2.0, "most": 1.5}}
@@ -54,7 +54,7 @@ def test_gains_and_losses_are_weighed_apart_within_a_limit(weight, change, worth
 
 
 def by_hand(spec, seed, actions, variables, close):
-    """Returns some variables at each decision of an episode, from a separate engine."""
+    """Returns some variables after each step of an episode, read from an engine of their own."""
     process = close(DoomProcess(partial(configure, spec=spec, observation=HEALTH.observation)))
     game, buttons, rows = process.game, check(spec, HEALTH.observation), []
     game.set_seed(seed)
@@ -75,9 +75,9 @@ def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(cl
         _, info = shaped.reset(seed=seed)
         rewards, bonuses, over = [], [], False
         for action in actions:
-            _, reward, terminated, truncated, token = shaped.step(action)
+            _, reward, terminated, truncated, info = shaped.step(action)
             rewards.append(reward)
-            bonuses.append(token.get(SHAPING, 0.0))
+            bonuses.append(info.get(SHAPING, 0.0))
             if over := terminated or truncated:
                 break
         assert over
@@ -167,47 +167,51 @@ def test_a_table_of_its_own_and_a_flag_say_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "token"),
+    ("table", "words"),
     [
-        ({"HELTH": 1}, r"unknown variable 'HELTH' (did you mean HEALTH?)"),
+        ({"HELTH": 1}, "'HELTH' (did you mean HEALTH"),
         ({"HEALTH": "much"}, "HEALTH: gain is much"),
         ({"HEALTH": {"win": 1}}, "gain, loss and most"),
         ({"HEALTH": float("nan")}, "gain is nan"),
-        ({"HEALTH": 1e9}, "1,000,000 at most"),
-        ({"HEALTH": {"gain": 1, "most": 0}}, "most is 0, and must be above 0"),
-        ({"PLACES": {"loss": 1}}, "[shaping] PLACES: it never falls"),
+        ({"HEALTH": 1e9}, "gain is 1000000000.0, 1,000,000 at most"),
+        ({"HEALTH": {"gain": 1, "most": 0}}, "most is 0"),
+        ({"PLACES": {"loss": 1}}, "[shaping] PLACES"),
     ],
 )
-def test_a_mistake_in_the_table_is_named(table, token):
-    assert token in complaint(check, replace(BASIC[0], shaping=table), BASIC[1])
+def test_mistakes_in_the_table_are_named(table, words):
+    assert words in complaint(check, replace(BASIC[0], shaping=table), BASIC[1])
 
 
 @pytest.mark.parametrize("words", ["HEALTH", "=1", "HEALTH=", "HEALTH=1,2,3,4", "HEALTH=x"])
 def test_a_malformed_flag_is_refused(words):
-    assert f"--shaping {words}: it takes VARIABLE=GAIN" in complaint(parse_shaping, [words])
+    said = complaint(parse_shaping, [words])
+    assert all(part in said for part in (f"--shaping {words}", "VARIABLE=GAIN"))
 
 
 def test_shaping_is_for_games_with_variables():
     settings = {"scenario": "cartpole", "shaping": ("HEALTH=1",)}
-    assert "--shaping" in complaint(make_new_run, settings)
+    said = complaint(make_new_run, settings)
+    assert all(word in said for word in ("--shaping", "Doom"))
 
 
 @pytest.mark.parametrize(
-    ("text", "token"),
+    ("text", "words"),
     [
-        ('base = "basic"\nshaping = 3', "[shaping] must be a table"),
-        ('base = "basic"\n[shaping]\nHEALTH = 1\n[game.shaping]\nHEALTH = 2', "in [shaping] and in [game]"),
-        ('[game]\nid = "CartPole-v1"\n[shaping]\nHEALTH = 1', "CartPole-v1"),
-        ('base = "pong"\n[shaping]\nHEALTH = 1', "ALE/Pong-v5"),
+        ('base = "basic"\nshaping = 3', ("[shaping]", "table")),
+        ('base = "basic"\n[shaping]\nHEALTH = 1\n[game.shaping]\nHEALTH = 2', ("[shaping]", "twice")),
+        ('[game]\nid = "CartPole-v1"\n[shaping]\nHEALTH = 1', ("[shaping]", "Doom", "CartPole-v1")),
+        ('base = "pong"\n[shaping]\nHEALTH = 1', ("[shaping]", "Doom", "ALE/Pong-v5")),
     ],
 )
-def test_a_shaping_in_the_wrong_place_is_named(tmp_path, text, token):
+def test_a_shaping_in_the_wrong_place_is_named_as_it_was_written(tmp_path, text, words):
     (tmp_path / "mine.toml").write_text(text)
-    assert token in complaint(catalog.find, str(tmp_path / "mine.toml"))
+    said = complaint(catalog.find, str(tmp_path / "mine.toml"))
+    assert all(word in said for word in words)
 
 
 def test_a_variable_is_shaped_once():
-    assert "HEALTH" in complaint(parse_shaping, ["HEALTH=1", "HEALTH=2"])
+    said = complaint(parse_shaping, ["HEALTH=1", "HEALTH=2"])
+    assert all(word in said for word in ("--shaping", "HEALTH", "twice"))
 
 
 @pytest.mark.process
@@ -229,14 +233,14 @@ def test_a_shaped_run_is_scored_as_its_game_scores(tmp_path):
     result = train(tmp_path, *flags)
     assert result.returncode == 0, result.stderr
     counters = load(tmp_path / "models" / "last.ckpt").record.counters
-    token = json.loads((tmp_path / "summary.json").read_text())
+    summary = json.loads((tmp_path / "summary.json").read_text())
     logged = {"Perf/Reward": [], "Perf/Shaped Reward": []}
     for run in (tmp_path / "logs").glob("*/train_*"):
         events = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
         for tag in logged.keys() & events.Tags()["tensors"]:  # a worker's games may not have ended yet, beside other load
             logged[tag].extend(float(make_ndarray(event.tensor_proto)) for event in events.Tensors(tag))
     gifs = [float(path.stem.split("score_")[1].rsplit("-", 2)[0]) for path in (tmp_path / "frames").glob("*/*.gif")]
-    scored = [*counters.scores, token["best_evaluation"], *logged["Perf/Reward"], *gifs]
+    scored = [*counters.scores, summary["best_evaluation"], *logged["Perf/Reward"], *gifs]
     assert all([counters.scores, logged["Perf/Reward"], gifs])
     assert all(-600.0 < score < 200.0 for score in scored)
     assert min(logged["Perf/Shaped Reward"]) < -1000.0

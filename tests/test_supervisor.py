@@ -85,7 +85,7 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
 
 def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
     monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
-    with pytest.raises(GamesError, match=r"^the games do not start: server_died: no reactor, no game$"):
+    with pytest.raises(GamesError, match="server_died: no reactor, no game"):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     assert servers(os.getpid()) == []
 
@@ -157,8 +157,8 @@ class Crashing:
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def test_the_signal_that_a_server_ends_by_is_told_however_slowly_it_ends():
-    with pytest.raises(ProcessError, match=r"^server_died: ended by SIGSEGV$"):
+def test_the_signal_that_ends_a_server_is_named_however_slowly_it_ends():
+    with pytest.raises(ProcessError, match=r"server_died.*SIGSEGV"):
         GameProcess(Crashing).answer()
 
 

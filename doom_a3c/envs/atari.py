@@ -1,4 +1,4 @@
-"""Atari games, on the vectorised environment in C++ that comes with the Arcade Learning Environment."""
+"""Atari games on the Arcade Learning Environment's vector environment in C++."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from doom_a3c.envs.pixels import Pixels, to_rgb
 from doom_a3c.settings.errors import UserError, suggest
@@ -21,18 +22,19 @@ from doom_a3c.settings.games import ATARI, AtariSpec, Observation, describe_acti
 from doom_a3c.settings.infos import LIFE_LOST
 from doom_a3c.settings.streams import Stream
 
+_Flags = NDArray[np.bool_]  # [B]
 _HEIGHT, _WIDTH = 210, 160  # of the console's screen
 
 ALEInterface.setLoggerMode(LoggerMode.Error)
 
 
 def list_games() -> dict[str, str]:
-    """Returns the names that the emulator knows games by, by those in ids: 'ms_pacman' by 'MsPacman'."""
+    """Returns the emulator's names of games by their names in ids: {'MsPacman': 'ms_pacman', ...}."""
     return {name.title().replace("_", ""): name for name in roms.get_all_rom_ids()}  # as ale_py registers them
 
 
 def find_rom(game: AtariSpec) -> str:
-    """Returns the name that the emulator knows a game's ROM by: 'ms_pacman' for 'ALE/MsPacman-v5'.
+    """Returns the emulator's name of a game: 'ms_pacman' for 'ALE/MsPacman-v5'.
 
     Raises:
         UserError: if there is no such game.
@@ -46,11 +48,11 @@ def find_rom(game: AtariSpec) -> str:
 
 
 def list_actions(game: AtariSpec) -> list[str]:
-    """Returns the names of the actions, in their order."""
+    """Returns the names of the actions, by index; raises UserError if there is no such game."""
     return list(_read_actions(find_rom(game), game.full_actions))
 
 
-@functools.cache  # it takes as long as to start the game
+@functools.cache  # it loads the ROM, which takes as long as starting a game
 def _read_actions(name: str, full: bool) -> tuple[str, ...]:
     console = ALEInterface()
     path = roms.get_rom_path(name)
@@ -81,12 +83,12 @@ def _make_games(game: AtariSpec, observation: Observation, count: int) -> AtariV
 
 
 class AtariGames(VectorWrapper[Any, Any, Any]):
-    """Games of one kind, stepped together. Owns what is known of the running episodes: lives, ages, the newest frame.
+    """Games with one ROM, stepped together. Owns the lives, ages and newest frame of the running episodes.
 
-    Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. Where a lost
-    life counts as a termination for learning, `infos[LIFE_LOST]` says in which games the step lost one that was not the
-    last; the episode continues. With `fire_on_reset` the first action of a new life is FIRE, whatever the agent chooses:
-    some games wait for it, and an agent that fears to lose a life learns to wait forever.
+    Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. If
+    losing a life counts as a termination for learning, `infos[LIFE_LOST]`, bool [B], marks games in which the step lost a
+    life, but not the last one; the episode continues. With `fire_on_reset` the first action of a new life is FIRE,
+    whatever the agent chooses: some games wait for it, and an agent that avoids losing lives learns to wait forever.
     """
 
     def __init__(self, game: AtariSpec, observation: Observation, games: int) -> None:
@@ -98,24 +100,24 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         names = list_actions(game)
         self.metadata = {**self.env.metadata, "title": f"{game.id}, {describe_actions(names)}", "action_names": names}
         self._fire = names.index("FIRE") if game.fire_on_reset and "FIRE" in names else None
-        self._lost = np.zeros(games, np.bool_)  # a life in the last step
+        self._lost = np.zeros(games, np.bool_)  # [B], whether the last step lost a life
         self._lives = np.zeros(games, np.int32)
         self._ages = np.zeros(games, np.int32)  # steps since the episode began
         self._newest = np.zeros(self._shape, np.uint8)
-        self._random = np.random.default_rng()  # of the seeds that episodes are begun again by
+        self._random = np.random.default_rng()  # draws the seeds of `begin_again`
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Resets all games; `seed` is an array of one per game, or an int."""
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Pixels, dict[str, Any]]:
+        """Resets all games; `seed` is an array with one seed per game, or an int."""
         seeds: Any = np.asarray(seed) % 2**31 if seed is not None and not isinstance(seed, int) else seed
         if seeds is not None:
             self._random = np.random.default_rng(np.random.SeedSequence(seeds, spawn_key=(Stream.RESTARTS,)))
         self._ages[:], self._lost[:] = 0, False
         return self._begin(*self.env.reset(seed=seeds, options=options))
 
-    def begin_again(self) -> tuple[Any, dict[str, Any]]:
-        """Begins the first game's episode anew, by a seed that `infos["seed"]` tells; the others stay where they are.
+    def begin_again(self) -> tuple[Pixels, dict[str, Any]]:
+        """Restarts the first game with a new seed, `infos["seed"]`; the other games continue.
 
-        The library has not told the seed of an episode that it has begun by itself.
+        Recordings need the seed, and the library does not report it when it starts an episode by itself.
         """
         first = np.arange(self.num_envs) == 0
         seeds: Any = self._random.integers(2**31, size=1)
@@ -123,14 +125,14 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         observations, infos = self._begin(*self.env.reset(seed=seeds, options={"reset_mask": first}))
         return observations, {**infos, "seed": seeds}
 
-    def _begin(self, observations: Pixels, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _begin(self, observations: Pixels, infos: dict[str, Any]) -> tuple[Pixels, dict[str, Any]]:
         self._lives = infos["lives"].copy()
-        seen = self._stack_frames(observations)
-        self._newest = seen[0]
-        return seen, infos
+        stacked = self._stack_frames(observations)
+        self._newest = stacked[0]
+        return stacked, infos
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all games; see the class for `infos`."""
+    def step(self, actions: Any) -> tuple[Pixels, NDArray[np.float64], _Flags, _Flags, dict[str, Any]]:
+        """Steps all games; rewards are float64, [B]. See the class for `infos`."""
         if self._fire is not None:
             actions = np.where(self._lost, self._fire, actions)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
@@ -143,31 +145,31 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
         if over.any():
             infos["final_obs"] = self._stack_frames(infos["final_obs"])
             self._ages[over] = 0
-        seen = self._stack_frames(observations)
-        self._newest = infos["final_obs"][0] if over[0] else seen[0]
-        return seen, rewards.astype(np.float64), terminated, truncated, infos
+        stacked = self._stack_frames(observations)
+        self._newest = infos["final_obs"][0] if over[0] else stacked[0]
+        return stacked, rewards.astype(np.float64), terminated, truncated, infos
 
     def _stack_frames(self, frames: Pixels) -> Pixels:
-        """Turns [B, stack, H, W] or [B, stack, H, W, 3] into [B, H, W, C], the first frame in place of those before it."""
+        """Returns frames, [B, stack, H, W] or [B, stack, H, W, 3], as [B, H, W, C]; repeats the first of an episode."""
         for game in np.flatnonzero(self._ages < self._observation.stack - 1):  # the library leaves zeros there
             first = self._observation.stack - 1 - self._ages[game]
             frames[game, :first] = frames[game, first]
         if frames.ndim == 5:
             return np.moveaxis(frames, 1, 3).reshape(len(frames), *self._shape)
-        seen = np.empty((len(frames), *self._shape), np.uint8)
-        for planes, image in zip(frames, seen, strict=True):
+        merged = np.empty((len(frames), *self._shape), np.uint8)
+        for planes, image in zip(frames, merged, strict=True):
             cv2.merge(tuple(planes), image)  # seven times as fast as NumPy's transposition
-        return seen
+        return merged
 
     def picture(self) -> Pixels:
-        """Returns what the network sees of the first game, or saw last of its episode that is over, twice as large."""
+        """Returns the newest frame of the first game, or the last of its ended episode, doubled: [2H, 2W, 3]."""
         return _enlarge(to_rgb(self._newest[..., -3:] if self._observation.color else self._newest[..., -1]))
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
 
     def close(self, **kwargs: Any) -> None:
-        """Ends the emulators, which complain of whoever still holds them when Python ends; may be called twice."""
+        """Deletes the emulators, which otherwise print a complaint when Python exits; may be called twice."""
         super().close(**kwargs)
         vars(self.env).pop("ale", None)
 
@@ -178,35 +180,34 @@ def _enlarge(picture: Pixels) -> Pixels:
 
 
 class AtariVideoRecorder:
-    """Records episodes in the console's colours, whatever the network sees. Owns a second game.
+    """Records episodes in the console's colours, whatever the network's observations are. Owns a second game.
 
-    A picture is the maximum of the last two frames of its step: what the console draws in every second one is in each.
-
-    Seed and actions decide an episode, so a second game that is given those of the first shows the same one.
+    A picture is the maximum of the last two frames of a step, so it has the sprites that the console draws in every second
+    frame only. Seed and actions determine an episode, so a second game with the same ones repeats it.
     """
 
     def __init__(self, game: AtariSpec, *, large: bool = True) -> None:
-        """Pictures are [420, 320, 3] where they are `large`, and else half as high and wide, as the console's are."""
-        self._sized = _enlarge if large else np.array
-        seen = Observation(size=(_HEIGHT, _WIDTH), color=True)
-        self._env = AtariGames(dataclasses.replace(game, max_pool=True), seen, 1)
+        """Pictures are [420, 320, 3] if `large`, else the console's own [210, 160, 3]."""
+        self._resize = _enlarge if large else np.array
+        view = Observation(size=(_HEIGHT, _WIDTH), color=True)
+        self._env = AtariGames(dataclasses.replace(game, max_pool=True), view, 1)
         self.pictures_per_second = AtariSpec.frames_per_second / game.frame_skip
         self._total = 0.0
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Starts the episode of that seed; returns its first picture."""
+        """Starts the episode with this seed; returns its first picture."""
         self._total = 0.0
-        return [self._sized(self._env.reset(seed=np.array([seed]))[0][0])]
+        return [self._resize(self._env.reset(seed=np.array([seed]))[0][0])]
 
-    def step(self, action: Any, ended: bool) -> list[Pixels]:
+    def step(self, action: int, ended: bool) -> list[Pixels]:
         """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
-        return [self._sized(infos["final_obs"][0] if ended else observations[0])]
+        return [self._resize(infos["final_obs"][0] if ended else observations[0])]
 
     @property
     def score(self) -> float:
-        """The recorded episode's score so far."""
+        """Score of the recorded episode so far."""
         return self._total
 
     def close(self) -> None:

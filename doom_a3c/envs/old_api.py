@@ -1,4 +1,4 @@
-"""Recognizes environments written for gym, Gymnasium's predecessor: their `reset`, `step`, spaces and registry."""
+"""Recognizes environments for gym, Gymnasium's predecessor, by their `reset`, `step`, spaces and registry."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Checks the signature of an environment's `reset`, and the results of `reset` and `step`. Owns nothing."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Raises UserError for a `reset` that does not accept `seed` and `options`."""
+        """Raises UserError if `reset` does not accept `seed` and `options`."""
         super().__init__(env)
         self._name = env.spec.id if env.spec else str(env)
         try:
             signature = inspect.signature(env.reset)
-        except ValueError:  # of a function in C
+        except ValueError:  # a function in C has no signature
             return
         try:
             signature.bind(seed=None, options=None)
@@ -33,7 +33,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
             ) from None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts an episode; raises UserError unless the game returns an observation and infos."""
+        """Starts an episode; raises UserError unless `reset` returns an observation and infos."""
         result: Any = self.env.reset(seed=seed, options=options)
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping | None):
             return result
@@ -42,7 +42,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
     def step(self, action: Any) -> Any:
-        """Plays a step; raises UserError unless the game returns five values."""
+        """Plays a step; raises UserError unless `step` returns five values."""
         result: Any = self.env.step(action)
         if isinstance(result, tuple | list) and len(result) == 5:
             return result
@@ -61,8 +61,8 @@ def _describe_result(result: Any) -> str:
 def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Returns the environment with its outermost layer that is not Gymnasium's own inside `CheckedCalls`.
 
-    Gymnasium's wrappers around that layer rely on these checks. Layers further in are not wrapped: a wrapper of the user's
-    may use more of them than Gymnasium's methods.
+    The checks must be inside Gymnasium's wrappers, which rely on them. Layers further in stay unchecked: a user's wrapper
+    may call methods of theirs that `CheckedCalls` lacks.
     """
     if type(env).__module__.startswith("gymnasium."):
         if isinstance(env, gymnasium.Wrapper):
@@ -72,7 +72,7 @@ def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def check_space(name: str, space: Any) -> None:
-    """Raises UserError for a space of gym, which has the names of Gymnasium's and is none of them."""
+    """Raises UserError for a space of gym: its classes have the same names as Gymnasium's, but are others."""
     if type(space).__module__.split(".")[0] == "gym":
         raise UserError(f"{name}: its {type(space).__name__} is a space of {_REPLACED}")
 
@@ -83,6 +83,6 @@ def suggest_gymnasium(game_id: str, error: BaseException) -> str:
     if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] == "gym":
         return f"its module imports {_REPLACED}"
     registry: Any = getattr(getattr(sys.modules.get("gym"), "envs", None), "registry", {})
-    if game_id.rpartition(":")[2] in getattr(registry, "env_specs", registry):  # the former in versions before 0.26
+    if game_id.rpartition(":")[2] in getattr(registry, "env_specs", registry):  # `env_specs` in gym before 0.26
         return f"its module registers it with {_REPLACED}"
     return "it is a class of " + _REPLACED if str(error).startswith("Gym is incompatible with Gymnasium") else ""

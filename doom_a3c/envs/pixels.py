@@ -1,4 +1,4 @@
-"""From a game's screen to what the network sees and what people see."""
+"""Converts a game's screens to observations for the network, and to pictures for people."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from doom_a3c.settings.games import Observation
 
 Pixels = NDArray[np.uint8]  # [h, w], or [h, w, channels]
 
-cv2.setNumThreads(1)  # games are stepped by many threads already
+cv2.setNumThreads(1)  # the games already use all cores
 
 
 def preprocess(screen: Pixels, spec: Observation) -> Pixels:
-    """Crops and scales a screen, [h, w] or [h, w, 3], to the network's [H, W, C], an array of its own."""
+    """Crops and scales a screen, [h, w] or [h, w, 3], to a new array, [H, W, C]."""
     top, bottom, left, right = spec.crop
     cropped = screen[top : screen.shape[0] - bottom, left : screen.shape[1] - right]
     height, width = spec.size
     if cropped.shape[:2] != (height, width):
         halves = 2 * height <= cropped.shape[0] or 2 * width <= cropped.shape[1]
-        method = cv2.INTER_AREA if halves else cv2.INTER_LINEAR  # linear skips pixels from half size on, but costs a fifth
+        method = cv2.INTER_AREA if halves else cv2.INTER_LINEAR  # linear costs a fifth, but skips pixels below half size
         cropped = cv2.resize(cropped, (width, height), interpolation=method).astype(np.uint8, copy=False)
     else:
         cropped = cropped.copy()  # a game may draw its next frame into the same memory
@@ -30,7 +30,7 @@ def preprocess(screen: Pixels, spec: Observation) -> Pixels:
 
 
 def flip(screen: Pixels) -> Pixels:
-    """Returns a screen with its left side on the right."""
+    """Returns a screen with left and right exchanged."""
     return cv2.flip(screen, 1).astype(np.uint8, copy=False)
 
 
@@ -40,7 +40,7 @@ def to_rgb(screen: Pixels) -> Pixels:
 
 
 class History:
-    """The newest frames of an episode, as the network sees them. Owns the frames."""
+    """The newest preprocessed frames of an episode. Owns the frames."""
 
     def __init__(self, spec: Observation) -> None:
         self._spec = spec
@@ -51,11 +51,11 @@ class History:
         self._frames.clear()
 
     def add(self, screen: Pixels) -> None:
-        """Adds a screen; a fresh episode's history is its first frame, repeated."""
+        """Adds a screen, [h, w] or [h, w, 3]; the first of an episode fills the whole history."""
         self._frames.append(preprocess(screen, self._spec))
         while len(self._frames) < self._spec.stack:
             self._frames.append(self._frames[0])
 
-    def pixels(self) -> Pixels:
+    def stack(self) -> Pixels:
         """Returns the frames as channels, oldest first, [H, W, C]."""
         return self._frames[0] if len(self._frames) == 1 else np.concatenate(self._frames, axis=-1)

@@ -1,4 +1,4 @@
-"""Any registered Gymnasium environment with discrete actions that shows pixels or a vector of numbers."""
+"""Any registered Gymnasium environment whose observations are pixels or a vector of numbers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.games import GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
-# Its advice (newer versions, wrappers) is for those who write environments.
+# Gymnasium's advice (newer versions, wrappers) is for authors of environments.
 gymnasium.logger.min_level = gymnasium.logger.ERROR
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are drawn in memory; a missing display is no error
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame then draws in memory and needs no display
 
 RECORDING_HEIGHT, MAX_WIDTH = 240, 960
-_RAISED = (Exception, SystemExit)  # whatever somebody's environment raises
+_RAISED = (Exception, SystemExit)  # exceptions that a user's environment may raise
 
 
 def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, Any]:
     """Returns one game as the agent plays it.
 
     Raises:
-        UserError: if there is no such environment, it cannot be made, or an agent cannot see what it shows.
+        UserError: if there is no such environment, it cannot be made, or its observations are not supported.
     """
     env = check_calls(_make_env(game))
     if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
@@ -46,16 +46,16 @@ def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, An
 
 
 def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
-    """Returns an environment, which draws pictures if it can."""
+    """Returns the environment, with `render_mode="rgb_array"` if it supports that."""
     if ":" in game.id and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a user's module lies there, as a wad would
+        sys.path.append(os.getcwd())  # where a user's module is, as a wad would be
     with contextlib.suppress(*_RAISED):
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
-    try:  # without pictures, which some know nothing of
+    try:  # without render_mode, which some environments do not accept
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
     except _RAISED as error:
-        if of_gym := suggest_gymnasium(game.id, error):
-            raise UserError(f"{game.id}: {of_gym}") from None
+        if reason := suggest_gymnasium(game.id, error):
+            raise UserError(f"{game.id}: {reason}") from None
         if isinstance(error, gymnasium.error.UnregisteredEnv):
             raise UserError(f"{game.id}: {suggest_id(game.id, error)}") from None
         if isinstance(error, gymnasium.error.Error):  # a version that is too old, say
@@ -64,43 +64,43 @@ def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
 
 
 class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the picture of an episode's end, which the reset in the same step would wipe, while pictures are taken.
+    """Renders the end of an episode before the reset of the same step wipes it, once somebody has asked for pictures.
 
-    An environment that cannot draw, for whatever reason, has no pictures, and plays on.
+    An environment that cannot draw returns no pictures, and its episodes go on.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._shown = False
+        self._renders = False
         self.final: Pixels | None = None
 
     def step(self, action: Any) -> Any:
-        """Steps the game."""
+        """Steps the game; renders it if the episode ends."""
         result = self.env.step(action)
-        if self._shown and (result[2] or result[3]):
-            self.final, self._shown = self._draw(), False
+        if self._renders and (result[2] or result[3]):
+            self.final, self._renders = self._draw(), False
         return result
 
     def _draw(self) -> Pixels | None:
         try:
             picture: Any = self.env.render()
-        except Exception:  # it has no render(), or that needs what is not installed or no display
+        except Exception:  # there is no render(), or a package or display is missing
             return None
         fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,) and picture.size
         return _shrink(picture) if fits else None
 
     def picture(self, final: bool) -> Pixels | None:
-        """Returns the newest picture, [height, width, 3], or that of the last episode's end; None where there is none."""
+        """Returns the newest picture, [height, width, 3], or that of the last episode's end; None if there is none."""
         if final:
             return self.final
-        self._shown = True
+        self._renders = True
         return self._draw()
 
 
 class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows the agent preprocessed pixels, or float32 numbers, once every `frame_skip` frames. Owns what reads them.
+    """Preprocesses observations to pixels or float32 numbers, and repeats actions for `frame_skip` frames.
 
-    Infos are left out: nobody reads them, and keys of theirs might be those that faults are told by.
+    Owns the reader of the observations. Infos are dropped: nobody reads them, and a key might be one of this program's.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
@@ -122,16 +122,16 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.action_space = actions = env.action_space
         count = f"{actions.n} action{'s' if actions.n != 1 else ''}" if isinstance(actions, Discrete) else str(actions)
         self.metadata = {**env.metadata, "title": f"{self._name}, {count}"}
-        self._taken: Callable[[Any], Any] = lambda action: action
-        if isinstance(actions, Discrete):  # they may start at another number than 0
+        self._to_env_action: Callable[[Any], Any] = lambda action: action
+        if isinstance(actions, Discrete):  # whose first one may be another number than 0
             self.action_space = Discrete(int(actions.n))
-            self._taken = lambda action: int(action) + int(actions.start)
+            self._to_env_action = lambda action: int(action) + int(actions.start)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
         Raises:
-            UserError: if the environment fails.
+            UserError: if the environment raises an exception.
         """
         try:
             observation, _ = self.env.reset(seed=seed, options=options)
@@ -140,18 +140,18 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         except UserError:
             raise
         except _RAISED as error:
-            raise self._failure("reset", error) from error
+            raise self._make_error("reset", error) from error
 
     def step(self, action: Any) -> Any:
         """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed.
 
         Raises:
-            UserError: if the environment fails.
+            UserError: if the environment raises an exception.
         """
         total = 0.0
         try:
             for _ in range(self._frame_skip):
-                observation, reward, terminated, truncated, _ = self.env.step(self._taken(action))
+                observation, reward, terminated, truncated, _ = self.env.step(self._to_env_action(action))
                 try:
                     total += float(reward)
                 except (TypeError, ValueError):
@@ -162,30 +162,30 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         except UserError:
             raise
         except _RAISED as error:
-            raise self._failure("stepped", error) from error
+            raise self._make_error("stepped", error) from error
 
     def _refuse_reward(self, reward: Any) -> UserError:
-        came = f"{type(reward).__name__} of shape {np.shape(reward)}" if np.shape(reward) else repr(reward)[:100]
-        return UserError(f"{self._name}: step() returns the reward {came}, but Gymnasium expects one number")
+        value = f"{type(reward).__name__} of shape {np.shape(reward)}" if np.shape(reward) else repr(reward)[:100]
+        return UserError(f"{self._name}: step() returns the reward {value}, but Gymnasium expects one number")
 
     def close(self) -> None:
-        """Closes the game, ignoring its errors: it may have been closed already."""
+        """Closes the game and ignores its errors: it may have been closed already."""
         with contextlib.suppress(*_RAISED):
             super().close()
 
-    def _failure(self, verb: str, error: BaseException) -> UserError:
+    def _make_error(self, verb: str, error: BaseException) -> UserError:
         return UserError(
             f"{self._name} cannot be {verb}: {type(error).__name__}: {first_line(error)}; --verbose shows where"
         )
 
 
 def _shrink(picture: Pixels) -> Pixels:
-    """Returns a picture scaled down to the size of a recording, where it is larger."""
+    """Returns a picture, scaled down if it is larger than a recording."""
     height, width, _ = picture.shape
     if height <= RECORDING_HEIGHT and width <= MAX_WIDTH:
         return picture
     scale = min(RECORDING_HEIGHT / height, MAX_WIDTH / width)
-    size = (max(2, int(width * scale) // 2 * 2), max(2, int(height * scale) // 2 * 2))  # videos want even sides
+    size = (max(2, int(width * scale) // 2 * 2), max(2, int(height * scale) // 2 * 2))  # video codecs need even sides
     return cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
 
 
@@ -194,20 +194,20 @@ def _as_list(picture: Pixels | None) -> list[Pixels]:
 
 
 class OwnVideoRecorder:
-    """Records episodes by the pictures that the game itself makes of them. Owns nothing."""
+    """Records episodes with pictures of the player's own game. Owns nothing."""
 
-    score: float | None = None  # it records the played game itself
+    score: float | None = None  # it films the player's own game
 
     def __init__(self, env: Any, pictures_per_second: float) -> None:
         self._env, self.pictures_per_second = env, pictures_per_second
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Returns the picture of an episode that has just begun."""
+        """Returns the first picture of the episode that has just begun."""
         return _as_list(self._env.picture())
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
-        """Returns the picture after a step that has just been played."""
+        """Returns the picture after the step that has just been played."""
         return _as_list(self._env.picture(final=ended))
 
     def close(self) -> None:
-        """Does nothing; the game is its player's."""
+        """Does nothing: the game belongs to its player."""

@@ -1,22 +1,27 @@
-"""Every scenario in Gymnasium's registry, as soon as this package is imported: `gymnasium.make("doom_a3c/Basic-v0")`.
+"""Registers every scenario with Gymnasium when this package is imported: `gymnasium.make("doom_a3c/Basic-v0")`.
 
-Gymnasium imports it itself for `gymnasium.make("doom_a3c:doom_a3c/Basic-v0")`; entry points of plugins, by which it needed
-no such word, are gone since its version 1.0.
+Without the import, use `gymnasium.make("doom_a3c:doom_a3c/Basic-v0")`: Gymnasium 1.0 dropped the plugins that would make
+the prefix unnecessary.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
 from gymnasium.envs.registration import register, registry
+from gymnasium.vector import VectorEnv
 
 from doom_a3c.settings.catalog import list_own_names
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.games import GameFactory
 
 NAMESPACE = "doom_a3c"
 
 
 def list_ids() -> dict[str, str]:
-    """Returns the scenarios by their ids: 'doom_a3c/DeadlyCorridor-v0' is deadly_corridor."""
+    """Returns the scenarios by id: {'doom_a3c/DeadlyCorridor-v0': 'deadly_corridor', ...}."""
     return {f"{NAMESPACE}/{_to_camel_case(name)}-v0": name for name in list_own_names() if "/" not in name}
 
 
@@ -33,24 +38,23 @@ def register_all() -> None:
                 entry_point="doom_a3c.envs.registry:make",
                 vector_entry_point="doom_a3c.envs.registry:make_vec",
                 kwargs={"scenario": scenario},
-                disable_env_checker=True,  # it is checked by tests, and the check costs an episode
+                disable_env_checker=True,  # tests check it, and a check costs an episode
                 order_enforce=False,
             )
 
 
-def make(scenario: str, render_mode: str | None = "rgb_array", frame_skip: int | None = None) -> Any:
-    """Returns one game of a scenario, as its agent sees it.
+def make(scenario: str, render_mode: str | None = "rgb_array", frame_skip: int | None = None) -> gymnasium.Env[Any, Any]:
+    """Returns one game of a scenario, with the observations and actions of its agent.
 
     Args:
         scenario: a name, a file or a Gymnasium id, as `--scenario` takes it.
         render_mode: 'rgb_array', or None.
-        frame_skip: frames that a step lasts; None is what the scenario says.
+        frame_skip: frames per step; None is the scenario's.
 
     Raises:
         UserError: if there is no such scenario, or it cannot be played.
     """
-    games = _make_factory(scenario, frame_skip)
-    return games.make_single(render_mode)
+    return _make_factory(scenario, frame_skip).make_single(render_mode)
 
 
 def make_vec(
@@ -59,16 +63,16 @@ def make_vec(
     processes: int | None = None,
     frame_skip: int | None = None,
     render_mode: str | None = "rgb_array",
-) -> Any:
-    """Returns games of a scenario that are stepped together, Doom's in `processes` of their own; raises as `make` does.
+) -> VectorEnv[Any, Any, Any]:
+    """Returns `num_envs` games of a scenario, stepped together; Doom runs in `processes` game servers.
 
-    They are reset in the step that ends an episode (`AutoresetMode.SAME_STEP`).
+    The step that ends an episode also resets the game (`AutoresetMode.SAME_STEP`). Raises as `make` does.
     """
     return _make_factory(scenario, frame_skip, processes).make_vector(num_envs, limited=True)
 
 
-def _make_factory(scenario: str, frame_skip: int | None, processes: int | None = None) -> Any:
-    from doom_a3c.envs.games import make_game_factory  # late, as all that a game needs
+def _make_factory(scenario: str, frame_skip: int | None, processes: int | None = None) -> GameFactory:
+    from doom_a3c.envs.games import make_game_factory  # late: games need many modules
     from doom_a3c.settings.catalog import find
     from doom_a3c.settings.scenarios import apply_overrides
 

@@ -1,4 +1,4 @@
-"""One game of a vector of one, as an environment that is no vector."""
+"""Turns a vector with one game into a `gymnasium.Env`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doom_a3c.settings.tree import map_nested
 
 
 class SingleEnv(gymnasium.Env[Any, Any]):
-    """The one game of a vector with same-step autoreset. Owns the vector, and the episode that has begun in it already."""
+    """The only game of a vector with same-step autoreset. Owns the vector."""
 
     def __init__(self, vector: VectorEnv[Any, Any, Any], render_mode: str | None = "rgb_array") -> None:
         self._vector, self.render_mode = vector, render_mode
@@ -22,21 +22,21 @@ class SingleEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
         super().reset(seed=seed)
-        observations, _ = self._vector.reset(seed=None if seed is None else np.array([seed]), options=options)  # type: ignore[arg-type]  # what all of this package's take
+        observations, _ = self._vector.reset(seed=None if seed is None else np.array([seed]), options=options)  # type: ignore[arg-type]  # the package's vectors take arrays
         return map_nested(lambda array: array[0], observations), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Plays a step; raises ValueError for what is no action."""
+        """Plays a step; raises ValueError for an invalid action."""
         if not self.action_space.contains(action):
             raise ValueError(f"{action!r} is no action of {self.action_space}")
         observations, rewards, terminated, truncated, infos = self._vector.step(np.array([action]))
         over = bool(terminated[0] or truncated[0])
-        seen = infos["final_obs"] if over else observations
-        return map_nested(lambda array: array[0], seen), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+        newest = infos["final_obs"] if over else observations
+        return map_nested(lambda array: array[0], newest), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
 
     def render(self) -> Any:
         """Returns a picture of the game, [height, width, 3]."""
-        return self._vector.picture()  # type: ignore[attr-defined]  # of this package's vectors
+        return self._vector.picture()  # type: ignore[attr-defined]  # a method of this package's vectors
 
     def close(self) -> None:
         """Closes the game."""

@@ -1,4 +1,4 @@
-"""Suggestions for ids that Gymnasium does not know, or that another id plays here."""
+"""Suggests ids in place of unknown ones, and of old Atari ids."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.games import ATARI
 
 _ATARI_ID = re.compile(r"(?:ale_py:|gymnasium:)?(?:ALE/)?(\w+?)(-ram)?-?(NoFrameskip|Deterministic)?-v(\d+)")
-_MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_env"}  # by the first word of their ids
+_MODULES = {"minigrid": "minigrid", "babyai": "minigrid", "highway": "highway_env"}  # modules by the first word of an id
 
 
 def suggest_atari(game_id: str) -> str:
-    """Returns the ALE/ id and the settings that play the Atari game of an old id; '' if it is no Atari id."""
+    """Returns the ALE/ id and the settings that match an old Atari id; '' if it is no Atari id."""
     from doom_a3c.envs.atari import list_games  # late: it loads the emulator
 
     match = _ATARI_ID.fullmatch(game_id)
@@ -37,7 +37,7 @@ def suggest_atari(game_id: str) -> str:
 
 
 def suggest_id(game_id: str, error: gymnasium.error.UnregisteredEnv) -> str:
-    """Returns the error message for an id that Gymnasium does not know."""
+    """Returns an error message for an id unknown to Gymnasium, with a suggestion."""
     if atari := suggest_atari(game_id):
         return atari
     if isinstance(error, gymnasium.error.VersionNotFound) or ":" in game_id:

@@ -1,4 +1,4 @@
-"""ViZDoom as a Gymnasium environment, on the raw `DoomGame`: truthful time-outs, small frames, survivable processes."""
+"""ViZDoom as a Gymnasium environment on the raw `DoomGame`: truthful time-outs, small frames, recovery from crashes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, SHAPING
 from doom_a3c.settings.shaping import parse_weights
+from doom_a3c.settings.tree import Observation as Arrays
 
-# Whenever it starts a level, ViZDoom 1.3's engine keeps 290 bytes for good: 39 GB a week over 32 games of basic.
-RENEWAL = 3000  # episodes that an engine lives for, on average; the seeds say at which of them it ends
+# ViZDoom 1.3 leaks 290 bytes per episode: 39 GB a week with 32 games of basic.
+RENEWAL = 3000  # mean number of episodes per engine; the seeds decide when it is replaced
 
 
 class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     """One game of a ViZDoom scenario. Owns the engine, the newest frames and the seed stream of its episodes.
 
-    Observations are uint8 pixels [H, W, C], or a dict of those as `pixels` and float32 `variables`. Rewards are the
+    Observations are uint8 pixels [H, W, C], or a dict with these as `pixels` and float32 `variables`, [V]. Rewards are the
     scenario's own, summed over the frames of a step and not scaled. A time-out is reported as `truncated`, a death or
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` frames old.
 
-    In a mirror what the network sees has its left side on the right, and its actions go the other way. What people see and
-    the score are the game's own.
+    In a mirrored game the observations are flipped left to right, and so are the actions. Pictures for people and the
+    score are not.
 
     An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
-    `info[FAULTS]` lists the kinds of such faults since the info before, `info[SHAPING]` is what a step is paid for learning
-    besides its reward (`settings/infos.py`).
+    `info[FAULTS]` lists the kinds of such faults since the previous info, `info[SHAPING]` is the extra reward of a step
+    for learning (`settings/infos.py`).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface
@@ -46,7 +47,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     def __init__(
         self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array", *, in_mirror: bool = False
     ) -> None:
-        """Checks the game; no engine is started yet.
+        """Checks the game; the engine starts later.
 
         Raises:
             UserError: for a mistake in the scenario or its files.
@@ -73,7 +74,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         )
 
     def prepare(self) -> None:
-        """Starts the engine, so that the first reset need not.
+        """Starts the engine before the first reset.
 
         Raises:
             EngineError: if it does not start.
@@ -85,17 +86,17 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         return DoomProcess(partial(configure, spec=self._spec, observation=self._view))
 
     def _renew(self) -> None:
-        """Replaces the engine by a new one; where that does not start, for want of room, say, the old one plays on."""
+        """Replaces the engine; if the new one does not start, for lack of memory, say, the old one plays on."""
         with contextlib.suppress(EngineError, UserError):
             fresh = self._start_process()
             self._drop_process()
             self._process = fresh
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions decides all of it.
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Arrays, dict[str, Any]]:
+        """Starts an episode; `info["seed"]` is the engine's seed, which together with the actions determines the episode.
 
         Raises:
-            EngineError: if an engine that has just been started fails.
+            EngineError: if a new engine fails.
         """
         super().reset(seed=seed)
         info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
@@ -111,15 +112,15 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             self.prepare()
             self._new_episode(cast(DoomProcess, self._process), info["seed"])
         self._history.clear()
-        self._look()
+        self._read_state()
         return self._observe(), info
 
     def _new_episode(self, process: DoomProcess, seed: int) -> None:
         process.begin_episode(seed)
         self._shaping.begin(process.game)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Presses the buttons of `action` for `frame_skip` frames."""
+    def step(self, action: int) -> tuple[Arrays, float, bool, bool, dict[str, Any]]:
+        """Presses the buttons of `action` for `frame_skip` frames; raises RuntimeError before the first reset."""
         if self._process is None:
             raise RuntimeError("step() needs a reset() first")
         game, buttons = self._process.game, self._actions[int(action)]
@@ -131,29 +132,29 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             return self._observe(), 0.0, False, True, {CUT_SHORT: True, FAULTS: [fault.kind]}
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
         if not ended:
-            self._look()
+            self._read_state()
         info = {SHAPING: bonus} if bonus else {}
         return self._observe(), float(reward), ended and not truncated, truncated, info
 
-    def _look(self) -> None:
-        """Takes the engine's screen and variables."""
+    def _read_state(self) -> None:
+        """Reads the screen and the variables from the engine."""
         assert self._process is not None
         state = self._process.game.get_state()
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
-            self._variables = self._numbers.shown(state.game_variables)
+            self._variables = self._numbers.convert(state.game_variables)
         self._history.add(flip(self._screen) if self._in_mirror else self._screen)
 
-    def _observe(self) -> Any:
-        pixels = self._history.pixels()
+    def _observe(self) -> Arrays:
+        pixels = self._history.stack()
         return {"pixels": pixels, "variables": self._variables} if len(self._variables) else pixels
 
-    def render(self) -> Any:
+    def render(self) -> Pixels:
         """Returns the engine's newest screen as RGB, [height, width, 3]."""
         return to_rgb(self._screen)
 
-    def picture(self, final: bool) -> Any:
-        """Returns the newest screen, None for the end of an episode: the engine has none of it."""
+    def picture(self, final: bool) -> Pixels | None:
+        """Returns the newest screen, [height, width, 3]; None if `final`, as the engine draws no end of an episode."""
         return None if final else self.render()
 
     def _drop_process(self) -> None:

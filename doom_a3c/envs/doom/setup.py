@@ -1,4 +1,4 @@
-"""Setting ViZDoom games up: from a scenario's [game] and [observation] to a configured game and its actions."""
+"""Sets up ViZDoom games: converts a scenario's [game] and [observation] to a configured game and its actions."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.shaping import PLACES, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
-SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # how buttons end
+SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # suffixes of buttons
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
-MAX_DELTA = 180  # degrees of a turn a frame; the engine reads looks and moves in ways of its own
-MAX_COMBINATIONS = 64  # beyond about this many actions a scenario should list those that make sense
+MAX_DELTA = 180  # degrees per frame of a turn; the engine scales looks and moves differently
+MAX_COMBINATIONS = 64  # a scenario with more should list the useful actions
 
 
 def name_actions(spec: DoomSpec, observation: Observation) -> list[str]:
-    """Returns what each action of a game presses, such as 'MOVE_LEFT+ATTACK'."""
+    """Returns the buttons of each action, such as 'MOVE_LEFT+ATTACK'; raises UserError for a mistake in the scenario."""
     return _name_all(_configure_new(spec, observation).get_available_buttons(), spec)
 
 
 def name_available_actions(spec: DoomSpec) -> list[str]:
-    """Returns the same of a game whose `available_buttons` are known, whatever files it is of."""
+    """Returns the same from `available_buttons` alone, without reading the game's files."""
     known = vizdoom.Button.__members__
     return _name_all([known[name] for name in dict.fromkeys(spec.available_buttons) if name in known], spec)
 
 
 def describe_game(spec: DoomSpec, observation: Observation) -> str:
-    """Returns what is played, such as 'freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK'."""
+    """Returns files, map and actions: 'freedoom2.wad with basic.wad, map01, 3 actions: MOVE_LEFT MOVE_RIGHT ATTACK'."""
     game = _configure_new(spec, observation)
     files = [Path(file).name for file in (game.get_doom_game_path(), game.get_doom_scenario_path()) if file]
     endless = [] if game.get_episode_timeout() else ["no time-out"]
@@ -58,47 +58,31 @@ def _name_all(buttons: Sequence[vizdoom.Button], spec: DoomSpec) -> list[str]:
 
 
 def _name_press(button: vizdoom.Button, value: float) -> str:
-    """Returns what a scenario calls a pressed button: its name, and with a delta how far."""
+    """Returns a button's notation in scenarios: its name, followed by the amount if it is a delta button."""
     return f"{button.name}={value:g}" if vizdoom.is_delta_button(button) else button.name
 
 
 def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
     """Returns the engine's button vectors, one per action of the agent.
 
-    'single' presses one button at a time, 'combinations' any subset of them. 'together' presses at once what people do:
-    forward or back, to a side, a turn and a shot, or none of each (54 actions at most), and any other button alone. All
-    three leave out buttons with a range (deltas). A list names the actions: each a button, or a list of buttons ([] does
-    nothing). A list of groups has an action for each choice of one from every group:
-    [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]] are six. In a list a delta says how far, each frame of the step:
-    "TURN_LEFT_RIGHT_DELTA=-1.5" turns 1.5 degrees to the left, so 6 in a step of 4 frames.
+    - 'single': one action for each button.
+    - 'combinations': one action for each subset of the buttons.
+    - 'together': combinations of forward or back, left or right, a turn and a shot, or none of each (54 actions at most),
+      and each other button alone.
+    - A list of actions: each is a button or a list of buttons; [] does nothing.
+    - A list of groups: one action for each choice of one element from every group. [["TURN_LEFT", "TURN_RIGHT", []],
+      ["ATTACK", []]] makes six.
+
+    The first three leave out delta buttons. In lists a delta button has its amount per frame: "TURN_LEFT_RIGHT_DELTA=-1.5"
+    turns 1.5 degrees to the left, so 6 in a step of 4 frames.
 
     Raises:
-        UserError: if the scenario has no usable button, too many combinations, names an unknown one, or a delta without
-            how far.
+        UserError: if the scenario has no usable button or too many combinations, names an unknown button, or gives a delta
+            button no amount.
     """
     names = [button.name for button in buttons]
     binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
-    if spec.buttons == "single":
-        actions: list[Any] = [[name] for name in binary]
-    elif spec.buttons == "together":
-        pairs = [[name for name in pair if name in binary] for pair in TOGETHER]
-        alone = [[name] for name in binary if not any(name in pair for pair in pairs)]
-        actions = _multiply_groups([[[], *pair] for pair in pairs if pair]) + alone
-    elif spec.buttons == "combinations":
-        if 2 ** len(binary) > MAX_COMBINATIONS:
-            raise UserError(
-                f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
-                "set [game] buttons to 'together' or to a list of the useful actions"
-            )
-        actions = [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
-    elif isinstance(spec.buttons, list | tuple) and all(isinstance(action, str | list | tuple) for action in spec.buttons):
-        grouped = any(not isinstance(part, str) for action in spec.buttons for part in action)
-        actions = _multiply_groups(spec.buttons) if grouped else [_parse_action(action) for action in spec.buttons]
-    else:
-        raise UserError(
-            "[game] buttons must be 'single', 'together', 'combinations', a list of actions, each a button or a list of "
-            f"buttons, or a list of groups of actions, not {spec.buttons!r}"
-        )
+    actions = _list_actions(spec.buttons, binary)
     if not binary and not isinstance(spec.buttons, list | tuple):
         raise UserError(_suggest_buttons(names))
     if not actions:
@@ -106,8 +90,32 @@ def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[lis
     return [_build_vector(action, names, binary) for action in actions]
 
 
+def _list_actions(setting: Any, binary: Sequence[str]) -> list[list[Any]]:
+    """Returns the buttons of each action that the setting [game] buttons describes."""
+    if setting == "single":
+        return [[name] for name in binary]
+    if setting == "together":
+        pairs = [[name for name in pair if name in binary] for pair in TOGETHER]
+        alone = [[name] for name in binary if not any(name in pair for pair in pairs)]
+        return _multiply_groups([[[], *pair] for pair in pairs if pair]) + alone
+    if setting == "combinations":
+        if 2 ** len(binary) > MAX_COMBINATIONS:
+            raise UserError(
+                f"{len(binary)} buttons make {2 ** len(binary)} combinations, {MAX_COMBINATIONS} at most: "
+                "set [game] buttons to 'together' or to a list of the useful actions"
+            )
+        return [list(subset) for size in range(len(binary) + 1) for subset in itertools.combinations(binary, size)]
+    if isinstance(setting, list | tuple) and all(isinstance(action, str | list | tuple) for action in setting):
+        grouped = any(not isinstance(part, str) for action in setting for part in action)
+        return _multiply_groups(setting) if grouped else [_parse_action(action) for action in setting]
+    raise UserError(
+        "[game] buttons must be 'single', 'together', 'combinations', a list of actions, each a button or a list of "
+        f"buttons, or a list of groups of actions, not {setting!r}"
+    )
+
+
 def _suggest_buttons(deltas: Sequence[str]) -> str:
-    """Returns what to do where all the buttons there are, if any, are deltas."""
+    """Returns the cure for a scenario without buttons, or with delta buttons alone."""
     if not deltas:
         return "the scenario has no button to press: name some in available_buttons of its cfg"
     actions = ", ".join(f'"{name}={amount}"' for name in deltas[:2] for amount in (-5, 5))
@@ -118,7 +126,7 @@ def _suggest_buttons(deltas: Sequence[str]) -> str:
 
 
 def _build_vector(action: Sequence[object], names: Sequence[str], binary: Sequence[str]) -> list[float]:
-    """Returns what each of the buttons gets in an action."""
+    """Returns the value of each button in an action."""
     pressed = dict.fromkeys(names, 0.0)
     for part in action:
         name, value = _parse_press(part, names, binary)
@@ -128,33 +136,33 @@ def _build_vector(action: Sequence[object], names: Sequence[str], binary: Sequen
     return list(pressed.values())
 
 
-def _parse_press(told: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
-    """Returns the button that a part of an action presses, one of `names`, and how far: 1 with all that are `binary`."""
-    name, valued, amount = str(told).partition("=")
+def _parse_press(part: object, names: Sequence[str], binary: Sequence[str]) -> tuple[str, float]:
+    """Returns the button of one part of an action, and its value: the amount of a delta button, 1 for `binary` ones."""
+    name, valued, amount = str(part).partition("=")
     if name not in names:
-        raise UserError(f"[game] buttons: {told!r} is none of {', '.join(names)}{suggest(name, names)}")
+        raise UserError(f"[game] buttons: {part!r} is none of {', '.join(names)}{suggest(name, names)}")
     if name in binary:
         if valued:
-            raise UserError(f"[game] buttons: {name} is pressed or not; {told!r} is for buttons whose names end in _DELTA")
+            raise UserError(f"[game] buttons: {name} is pressed or not; {part!r} is for buttons whose names end in _DELTA")
         return name, 1
     try:
         value = float(amount)
     except ValueError:
         value = math.nan
     if not 0 < abs(value) <= MAX_DELTA:
-        raise UserError(f"[game] buttons: {told!r} needs how far each frame, such as {name}=-1.5, {MAX_DELTA} at most")
+        raise UserError(f"[game] buttons: {part!r} needs an amount per frame, such as {name}=-1.5, {MAX_DELTA} at most")
     return name, value
 
 
 def _parse_action(action: Any) -> list[Any]:
-    """Returns the buttons of an action, which may be one alone."""
+    """Returns the buttons of an action, which may be a single button."""
     if not isinstance(action, str | list | tuple):
         raise UserError(f"[game] buttons: an action is a button or a list of buttons, not {action!r}")
     return [action] if isinstance(action, str) else list(action)
 
 
 def _multiply_groups(groups: Sequence[Any]) -> list[list[Any]]:
-    """Returns the buttons of every choice of one action from each group."""
+    """Returns one action for every choice of one element from each group."""
     if not all(isinstance(group, list | tuple) and group for group in groups):
         raise UserError(f"[game] buttons: where some are groups of actions, all must be, and none empty: {groups!r}")
     if (count := math.prod(map(len, groups))) > MAX_COMBINATIONS:
@@ -163,7 +171,7 @@ def _multiply_groups(groups: Sequence[Any]) -> list[list[Any]]:
 
 
 def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
-    """Sets a game up as the scenario says, for frames as the network wants them.
+    """Configures a game by its scenario, with frames in the resolution and colours of the observation.
 
     Raises:
         UserError: if ViZDoom has no such button, variable or resolution, or a setting does not exist.
@@ -210,7 +218,7 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
 
 
 def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
-    """Returns the actions of a game after checking all that can be checked without starting an engine.
+    """Checks a game as far as possible without an engine; returns its button vectors, one per action.
 
     Raises:
         UserError: for a mistake in the scenario or its files.
@@ -221,11 +229,11 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
 
 
 def mirror(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec, list[list[float]]]:
-    """Returns a game and its actions for somebody who sees it in a mirror: what goes left there goes right here.
+    """Returns the mirrored game and actions: left and right are exchanged.
 
-    The game has the buttons of the other side in the places of its own, and turns and moves its deltas the other way.
+    Each button is replaced by the one for the other side, and deltas for left and right change sign.
     """
-    buttons = tuple(_swap_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine has each but once
+    buttons = tuple(_swap_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine drops duplicates
     signs = [-1.0 if name.endswith("_LEFT_RIGHT_DELTA") else 1.0 for name in buttons]
     return replace(spec, available_buttons=buttons), [
         [sign * value for sign, value in zip(signs, action, strict=True)] for action in actions
@@ -233,6 +241,6 @@ def mirror(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec
 
 
 def _swap_side(button: str) -> str:
-    """Returns MOVE_LEFT for MOVE_RIGHT, and so on, and any other button as it is."""
+    """Returns MOVE_LEFT for MOVE_RIGHT, and so on; buttons without a side stay as they are."""
     action, _, side = button.rpartition("_")
     return f"{action}_{SIDES[side]}" if side in SIDES else button

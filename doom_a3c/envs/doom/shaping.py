@@ -10,24 +10,24 @@ from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 
 class Shaping:
-    """Pays for changes of a game's variables from step to step.
+    """Rewards changes of a game's variables from step to step.
 
-    Owns what they were after the step before, and the places that the episode has been in.
+    Owns the variables' values after the previous step, and the set of places visited in the episode.
     """
 
     def __init__(self, weights: Mapping[str, Weight]) -> None:
         self._weights = list(weights.values())
-        self._readers = [self._places if name == PLACES else _make_reader(name) for name in weights]
+        self._readers = [self._count_places if name == PLACES else _make_reader(name) for name in weights]
         self._visited: set[tuple[float, float]] = set()
         self._before: list[float] = []
 
     def begin(self, game: vizdoom.DoomGame) -> None:
-        """Begins an episode: some variables count on over episodes."""
+        """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
-        """Returns what the changes since the step before are worth, the last ones of an episode too."""
+        """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
         before, self._before = self._before, self._read(game)
         changes = zip(self._weights, before, self._before, strict=True)
         return sum(weight.worth(now - then) for weight, then, now in changes)
@@ -35,8 +35,8 @@ class Shaping:
     def _read(self, game: vizdoom.DoomGame) -> list[float]:
         return [read(game) for read in self._readers]
 
-    def _places(self, game: vizdoom.DoomGame) -> float:
-        """Returns how many squares of the map the episode has been in, the one of now among them."""
+    def _count_places(self, game: vizdoom.DoomGame) -> float:
+        """Adds the player's square of the map to the visited ones; returns their number."""
         x, y = (game.get_game_variable(of) for of in (vizdoom.GameVariable.POSITION_X, vizdoom.GameVariable.POSITION_Y))
         self._visited.add((x // SQUARE, y // SQUARE))
         return len(self._visited)

@@ -1,6 +1,6 @@
-"""Objects in processes of their own: what happens to them cannot hurt this process, and every call has a time limit.
+"""Runs objects in other processes: their crashes cannot hurt this process, and every call has a time limit.
 
-A `GameProcess` is this process's end of one. The processes are forked by a fork server (see there), one for all of them.
+A `GameProcess` is this process's end of the connection to one. A single fork server (`fork_server.py`) forks them all.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import cloudpickle
 from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ends import UNKNOWN_END, End
 
-ANSWER_SECONDS = 20.0  # without a sign of life; engines that hang are noticed before, by their server
-FORK_SERVER_SECONDS = 60.0, 5.0  # for a fork server's first order, as it imports a lot then, and for others
-PRELOAD = "doom_a3c.envs.doom.env"  # what most servers need; the fork server imports it once for all of them
+ANSWER_SECONDS = 20.0  # without a sign of life; a server notices earlier if its engine hangs
+FORK_SERVER_SECONDS = 60.0, 5.0  # for the first order to a fork server, which then imports a lot, and for later ones
+PRELOAD = "doom_a3c.envs.doom.env"  # most servers need it, so the fork server imports it once
 
 
 class ProcessError(Exception):
-    """The process is gone, and has to be replaced. `kind` is what faults are counted by, `end` how it ended."""
+    """The process has ended and must be replaced. `kind` is the name of the fault in counts, `end` how it ended."""
 
     def __init__(self, kind: str, end: End = UNKNOWN_END) -> None:
         super().__init__(kind, end)
@@ -41,14 +41,14 @@ class ProcessError(Exception):
 
 
 class RemoteError(Exception):
-    """What was called raised an exception that is no user's mistake; the message is its traceback there."""
+    """The called method raised an exception that is no UserError; the message is its traceback."""
 
 
 class ForkServerClient:
-    """The trainer's connection to its fork server, which it replaces if it dies. Owns the folder of all servers."""
+    """The trainer's connection to its fork server, which is replaced if it dies. Owns it, and the folder of all servers."""
 
     def __init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-")).resolve()  # as /proc shows it
+        self.root = Path(tempfile.mkdtemp(prefix="doom_a3c-")).resolve()  # /proc has resolved paths
         self._numbers, self._begin = itertools.count(), time.time()
         self._patience = FORK_SERVER_SECONDS[0]
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class ForkServerClient:
         other.close()
         self._wire = Wire(own)
 
-    def _order(self, order: str, number: int, end: socket.socket | None = None, ending: bool = False) -> Any:
+    def _send_order(self, order: str, number: int, end: socket.socket | None = None, ending: bool = False) -> Any:
         for last in (False, True):
             try:
                 self._wire.send((order, number, ending, PRELOAD), self._patience)
@@ -77,7 +77,7 @@ class ForkServerClient:
                 answer = self._wire.receive(self._patience)
                 self._patience = FORK_SERVER_SECONDS[1]
                 return answer
-            except OSError:  # a time-out too
+            except OSError:  # or TimeoutError
                 self._process.kill()
                 self._process.wait()
                 self._wire.close()
@@ -90,15 +90,15 @@ class ForkServerClient:
         """Starts a server at the other end of a socket; returns its number and process id."""
         with self._lock:
             number = next(self._numbers)
-            return number, self._order("start", number, end)
+            return number, self._send_order("start", number, end)
 
     def reap(self, number: int, ending: bool) -> End:
-        """Kills a server and its engines, if they live, and removes what they leave; returns how it ended.
+        """Kills a server and its engines, and removes their files and shared memory; returns how the server ended.
 
-        One that is `ending` by itself is given a moment for it, in which it shows of what.
+        A server that is `ending` by itself gets half a second for it, so that its cause can be diagnosed.
         """
         with self._lock:
-            return End(*self._order("bury", number, ending=ending))
+            return End(*self._send_order("reap", number, ending=ending))
 
 
 def _fork_server_command(descriptor: int, root: Path, begin: float) -> list[str]:
@@ -118,42 +118,42 @@ def get_fork_server() -> ForkServerClient:
 
 
 class GameProcess:
-    """An object in a process of its own. Owns the process; one thread at a time may use it, `release` is for any."""
+    """An object in a process of its own. Owns the process. One thread at a time may use it; any may call `release`."""
 
     def __init__(self, factory: Callable[[Wire], Any]) -> None:
-        """Starts the process, in which `factory` makes the object from its connection; the first `answer` waits for it."""
+        """Starts the process, where `factory` makes the object from its connection; the first `answer` waits for that."""
         own, other = socket.socketpair()
         self._wire = Wire(own)
         self._number, self.pid = -1, 0
-        with other, suppress(OSError):  # what goes wrong here is noticed when the process has to answer
+        with other, suppress(OSError):  # an error shows up at the next `answer`
             self._number, self.pid = get_fork_server().start(other)
         with suppress(OSError):
             self._wire.send(cloudpickle.dumps(factory), ANSWER_SECONDS)
 
     def ask(self, method: str, *arguments: Any) -> None:
-        """Calls a method without waiting for its end; every call is followed by its `answer`, in their order.
+        """Calls a method without waiting for its result; each `ask` needs one `answer`, in the same order.
 
         Raises:
-            ProcessError: if the process is gone.
+            ProcessError: if the process has ended.
         """
         try:
             self._wire.send((method, arguments), ANSWER_SECONDS)
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._make_error(error) from None
 
     def answer(self, seconds: float | None = None) -> Any:
-        """Returns what the call returns.
+        """Returns the result of the oldest unanswered call.
 
         Raises:
-            ProcessError: if the process is gone, or has given no sign of life for so many seconds (`ANSWER_SECONDS`).
-            UserError: if the call raised one.
-            RemoteError: if it raised anything else.
+            ProcessError: if the process has ended, or gave no sign of life for `seconds` (by default `ANSWER_SECONDS`).
+            UserError: if the method raised one.
+            RemoteError: if the method raised another exception.
         """
         try:
             while (message := self._wire.receive(ANSWER_SECONDS if seconds is None else seconds))[0] == "alive":
                 pass
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._make_error(error) from None
         kind, result = message
         if kind == "returned":
             return result
@@ -172,54 +172,54 @@ class GameProcess:
         return self.answer()
 
     def send_descriptor(self, descriptor: int) -> None:
-        """Hands an open file over, which a call that has been asked for takes."""
+        """Sends an open file to the method that was asked last; raises ProcessError if the process has ended."""
         try:
             self._wire.send_descriptor(descriptor)
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._make_error(error) from None
 
-    def _failure(self, error: OSError) -> ProcessError:
+    def _make_error(self, error: OSError) -> ProcessError:
         kind = "server_hung" if isinstance(error, TimeoutError) else "server_died"
         left_by_itself = isinstance(error, ConnectionError) and self._wire.open
         return ProcessError(kind, self._end(left_by_itself))
 
     def release(self) -> None:
-        """Makes the call under way and all later ones fail at once."""
+        """Makes the current call and all later ones raise ProcessError at once."""
         self._wire.close()
 
     def end(self) -> End:
-        """Ends the process and whatever it has started; returns how it ended before; may be called twice."""
+        """Ends the process and its children; returns how it ended, if it did before. May be called twice."""
         return self._end(ending=False)
 
     def _end(self, ending: bool) -> End:
         self._wire.close()
-        with suppress(OSError):  # no fork server lives long enough: the process ends by itself
+        with suppress(OSError):  # no fork server could be started; the process ends by itself
             return get_fork_server().reap(self._number, ending)
         return UNKNOWN_END
 
 
 def make_private_folder() -> Path:
-    """Returns a new folder for an engine of this process; it is cleared when this process is gone."""
+    """Returns a new folder for an engine of this process; it is cleared after this process has ended."""
     return Path(tempfile.mkdtemp(dir=_make_root()))
 
 
-_own: list[Path] = []
-_when_stuck: list[Callable[[str], None]] = []
+_server_folder: list[Path] = []  # empty in the trainer
+_stuck_callbacks: list[Callable[[str], None]] = []
 
 
-def become_server(folder: Path, when_stuck: Callable[[str], None]) -> None:
-    """Makes this process a game server, whose fork server clears `find_folder`; `when_stuck` ends it."""
-    _own.append(folder)
-    _when_stuck.append(when_stuck)
+def become_server(folder: Path, on_stuck: Callable[[str], None]) -> None:
+    """Marks this process as a game server, whose fork server clears `folder`; `on_stuck` ends it."""
+    _server_folder.append(folder)
+    _stuck_callbacks.append(on_stuck)
 
 
 def report_stuck(kind: str) -> None:
-    """Ends a game server after an engine's death has left its only thread blocked for good; `kind` is the fault."""
-    for end in _when_stuck:
+    """Ends a game server whose only thread is blocked for good by an engine's death; `kind` is the fault."""
+    for end in _stuck_callbacks:
         end(kind)
 
 
 def _make_root() -> Path:
-    root = _own[0] if _own else get_fork_server().root
+    root = _server_folder[0] if _server_folder else get_fork_server().root
     root.mkdir(exist_ok=True)
     return root

@@ -1,4 +1,4 @@
-"""Messages between a process and one that it started and trusts: pickles over a Unix socket, with time limits."""
+"""Pickled messages between a process and its own child, over a Unix socket, with time limits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Wire:
         """Sends a message.
 
         Raises:
-            TimeoutError: if the other end does not take it in time.
-            OSError: if it is gone.
+            TimeoutError: if the other end does not read it in time.
+            OSError: if the other end is closed.
         """
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self.socket.settimeout(seconds)
@@ -33,8 +33,8 @@ class Wire:
         """Returns the next message; `seconds` limits each wait for a part of it.
 
         Raises:
-            TimeoutError: if none comes in time.
-            OSError: if the other end is gone.
+            TimeoutError: if none arrives in time.
+            OSError: if the other end is closed.
         """
         self.socket.settimeout(seconds)
         (length,) = _HEAD.unpack(self._read_exactly(_HEAD.size))
@@ -45,29 +45,29 @@ class Wire:
         while len(data) < length:
             more = self.socket.recv(length - len(data))
             if not more:
-                raise ConnectionResetError("the other end is gone")
+                raise ConnectionResetError("the other end is closed")
             data += more
         return data
 
     def send_descriptor(self, descriptor: int) -> None:
-        """Hands an open file over."""
+        """Sends an open file; raises OSError if the other end is closed."""
         socket.send_fds(self.socket, [b"f"], [descriptor])
 
     def receive_descriptor(self) -> int:
-        """Returns a file that the other end hands over; raises OSError if it is gone."""
+        """Returns the descriptor of a file from the other end; raises OSError if that is closed."""
         _, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
         if not descriptors:
-            raise ConnectionResetError("the other end is gone")
-        os.set_inheritable(descriptors[0], False)  # an engine that holds a dead server's socket would hide its death
+            raise ConnectionResetError("the other end is closed")
+        os.set_inheritable(descriptors[0], False)  # a copy in an engine would hide the server's death
         return descriptors[0]
 
     @property
     def open(self) -> bool:
-        """Whether this end has not been closed."""
+        """Whether this end is still open."""
         return self.socket.fileno() >= 0
 
     def close(self) -> None:
-        """Closes this end: the other one's next call raises OSError. A call under way on this end does too."""
-        with contextlib.suppress(OSError):  # the other end was first
+        """Closes this end: the next call at the other end raises OSError, and so does a running call at this end."""
+        with contextlib.suppress(OSError):  # the other end has closed first
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

@@ -1,4 +1,4 @@
-"""How game servers and engines ended: their last messages, and whether another one would end in the same way.
+"""Diagnoses how game servers and engines ended, and whether another one would end in the same way.
 
 ViZDoom's library crashes its caller when an engine ends during its start, and the error is lost with it. Here the error
 is read from the engine's log and from the message queue in shared memory, which both outlive the crash.
@@ -14,35 +14,41 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LAST_BYTES = 4096  # of a log
-MAX_WORDS = 300  # characters of them; a level may be anybody's
+LAST_BYTES = 4096  # read from a log
+MAX_WORDS = 300  # characters in a diagnosis; a level comes from anybody
 LAUNCHER, ARGUMENTS, LOG, FAILED = "launch", "arguments", "log", "failed"  # files in the folders of engines and servers
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # of a process's own making
-_CRASH_REPORT = "vizdoom-crash.log"  # which an engine writes that crashes
-_ABORTED = re.compile(r"terminate called|what\(\):|malloc|free\(\)|corrupted|smashing")  # what C++ says last
+_CRASHES = (
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGABRT,
+    signal.SIGFPE,
+    signal.SIGILL,
+)  # a process's own faults
+_CRASH_REPORT = "vizdoom-crash.log"  # written by a crashing engine
+_ABORTED = re.compile(r"terminate called|what\(\):|malloc|free\(\)|corrupted|smashing")  # last words of the C++ runtime
 _NO_ROOM = re.compile(r"^VIZ_\w+: Failed to (open|create|truncate|map)")
 _READ_BY = {"G_ParseMapInfo": "MAPINFO", "LoadActors": "DECORATE", "Texman.Init": "TEXTURES", "S_InitData": "SNDINFO"}
 FOR_WANT = ", out of shared memory: is /dev/shm full?"
-_BY_SIGNAL = "Unexpected ViZDoom instance crash."  # what the library says of an engine that a signal has ended
-_MESSAGE = re.compile(rb"\r([\t\n -~]{4,128})")  # in its queue: an error's code, and what it says
+_BY_SIGNAL = "Unexpected ViZDoom instance crash."  # the library's message if a signal ended the engine
+_MESSAGE = re.compile(rb"\r([\t\n -~]{4,128})")  # in the engine's queue: an error code and the message
 
 
 class End(NamedTuple):
-    """How a process has ended."""
+    """Diagnosis of a process's end."""
 
     words: str = ""
-    by_itself: bool = False  # nobody has killed it, nor did it hang: it may well end so again
-    of_level: bool = False  # whether the level that was to be played has caused it, as far as is known
+    by_itself: bool = False  # it was not killed and did not hang, so another may end the same way
+    of_level: bool = False  # the level is the probable cause
 
 
 UNKNOWN_END = End()
 
 
 class EngineError(Exception):
-    """An engine is gone; `kind` is 'engine_died' or 'engine_hung', `end` how it ended. Build a new one."""
+    """An engine has ended and must be replaced. `kind` is 'engine_died' or 'engine_hung', `end` how it ended."""
 
     def __init__(self, kind: str, end: End = UNKNOWN_END) -> None:
-        super().__init__(kind, end)  # pickle passes these to the other process's exception
+        super().__init__(kind, end)  # pickle passes these to __init__ in the other process
         self.kind, self.end = kind, end
 
     def __str__(self) -> str:
@@ -63,18 +69,18 @@ def diagnose_server(folder: Path, ended: Any) -> End:
     return End(words, by_itself=number in _CRASHES)
 
 
-def diagnose_engine(folder: Path, said: str) -> End:
-    """Returns how an engine ended during its start; `said` is the library's error message."""
+def diagnose_engine(folder: Path, message: str) -> End:
+    """Returns how an engine ended during its start; `message` is the library's error message."""
     arguments, log, report = _read_arguments(folder), _read_tail(folder / LOG), _read(folder / _CRASH_REPORT)[:LAST_BYTES]
     last = _to_line(log.strip().rpartition("\n")[2])
     if _NO_ROOM.search(last) or f"(signal {signal.SIGBUS:d})" in report:
         return End(f"the engine failed to start{FOR_WANT}", by_itself=True)
     crashed = bool(report or _ABORTED.search(last))
-    if not arguments or (said == _BY_SIGNAL and not crashed):
+    if not arguments or (message == _BY_SIGNAL and not crashed):
         return End("the engine was killed as it started")
     file = Path(_find_argument(arguments, "-file") or _find_argument(arguments, "-iwad"))
     level = f"{_find_argument(arguments, '+map')} of {file.name}"
-    words = _to_line(said if said != _BY_SIGNAL else "") or _to_line("".join(log.partition("Script error")[1:]))
+    words = _to_line(message if message != _BY_SIGNAL else "") or _to_line("".join(log.partition("Script error")[1:]))
     if not words:
         lump = _READ_BY.get(last.partition(":")[0])
         at = f" (its last line: {last}{f' It was reading {lump}' if lump else ''})" if last and not crashed else ""
@@ -83,17 +89,17 @@ def diagnose_engine(folder: Path, said: str) -> End:
 
 
 def read_last_line(folder: Path) -> str:
-    """Returns the last line that a server has printed into its log."""
+    """Returns the last line of a server's log."""
     return _to_line(_read_tail(folder / LOG).strip().rpartition("\n")[2])
 
 
 def find_instance(arguments: Sequence[str]) -> str:
-    """Returns the id in the names of an engine's shared memory, '' where the arguments are no engine's."""
+    """Returns the id in the names of an engine's shared memory, '' if the arguments are not an engine's."""
     return _find_argument(arguments, "+viz_instance_id")
 
 
 def _find_newborn(folder: Path) -> Path | None:
-    """Returns the folder of the newest engine that is still starting: a started one has no launcher any longer."""
+    """Returns the folder of the newest engine that is still starting: the launcher is deleted afterwards."""
     launchers = sorted(folder.glob(f"*/{LAUNCHER}"), key=lambda path: path.stat().st_mtime)
     return launchers[-1].parent if launchers else None
 
@@ -130,6 +136,6 @@ def _read(file: Path) -> str:
 
 
 def _to_line(text: str) -> str:
-    """Returns a text as one line of printable characters, which is safe on a terminal."""
+    """Returns a text as one line of printable characters, safe to print on a terminal."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line[:MAX_WORDS]

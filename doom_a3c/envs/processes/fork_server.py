@@ -1,11 +1,11 @@
-"""The fork server: a small process that starts the game servers of a trainer, and buries them when they or it are gone.
+"""The fork server: a small process that starts a trainer's game servers, and cleans up after them and after the trainer.
 
-It lives in a process session of its own, so no signal of a terminal reaches it, and so does every server. It imports what
-servers need once and forks them, which takes milliseconds. Its one connection closes when the trainer is gone, however
-it went; then it kills what is left and removes every trace.
+The fork server and every game server lead process sessions of their own, so a terminal's signals do not reach them. The
+fork server imports the servers' modules once; a fork then takes milliseconds. Its only connection closes when the trainer
+ends, even by SIGKILL; then it kills all servers and removes their files and shared memory.
 
-A server is the leader of a process group that its engines belong to: killing the group leaves none of them, and as its own
-child stays a zombie until it is waited for, the group's number cannot have become another's.
+A server leads a process group that contains its engines, so killing the group kills all of them. The server stays a zombie
+until the fork server waits for it, so the group's number cannot have been reused.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ends import FAILED, LOG, UNKNOWN_END, End, diagnose_server
 from doom_a3c.envs.processes.traces import clear, remove_orphans
 
-ENDING_SECONDS = 0.5  # for a server that has closed its connection
+ENDING_SECONDS = 0.5  # for a server that has closed its connection to end
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def main(descriptor: int, root: str, begin: float) -> None:
-    """Serves the trainer at the other end of the socket until that is gone.
+    """Serves the trainer at the other end of the socket until the trainer ends.
 
-    `root` is the folder of all servers, `begin` the time when its first fork server was started.
+    `root` is the folder of all servers, `begin` the start time of the trainer's first fork server, in seconds since 1970.
     """
     _wake_when_orphaned()
     wire = Wire(socket.socket(fileno=descriptor))
@@ -49,8 +49,8 @@ def main(descriptor: int, root: str, begin: float) -> None:
             answer = servers[number] = _start_server(wire, end, folder, preload)
         else:
             answer = _reap(servers.pop(number, 0), folder, ENDING_SECONDS if ending else 0.0)
-            with contextlib.suppress(OSError):  # it is not empty
-                os.rmdir(root)  # Ray kills its processes' children: a fork server without servers could not do so later
+            with contextlib.suppress(OSError):  # other servers use it
+                os.rmdir(root)  # now, as Ray kills the children of its processes, this one too
         with contextlib.suppress(OSError):
             wire.send(answer)
     for number, pid in servers.items():
@@ -59,22 +59,22 @@ def main(descriptor: int, root: str, begin: float) -> None:
 
 
 def _start_server(wire: Wire, end: int, folder: Path, preload: str) -> int:
-    """Forks a server with that end of a socket; returns its process id, or 0, and then its owner sees the end closed."""
-    with contextlib.suppress(Exception):  # the server will import it again, and its log says what is wrong
+    """Forks a server with this end of a socket; returns its process id, or 0, with the end closed, if that fails."""
+    with contextlib.suppress(Exception):  # the server imports it again and logs the error
         importlib.import_module(preload)
     try:
-        clear(folder)  # an order that is given again, to another fork server
-        folder.mkdir(parents=True)  # the last server of a fork server that has died removes the common folder too
+        clear(folder)  # the order may be repeated, after another fork server died
+        folder.mkdir(parents=True)  # `root` too: the last server of a dead fork server removes it
         pid = os.fork()
     except OSError:
         pid = -1
     if pid == 0:
         try:
             os.setsid()
-            wire.socket.close()  # what the trainer's end shows must not depend on servers
+            wire.socket.close()  # or the trainer's end would stay open as long as the server
             _become_server(end, folder)
         except BaseException:
-            traceback.print_exc()  # into the log
+            traceback.print_exc()  # to the log
             sys.stderr.flush()
             (folder / FAILED).touch()
         finally:
@@ -84,7 +84,7 @@ def _start_server(wire: Wire, end: int, folder: Path, preload: str) -> int:
 
 
 def _wake_when_orphaned() -> None:
-    """Has Linux send SIGCONT to this process when its parent ends: a stopped one would not notice, nor ever end."""
+    """Makes Linux send SIGCONT to this process when its parent ends: a stopped process would never end."""
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
@@ -94,15 +94,17 @@ def _become_server(end: int, folder: Path) -> None:
     log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    from doom_a3c.envs.processes.serving import serve  # the fork server does without; what fails goes into the log
+    from doom_a3c.envs.processes.serving import (
+        serve,  # late: the fork server does not need it, and errors belong in the server's log
+    )
 
     serve(Wire(socket.socket(fileno=end)), folder)
 
 
 def _reap(pid: int, folder: Path, seconds: float = 0.0) -> End:
-    """Kills a server with its engines and removes what they leave; returns how it ended, as far as is known.
+    """Kills a server with its engines and removes their files and shared memory; returns how the server ended.
 
-    It has so many seconds to end by itself: a process closes its connection a moment before it can be seen to have ended.
+    It has `seconds` to end by itself: a process closes its connection a moment before its exit status is available.
     """
     end = UNKNOWN_END
     if pid:
@@ -114,7 +116,7 @@ def _reap(pid: int, folder: Path, seconds: float = 0.0) -> End:
         end = diagnose_server(folder, ended)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):  # one that has not come to lead a group yet
+        with contextlib.suppress(ProcessLookupError):  # it may not lead a group yet
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     clear(folder)
@@ -122,7 +124,7 @@ def _reap(pid: int, folder: Path, seconds: float = 0.0) -> End:
 
 
 def _clear_up(root: Path, begin: float) -> None:
-    """Clears the common folder, in several rounds: an engine may have been starting when the trainer died."""
+    """Clears the folder of all servers, several times: an engine may be starting when the trainer dies."""
     for _ in range(3):
         clear(root)
         time.sleep(0.4)

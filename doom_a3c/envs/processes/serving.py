@@ -1,4 +1,4 @@
-"""The loop that runs in a game server: it answers calls of one object's methods."""
+"""The loop of a game server: it answers calls of one object's methods."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.ends import UNKNOWN_END, EngineError
 from doom_a3c.settings.errors import UserError
 
-CLOSE_SECONDS = 3  # for games whose owner is gone
+CLOSE_SECONDS = 3  # for closing the games after the owner has ended
 
 
 def serve(wire: Wire, folder: Path) -> None:
-    """Makes the object that the first message is the factory of, and answers calls of its methods while there is an owner.
+    """Makes an object with the factory in the first message, and answers calls of its methods until the owner ends.
 
-    An engine that cannot be got rid of otherwise takes this process with it: it blocks the only thread that plays.
+    If a dead engine blocks the only thread, the whole process ends with it.
     """
     fork_server = os.getppid()
     client.become_server(folder, lambda kind: _die(wire, kind))
-    thing: Any = None
+    target: Any = None
 
     def answer(message: Any) -> tuple[str, Any]:
-        nonlocal thing
+        nonlocal target
         try:
-            if thing is None:
-                thing = cloudpickle.loads(message)(wire)
+            if target is None:
+                target = cloudpickle.loads(message)(wire)
                 return "returned", None
             method, arguments = message
-            return "returned", getattr(thing, method)(*arguments)
+            return "returned", getattr(target, method)(*arguments)
         except UserError as error:
             return "mistake", (error, traceback.format_exc())
         except EngineError as error:
@@ -50,13 +50,13 @@ def serve(wire: Wire, folder: Path) -> None:
             reply = answer(wire.receive())
             try:
                 wire.send(reply)
-            except (TypeError, AttributeError, ValueError, pickle.PicklingError):  # nothing of it has been sent
+            except (TypeError, AttributeError, ValueError, pickle.PicklingError):  # raised before anything was sent
                 wire.send(("raised", traceback.format_exc()))
-    except OSError:  # the owner is gone
+    except OSError:  # the owner has ended
         signal.alarm(CLOSE_SECONDS)
         with contextlib.suppress(Exception):
-            thing.close()
-        if os.getppid() != fork_server:  # nobody is left to tidy up
+            target.close()
+        if os.getppid() != fork_server:  # the fork server is dead, too
             shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 folder.parent.rmdir()

@@ -1,4 +1,4 @@
-"""Arrays that several processes see: actions, observations, rewards and ends of a vector of games."""
+"""Arrays in shared memory: actions, observations, rewards and ends of a vector of games."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gymnasium.spaces import Dict, Space, Tuple
 
 from doom_a3c.settings.tree import map_nested
 
-_ALIGNMENT = 64  # bytes; a cache line, and what TensorFlow wants of an array that it need not copy
+_ALIGNMENT = 64  # bytes: a cache line; TensorFlow uses arrays with this alignment without a copy
 
 
 class SharedArrays:
-    """The arrays of B games in anonymous shared memory, which is gone when the last process that maps it is."""
+    """The arrays of B games in anonymous shared memory, which lasts until the last process that maps it ends."""
 
     def __init__(
         self,
@@ -26,12 +26,12 @@ class SharedArrays:
         rows: int,
         descriptor: int | None = None,
     ) -> None:
-        """`descriptor` is that of the arrays of another process, made for the same spaces, games and rows.
+        """`descriptor` belongs to another process's arrays with the same spaces, games and rows; None makes new ones.
 
         Raises:
             ValueError: if values of a space have no fixed size.
         """
-        self.plan = observation_space, action_space, games, rows  # what they are made for
+        self.plan = observation_space, action_space, games, rows  # arguments for the other processes
         self.descriptor = os.memfd_create("doom_a3c-games") if descriptor is None else descriptor
         size = 0
 
@@ -58,10 +58,10 @@ class SharedArrays:
         self.finals = arrays["finals"]  # [B, ...], the last observation of an episode that ended in this step
         self.actions = arrays["actions"]  # [B, ...]
         self.rewards, self.terminated, self.truncated = (arrays[name] for name in ("rewards", "terminated", "truncated"))
-        self.prepared = arrays["prepared"]  # [B], which games have started what takes long
+        self.prepared = arrays["prepared"]  # [B], whether each game has started its engine
 
     def close(self) -> None:
-        """Closes the descriptor; the arrays stay as long as somebody holds them. May be called twice."""
+        """Closes the descriptor; the arrays remain valid while referenced. May be called twice."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -78,7 +78,7 @@ def _map_space(space: Space[Any], call: Callable[[Any], Any]) -> Any:
 
 
 def write_nested(arrays: Any, index: Any, values: Any) -> None:
-    """Writes nested values into place `index` of nested arrays; raises ValueError if one has another shape."""
+    """Writes nested values at `index` of nested arrays; raises ValueError if a value has another shape."""
     if isinstance(arrays, dict):
         for key, array in arrays.items():
             write_nested(array, index, values[key])

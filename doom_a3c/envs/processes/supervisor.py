@@ -1,4 +1,4 @@
-"""The servers of a vector's games: called all at the same time, and replaced when they are gone."""
+"""Calls all game servers of a vector at the same time, and replaces servers that have ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from doom_a3c.envs.processes.shared import SharedArrays
 from doom_a3c.settings.errors import UserError
 
 GIVE_UP_SECONDS = 120.0
-# Seconds before each try to start a process in place of another: what keeps a machine busy, or kills what has just been
-# born, may pass.
+# Seconds before each attempt to start a replacement: load on the machine, or its out-of-memory killer, may calm down.
 PAUSES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
 CLOSE_SECONDS = 5.0
 
@@ -31,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class GamesError(UserError):
-    """Games do not start; the message gives the reason, if it is known."""
+    """Games do not start; the message has the reason, if it is known."""
 
 
 def with_retries(
@@ -40,7 +39,7 @@ def with_retries(
     wait: Callable[[float], object] = time.sleep,
     pauses: Sequence[float] | None = None,
 ) -> Result:
-    """Returns the result of the first attempt in which no process dies; the errors of the others join `failures`.
+    """Returns the result of the first attempt in which no process dies; the errors of earlier attempts join `failures`.
 
     Raises:
         GamesError: if two processes in a row end by themselves in the same way, or no attempt succeeds in two minutes.
@@ -65,29 +64,29 @@ def with_retries(
 
 
 def _announce_retries(failure: ProcessError) -> None:
-    """Says what has failed and until when it is tried again: a hung engine would be a silence of minutes."""
+    """Prints a warning with the failure and the time limit: a hung engine would otherwise be minutes of silence."""
     until = time.strftime("%H:%M:%S", time.localtime(time.time() + GIVE_UP_SECONDS))
     print(f"warning: a game does not start ({failure}); trying again until {until}", file=sys.stderr, flush=True)
 
 
 def _ended_alike(failures: Sequence[ProcessError]) -> bool:
-    """Returns whether two processes ended by themselves and in the same way, so that another would too."""
-    ways = [re.sub("[0-9]+", "", error.end.words) for error in failures if error.end.by_itself]  # but for process ids, say
+    """Returns whether two processes ended by themselves in the same way, so that another would, too."""
+    ways = [re.sub("[0-9]+", "", error.end.words) for error in failures if error.end.by_itself]  # without process ids
     return len(ways) == 2 and ways[0] == ways[1]
 
 
 class _ReleasedError(Exception):
-    """The games have been released while a server was about to be replaced."""
+    """The games were released during a replacement."""
 
 
 class Supervisor:
-    """The servers of a vector. Owns them, and the faults that nobody has been told of yet.
+    """The servers of a vector. Owns them, and the faults that have not been reported yet.
 
-    One thread at a time may use it, `release` is for any.
+    One thread at a time may use it; any may call `release`.
     """
 
     def __init__(self, make_envs: Sequence[MakeEnv], processes: int) -> None:
-        """Starts the servers; they make their games meanwhile."""
+        """Starts the servers, which make their games in the background."""
         self._make_envs = make_envs
         self._released = threading.Event()
         self._faults: list[tuple[int, str]] = []
@@ -95,13 +94,13 @@ class Supervisor:
         bounds = np.linspace(0, len(make_envs), min(processes, len(make_envs)) + 1).astype(int).tolist()
         self.parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]  # the games of each server
         self._servers = [self._new_server(part) for part in self.parts]
-        self._preparing = [0 for _ in self.parts]  # answers that nobody has waited for
+        self._preparing = [0 for _ in self.parts]  # unread answers to `prepare`
 
     def _new_server(self, part: slice) -> GameProcess:
         return GameProcess(partial(GameServer, self._make_envs[part], part.start))
 
     def describe(self) -> Any:
-        """Returns what the first server says of its games.
+        """Returns `GameServer.describe` of the first server.
 
         Raises:
             GamesError: if it does not start.
@@ -113,11 +112,11 @@ class Supervisor:
             return self.replace(0, error, "describe")
 
     def attach(self, arrays: SharedArrays, prepare: bool) -> None:
-        """Gives the servers the arrays; with `prepare` games that can do so begin to start."""
+        """Passes the shared arrays to the servers; with `prepare` they begin to start their engines."""
         self._arrays = arrays
         for index, server in enumerate(self._servers):
             self._preparing[index] = 2 if prepare else 0
-            with suppress(ProcessError):  # it is replaced when it is needed
+            with suppress(ProcessError):  # the next call replaces it
                 if index > 0:
                     server.answer()
                 self._attach(server)
@@ -132,7 +131,7 @@ class Supervisor:
         server.answer()
 
     def wait(self, index: int, left: int = 0) -> None:
-        """Waits until at most so many answers of a server that prepares its games are left to wait for.
+        """Waits until at most `left` answers to `prepare` of a server are unread.
 
         Raises:
             GamesError: if they do not start.
@@ -150,7 +149,7 @@ class Supervisor:
     ) -> tuple[dict[int, dict[str, Any]], dict[int, ProcessError]]:
         """Calls a method of all servers at the same time.
 
-        Returns the infos by game, and what has happened to servers that are to be replaced.
+        Returns the infos by game, and the errors of the servers that must be replaced.
         """
         for index in range(len(self._servers)):
             self.wait(index)
@@ -170,19 +169,19 @@ class Supervisor:
         return infos, gone
 
     def call_first(self, method: str, *arguments: Any) -> Any:
-        """Returns the result of a method of the first server; None where that is gone, as the next call replaces it."""
+        """Returns the result of a method of the first server; None if it has ended, as the next call replaces it."""
         with suppress(ProcessError):
             return self._servers[0].call(method, *arguments)
         return None
 
     def replace(self, index: int, error: ProcessError, method: str, *arguments: Any) -> Any:
-        """Replaces a server and calls the new one; returns the result, or no infos once the games are released.
+        """Replaces a server and calls the new one; returns the result, or empty infos once the games are released.
 
         Raises:
-            GamesError: if no server lives that long.
+            GamesError: if no server lives until it has answered.
         """
         part = self.parts[index]
-        started = method == "reset"  # before, most likely: what has ended a game says little about another's start
+        started = method == "reset"  # then a running game ended, which says little about another one's start
         failures = [] if started else [error]
 
         def attempt() -> Any:
@@ -206,18 +205,18 @@ class Supervisor:
             self._faults += [(part.start, failure.kind) for failure in ([error] if started else []) + failures]
 
     def take_faults(self) -> list[tuple[int, str]]:
-        """Returns the faults since the last call, as pairs of the first game that each has hit and its kind."""
+        """Returns the faults since the last call, as pairs: index of the server's first game, and kind."""
         faults, self._faults = self._faults, []
         return faults
 
     def release(self) -> None:
-        """Makes the call under way and all later ones fail at once; from now on nothing is replaced."""
+        """Makes the current call and all later ones fail at once; from now on nothing is replaced."""
         self._released.set()
         for server in list(self._servers):
             server.release()
 
     def close_games(self) -> None:
-        """Has all servers close their games, as far as they do so in time; from now on nothing is replaced."""
+        """Closes the games of all servers that answer within `CLOSE_SECONDS`; from now on nothing is replaced."""
         self._released.set()
         asked = []
         for server in self._servers:

@@ -1,4 +1,4 @@
-"""What game servers and engines leave behind: processes that print into a folder, shared memory."""
+"""Removes the traces of game servers and engines: processes, folders and shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from doom_a3c.envs.processes.ends import ARGUMENTS, find_instance
 
 
 def clear(folder: Path) -> None:
-    """Kills every process that prints into a folder, and removes its engines' shared memory and the folder itself."""
+    """Kills every process whose output goes to a folder, and removes the folder and its engines' shared memory."""
     for output in glob.glob("/proc/[0-9]*/fd/1"):
         with contextlib.suppress(OSError):
             if Path(os.readlink(output)).is_relative_to(folder):
@@ -23,7 +23,7 @@ def clear(folder: Path) -> None:
 
 
 def remove_traces(folder: Path) -> None:
-    """Removes a folder, and the shared memory of the dead engines that have noted their arguments in it."""
+    """Removes a folder, and the shared memory of the dead engines that saved their arguments in it."""
     for arguments in folder.glob(f"**/{ARGUMENTS}"):
         with contextlib.suppress(OSError):
             remove_shared_memory(find_instance(arguments.read_text().split("\n")))
@@ -31,17 +31,17 @@ def remove_traces(folder: Path) -> None:
 
 
 def remove_shared_memory(instance: str) -> None:
-    """Removes the shared memory of a dead engine."""
+    """Removes the shared memory of a dead engine, by the id in its names."""
     for segment in glob.glob(f"/dev/shm/ViZDoom*{glob.escape(instance)}") if instance else ():
         with contextlib.suppress(OSError):
             os.unlink(segment)
 
 
 def remove_orphans(since: float) -> None:
-    """Removes engines' shared memory that is newer than `since` and in no process.
+    """Removes engines' shared memory that is newer than `since`, in seconds since 1970, and that no process maps.
 
-    An engine that is killed before its launcher has noted its id leaves such. Another trainer's, just made, is younger
-    than a second.
+    An engine leaves such segments if it is killed before its launcher saves its id. Segments younger than a second stay:
+    another trainer may be starting.
     """
     mapped = set()
     for maps in glob.glob("/proc/[0-9]*/maps"):

@@ -1,4 +1,4 @@
-"""Vectors of games: in processes of their own, or in this one."""
+"""Vectors of games, in game servers or in this process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import numpy as np
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from doom_a3c.envs.processes.seeds import list_seeds, renew_seeds
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
 from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS
-from doom_a3c.settings.tree import map_nested
+from doom_a3c.settings.tree import Observation, map_nested
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Flags = NDArray[np.bool_]  # [B]
 
 
 class LocalVectorEnv(SyncVectorEnv):
@@ -30,38 +32,38 @@ class LocalVectorEnv(SyncVectorEnv):
         super().__init__(list(make_envs), autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Resets all games; `seed` is one per game, or an int that gives game i the seed `seed + i`."""
+        """Resets all games; `seed` has one per game, or is an int: game i then gets `seed + i`."""
         seeds: Any = list_seeds(seed, self.num_envs)
         return super().reset(seed=seeds, options=options)
 
     def picture(self, final: bool = False) -> Any:
-        """Returns the newest picture of the first game, or of the end of its last episode; None where there is none."""
+        """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
         return self.envs[0].get_wrapper_attr("picture")(final)
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
 
 
-def _exclusive(method: Callable[Concatenate[ProcessVectorEnv, Arguments], Result]) -> Callable[..., Result]:
-    """Has one thread at a time call the games of a vector, as long as it is open."""
+def _make_exclusive(method: Callable[Concatenate[ProcessVectorEnv, Arguments], Result]) -> Callable[..., Result]:
+    """Makes a method exclusive to one thread at a time; it raises ClosedEnvironmentError after `close`."""
 
     @functools.wraps(method)
-    def call(self: ProcessVectorEnv, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def call(self: ProcessVectorEnv, /, *arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
         with self._calling:
             if self.closed:
                 raise ClosedEnvironmentError("the games are closed")
-            return method(self, *arguments, **named)
+            return method(self, *arguments, **keywords)
 
     return call
 
 
 class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
-    """Games in server processes: whatever happens to a game stays there (`AutoresetMode.SAME_STEP`).
+    """Games in game servers, so that a game's crash cannot hurt this process (`AutoresetMode.SAME_STEP`).
 
     Owns the servers, and the arrays that it shares with them. A server that dies, or does not answer in time, is replaced
-    with all of its games. Their episodes end as truncated, with the observation before as the final one, no reward, and
-    `infos["final_info"][CUT_SHORT]`; `infos[FAULTS]` lists the kinds at the first of its games. All other infos are
-    those of Gymnasium's own vector environments. An exception in a game is raised here and closes the vector. Pickling
+    with all of its games. Their episodes end as truncated, with the previous observation as the final one, reward 0, and
+    `infos["final_info"][CUT_SHORT]`; `infos[FAULTS]` lists the kinds at the index of its first game. All other infos are
+    as in Gymnasium's own vector environments. An exception in a game is raised here and closes the vector. Pickling
     gives a vector of new games.
     """
 
@@ -74,19 +76,20 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         copy: bool = True,
         prepare: bool = False,
     ) -> None:
-        """The newest `rows` observations are kept, see `history`; without `copy`, those returned are views of them.
+        """Keeps the newest `rows` observations, see `history`; without `copy`, `reset` and `step` return views of them.
 
-        With `prepare` games that can do so begin to start at once, and the first reset waits for them.
+        With `prepare` the games start their engines at once, and the first reset waits for them.
 
         Raises:
             UserError: if the games cannot be made.
-            GamesError: if their servers die again and again.
+            GamesError: if their servers die repeatedly.
+            ValueError: without games or processes.
         """
         if not make_envs or processes < 1:
             raise ValueError("a vector needs one game and one process at least")
         self._arguments = (make_envs, processes, rows, copy, prepare)
         self._copy = copy
-        self._rows = max(rows, 3)  # with fewer, a step would overwrite what a lost game has shown before it
+        self._rows = max(rows, 3)  # with fewer, a step would overwrite the last observation of a lost game
         self.num_envs = len(make_envs)
         self._calling = threading.RLock()
         self._row, self._restarts, self._seeds = 0, 0, list_seeds(None, self.num_envs)
@@ -110,22 +113,22 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     @property
     def prepared(self) -> int:
-        """How many games have been prepared so far."""
+        """Number of games that have started their engines."""
         return int(self._arrays.prepared.sum())
 
     def wait_for_one(self) -> None:
-        """Waits until the first game that was to be prepared is.
+        """Waits until the first game has started its engine.
 
         Raises:
-            GamesError: if it does not start.
+            GamesError: if the game does not start.
         """
         self._supervisor.wait(0, 1)
 
-    @_exclusive
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    @_make_exclusive
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Resets all games, or those in the array `options["reset_mask"]`; the other options go to each game.
 
-        `seed` is one per game, or an int that gives game i the seed `seed + i`.
+        `seed` has one per game, or is an int: game i then gets `seed + i`.
 
         Raises:
             GamesError: if games do not start.
@@ -136,7 +139,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         chosen = np.ones(self.num_envs, np.bool_) if mask is None else np.asarray(mask)
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
             raise ValueError(f"reset_mask must be {self.num_envs} bools, one for each game")
-        self._seeds = [given if given is not None else known for given, known in zip(seeds, self._seeds, strict=True)]
+        self._seeds = [new if new is not None else old for new, old in zip(seeds, self._seeds, strict=True)]
         if mask is None:
             self._row, self._was_reset = 0, True
 
@@ -144,21 +147,21 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             part = self._supervisor.parts[index]
             return seeds[part], options or None, chosen[part], self._row
 
-        infos = self._all("reset", arguments)
+        infos = self._call_all("reset", arguments)
         return self._read_observations(), self._merge_infos(infos)
 
-    @_exclusive
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all games; see the class for what happens at the end of an episode.
+    @_make_exclusive
+    def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
+        """Steps all games; the class describes the end of an episode.
 
         Raises:
-            GamesError: if games whose server is gone do not start again.
+            GamesError: if games of a dead server do not start again.
             ValueError: if there are not as many actions as games.
         """
         if not self._was_reset:
             raise ResetNeeded("step() needs a reset() first")
         arrays, before = self._arrays, self._row
-        self._take(actions)
+        self._write_actions(actions)
         if before == self._rows - 1:
             self._copy_row(before, 0)
         self._row = before % (self._rows - 1) + 1
@@ -168,46 +171,46 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             arrays.rewards[part], arrays.terminated[part], arrays.truncated[part] = 0.0, False, True
             write_nested(arrays.finals, part, map_nested(lambda array: array[before, part], arrays.observations))
 
-        infos = self._all("step", lambda index: (self._row,), lose)
+        infos = self._call_all("step", lambda index: (self._row,), lose)
         ends = np.flatnonzero(arrays.terminated | arrays.truncated)
         for game in ends:
             infos.setdefault(int(game), {})["final_obs"] = map_nested(lambda array: array[game].copy(), arrays.finals)  # noqa: B023  # called at once
         rewards, terminated, truncated = (a.copy() for a in (arrays.rewards, arrays.terminated, arrays.truncated))
         return self._read_observations(), rewards, terminated, truncated, self._merge_infos(infos)
 
-    def _take(self, actions: Any) -> None:
-        def take(array: Any, values: Any) -> None:
-            given = np.asarray(values)
-            if given.shape != array.shape:
-                raise ValueError(f"actions of shape {given.shape} for {self.num_envs} games, which take {array.shape}")
-            array[...] = given
+    def _write_actions(self, actions: Any) -> None:
+        def write(array: NDArray[Any], values: Any) -> None:
+            new = np.asarray(values)
+            if new.shape != array.shape:
+                raise ValueError(f"actions of shape {new.shape} for {self.num_envs} games, which take {array.shape}")
+            array[...] = new
 
-        map_nested(take, self._arrays.actions, actions)
+        map_nested(write, self._arrays.actions, actions)
 
-    def _all(
+    def _call_all(
         self, method: str, arguments: Callable[[int], tuple[Any, ...]], lose: Callable[[int], None] = lambda index: None
     ) -> dict[int, dict[str, Any]]:
-        """Calls all servers, and replaces those that are gone after calling `lose`; returns the infos by game."""
+        """Calls all servers; calls `lose` for each dead one and replaces it. Returns the infos by game."""
         try:
             infos, gone = self._supervisor.call(method, arguments)
             for index, error in gone.items():
                 lose(index)
-                seeds, options = arguments(index)[:2] if method == "reset" else (self._fresh_seeds(index), None)
+                seeds, options = arguments(index)[:2] if method == "reset" else (self._make_new_seeds(index), None)
                 found = self._supervisor.replace(index, error, "reset", seeds, options, [True] * len(seeds), self._row)
                 infos |= {game: {**info, "final_info": {CUT_SHORT: True}} for game, info in found.items()}
         except GamesError:
             raise
-        except Exception:  # answers that nobody has waited for are under way
+        except Exception:  # the servers may still send answers, which nobody would read
             self.close()
             raise
         return infos
 
-    def _fresh_seeds(self, index: int) -> list[int | None]:
+    def _make_new_seeds(self, index: int) -> list[int | None]:
         self._restarts += 1
         return renew_seeds(self._seeds[self._supervisor.parts[index]], self._restarts)
 
     def _merge_infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """Returns the infos of single games as those of a vector, with the faults that have been met."""
+        """Returns the infos of a vector from those of its games, with the new faults."""
         for game, kind in self._supervisor.take_faults():
             info = infos.setdefault(game, {})
             info[FAULTS] = [*info.get(FAULTS, ()), kind]
@@ -216,38 +219,42 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             merged = self._add_info(merged, info, game)
         return merged
 
-    def _read_observations(self) -> Any:
+    def _read_observations(self) -> Observation:
         row = self._row
-        return map_nested(lambda array: array[row].copy() if self._copy else array[row], self._arrays.observations)
+        observations: Observation = map_nested(
+            lambda array: array[row].copy() if self._copy else array[row], self._arrays.observations
+        )
+        return observations
 
     def _copy_row(self, source: int, target: int) -> None:
         write_nested(self._arrays.observations, target, map_nested(lambda array: array[source], self._arrays.observations))
 
-    def history(self, steps: int) -> Any:
-        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]; a view.
+    def history(self, steps: int) -> Observation:
+        """Returns the observations before and after the last `steps` steps, [steps + 1, B, ...]: a view.
 
-        The next step overwrites them.
+        The next step overwrites it.
 
         Raises:
-            ValueError: if they are not kept in a row: `steps` is `rows - 1` and its multiples since the last reset are.
+            ValueError: if they do not lie in a row; they do after each `rows - 1` steps since the last reset.
         """
         if steps > self._row:
             raise ValueError(f"{self._row + 1} observations are kept in a row, not {steps + 1}")
-        return map_nested(lambda array: array[self._row - steps : self._row + 1], self._arrays.observations)
+        kept: Observation = map_nested(lambda array: array[self._row - steps : self._row + 1], self._arrays.observations)
+        return kept
 
     def picture(self, final: bool = False) -> Any:
-        """Returns the newest picture of the first game, or of the end of its last episode; None where there is none."""
+        """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
         return self._supervisor.call_first("picture", final)
 
     def release(self) -> None:
-        """Frees a thread that waits for these games, whatever for: from now on every step ends at once, as truncated."""
+        """Frees a thread that waits for these games: from now on every step returns at once, as truncated."""
         self._supervisor.release()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes all games and ends the servers."""
         if alone := self._calling.acquire(blocking=False):
             self._supervisor.close_games()
-        else:  # what another thread waits for fails at once, as truncated
+        else:  # the call of another thread returns at once
             self._supervisor.release()
             alone = self._calling.acquire(timeout=CLOSE_SECONDS)
         self._supervisor.end()
