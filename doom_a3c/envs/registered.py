@@ -12,6 +12,7 @@ import cv2
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
+from gymnasium.vector import VectorEnv
 
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, suggest_gymnasium
@@ -198,16 +199,16 @@ class OwnVideoRecorder:
 
     score: float | None = None  # it films the player's own game
 
-    def __init__(self, env: Any, pictures_per_second: float) -> None:
+    def __init__(self, env: VectorEnv[Any, Any, Any], pictures_per_second: float) -> None:
         self._env, self.pictures_per_second = env, pictures_per_second
 
     def reset(self, seed: int) -> list[Pixels]:
         """Returns the first picture of the episode that has just begun."""
-        return _as_list(self._env.picture())
+        return _as_list(self._env.picture())  # type: ignore[attr-defined]  # a method of this package's vectors
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Returns the picture after the step that has just been played."""
-        return _as_list(self._env.picture(final=ended))
+        return _as_list(self._env.picture(final=ended))  # type: ignore[attr-defined]  # as above
 
     def close(self) -> None:
         """Does nothing: the game belongs to its player."""

@@ -90,7 +90,7 @@ def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[lis
     return [_build_vector(action, names, binary) for action in actions]
 
 
-def _list_actions(setting: Any, binary: Sequence[str]) -> list[list[Any]]:
+def _list_actions(setting: object, binary: Sequence[str]) -> list[list[Any]]:
     """Returns the buttons of each action that the setting [game] buttons describes."""
     if setting == "single":
         return [[name] for name in binary]
@@ -154,7 +154,7 @@ def _parse_press(part: object, names: Sequence[str], binary: Sequence[str]) -> t
     return name, value
 
 
-def _parse_action(action: Any) -> list[Any]:
+def _parse_action(action: object) -> list[Any]:
     """Returns the buttons of an action, which may be a single button."""
     if not isinstance(action, str | list | tuple):
         raise UserError(f"[game] buttons: an action is a button or a list of buttons, not {action!r}")

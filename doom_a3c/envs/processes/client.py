@@ -157,7 +157,7 @@ class GameProcess:
         kind, result = message
         if kind == "returned":
             return result
-        if kind == "gone":
+        if kind == "ended":
             fault, end = result
             self.end()
             raise ProcessError(fault, end)

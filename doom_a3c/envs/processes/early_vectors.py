@@ -10,7 +10,7 @@ from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 
 
 class EarlyVectors:
-    """Vectors of equal size that were started before anybody asked for them. Owns those that nobody has taken yet."""
+    """Vectors of equal size that were started before anybody asked for them. Owns the ones that are not taken yet."""
 
     def __init__(self) -> None:
         self._futures: list[Future[ProcessVectorEnv]] = []

@@ -12,7 +12,7 @@ import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 LAST_BYTES = 4096  # read from a log
 MAX_WORDS = 300  # characters in a diagnosis; a level comes from anybody
@@ -55,7 +55,7 @@ class EngineError(Exception):
         return self.end.words or self.kind
 
 
-def diagnose_server(folder: Path, ended: Any) -> End:
+def diagnose_server(folder: Path, ended: os.waitid_result | None) -> End:
     """Returns how the server of a folder ended; `ended` is the result of `os.waitid`, None if it was still running."""
     if ended is None:
         return End(read_last_line(folder))

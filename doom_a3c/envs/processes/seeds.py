@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 
 
-def list_seeds(seed: Any, games: int) -> list[int | None]:
+def list_seeds(seed: int | np.integer[Any] | Iterable[SupportsInt | None] | None, games: int) -> list[int | None]:
     """Returns a seed for each game: the elements of a sequence, or `seed`, `seed + 1`, ... if it is one number.
 
     Raises:

@@ -15,6 +15,7 @@ from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
 from doom_a3c.settings.tree import map_nested
 
+Description = tuple[Space[Any], Space[Any], dict[str, Any], str | None]  # see `GameServer.describe`
 Infos = dict[int, dict[str, Any]]  # by index in the vector
 SIGN_SECONDS = 1.0  # a longer call sends signs of life
 
@@ -34,7 +35,7 @@ class GameServer:
             self._envs.append(make())
             self._send_sign_of_life()
 
-    def describe(self) -> tuple[Space[Any], Space[Any], dict[str, Any], str | None]:
+    def describe(self) -> Description:
         """Returns the observation space and action space of one game, its metadata and its render mode."""
         env = self._envs[0]
         return env.observation_space, env.action_space, env.metadata, env.render_mode

@@ -41,7 +41,7 @@ def serve(wire: Wire, folder: Path) -> None:
         except UserError as error:
             return "mistake", (error, traceback.format_exc())
         except EngineError as error:
-            return "gone", (error.kind, error.end)
+            return "ended", (error.kind, error.end)
         except Exception:
             return "raised", traceback.format_exc()
 
@@ -64,5 +64,5 @@ def serve(wire: Wire, folder: Path) -> None:
 
 def _die(wire: Wire, kind: str) -> None:
     with contextlib.suppress(OSError):
-        wire.send(("gone", (kind, UNKNOWN_END)), CLOSE_SECONDS)
+        wire.send(("ended", (kind, UNKNOWN_END)), CLOSE_SECONDS)
     os.killpg(0, signal.SIGKILL)

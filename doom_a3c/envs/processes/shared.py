@@ -50,14 +50,13 @@ class SharedArrays:
             "truncated": reserve((games,), np.bool_),
             "prepared": reserve((games,), np.bool_),
         }
-        if descriptor is None:
-            os.ftruncate(self.descriptor, size)
+        os.ftruncate(self.descriptor, size)  # changes nothing if the arrays are another process's
         memory = mmap.mmap(self.descriptor, size)
         arrays = {name: map_nested(lambda view: view(memory), planned) for name, planned in plan.items()}
         self.observations = arrays["observations"]  # [rows, B, ...]
         self.finals = arrays["finals"]  # [B, ...], the last observation of an episode that ended in this step
         self.actions = arrays["actions"]  # [B, ...]
-        self.rewards, self.terminated, self.truncated = (arrays[name] for name in ("rewards", "terminated", "truncated"))
+        self.rewards, self.terminated, self.truncated = arrays["rewards"], arrays["terminated"], arrays["truncated"]
         self.prepared = arrays["prepared"]  # [B], whether each game has started its engine
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError
-from doom_a3c.envs.processes.server import GameServer
+from doom_a3c.envs.processes.server import Description, GameServer
 from doom_a3c.envs.processes.shared import SharedArrays
 from doom_a3c.settings.errors import UserError
 
@@ -99,7 +99,7 @@ class Supervisor:
     def _new_server(self, part: slice) -> GameProcess:
         return GameProcess(partial(GameServer, self._make_envs[part], part.start))
 
-    def describe(self) -> Any:
+    def describe(self) -> Description:
         """Returns `GameServer.describe` of the first server.
 
         Raises:
@@ -107,9 +107,10 @@ class Supervisor:
         """
         try:
             self._servers[0].answer()
-            return self._servers[0].call("describe")
+            description: Description = self._servers[0].call("describe")
         except ProcessError as error:
-            return self.replace(0, error, "describe")
+            description = self.replace(0, error, "describe")
+        return description
 
     def attach(self, arrays: SharedArrays, prepare: bool) -> None:
         """Passes the shared arrays to the servers; with `prepare` they begin to start their engines."""
@@ -154,19 +155,19 @@ class Supervisor:
         for index in range(len(self._servers)):
             self.wait(index)
         infos: dict[int, dict[str, Any]] = {}
-        gone: dict[int, ProcessError] = {}
+        failed: dict[int, ProcessError] = {}
         for index, server in enumerate(self._servers):
             try:
                 server.ask(method, *arguments(index))
             except ProcessError as error:
-                gone[index] = error
+                failed[index] = error
         for index, server in enumerate(self._servers):
-            if index not in gone:
+            if index not in failed:
                 try:
                     infos |= server.answer()
                 except ProcessError as error:
-                    gone[index] = error
-        return infos, gone
+                    failed[index] = error
+        return infos, failed
 
     def call_first(self, method: str, *arguments: Any) -> Any:
         """Returns the result of a method of the first server; None if it has ended, as the next call replaces it."""

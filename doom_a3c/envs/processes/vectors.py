@@ -23,6 +23,7 @@ from doom_a3c.settings.tree import Observation, map_nested
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Flags = NDArray[np.bool_]  # [B]
+Picture = NDArray[np.uint8]  # [height, width, 3]
 
 
 class LocalVectorEnv(SyncVectorEnv):
@@ -36,9 +37,10 @@ class LocalVectorEnv(SyncVectorEnv):
         seeds: Any = list_seeds(seed, self.num_envs)
         return super().reset(seed=seeds, options=options)
 
-    def picture(self, final: bool = False) -> Any:
+    def picture(self, final: bool = False) -> Picture | None:
         """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
-        return self.envs[0].get_wrapper_attr("picture")(final)
+        picture: Picture | None = self.envs[0].get_wrapper_attr("picture")(final)
+        return picture
 
     def release(self) -> None:
         """Does nothing: these games run in their caller's thread."""
@@ -126,7 +128,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     @_make_exclusive
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Resets all games, or those in the array `options["reset_mask"]`; the other options go to each game.
+        """Resets all games, or the ones that `options["reset_mask"]`, bool [B], selects; the other options go to each game.
 
         `seed` has one per game, or is an int: game i then gets `seed + i`.
 
@@ -192,8 +194,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> dict[int, dict[str, Any]]:
         """Calls all servers; calls `lose` for each dead one and replaces it. Returns the infos by game."""
         try:
-            infos, gone = self._supervisor.call(method, arguments)
-            for index, error in gone.items():
+            infos, failed = self._supervisor.call(method, arguments)
+            for index, error in failed.items():
                 lose(index)
                 seeds, options = arguments(index)[:2] if method == "reset" else (self._make_new_seeds(index), None)
                 found = self._supervisor.replace(index, error, "reset", seeds, options, [True] * len(seeds), self._row)
@@ -210,7 +212,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         return renew_seeds(self._seeds[self._supervisor.parts[index]], self._restarts)
 
     def _merge_infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """Returns the infos of a vector from those of its games, with the new faults."""
+        """Merges the infos of single games into the infos of a vector, and adds the new faults."""
         for game, kind in self._supervisor.take_faults():
             info = infos.setdefault(game, {})
             info[FAULTS] = [*info.get(FAULTS, ()), kind]
@@ -242,9 +244,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         kept: Observation = map_nested(lambda array: array[self._row - steps : self._row + 1], self._arrays.observations)
         return kept
 
-    def picture(self, final: bool = False) -> Any:
+    def picture(self, final: bool = False) -> Picture | None:
         """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
-        return self._supervisor.call_first("picture", final)
+        picture: Picture | None = self._supervisor.call_first("picture", final)
+        return picture
 
     def release(self) -> None:
         """Frees a thread that waits for these games: from now on every step returns at once, as truncated."""
