@@ -32,7 +32,7 @@ from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.infos import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
-from doom_a3c.settings.shaping import Weight, parse_weights
+from doom_a3c.settings.shaping import Weight, parse_shaping, parse_weights
 
 HEALTH = catalog.find("health_gathering")
 TABLE = {"HEALTH": {"gain": 0.05, "loss": 0.01}, "HITS_TAKEN": -0.5, "DEATHCOUNT": {"gain": -2.0, "most": 1.5}}
