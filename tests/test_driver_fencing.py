@@ -51,10 +51,10 @@ def run(monkeypatch):
             one.hosts.append(generation)
             self.generation = generation
 
-        def ended(self, seconds=0.0):
+        def has_ended(self, seconds=0.0):
             return self.generation in one.lost
 
-        def failure(self):
+        def find_failure(self):
             return RuntimeError("lost")
 
         def kill(self):
@@ -129,7 +129,7 @@ def test_generations_are_never_drawn_twice_though_the_clock_is_set_back(run, mon
     drawn = []
     for seconds in (5, 5, 1, 10, 0):
         monkeypatch.setattr(driver.time, "time_ns", lambda now=seconds: now * 10**9)
-        drawn.append(run.engine._draw())
+        drawn.append(run.engine._draw_generation())
     assert drawn == sorted(set(drawn))
     assert drawn[0] > run.hosts[0]
 

@@ -143,9 +143,9 @@ def test_workers_report_every_episode(tmp_path, gif_every):
     builder = Builder(find("cartpole"), config)
     make_actor = ActorFactory(config, builder, Progress(), RewardStats(), lambda recording: None, restarts=0)
     with report_training_games(Report(tmp_path / "report"), frame_skip=1):
-        actor = make_actor(0, Policy(builder.network("worker", 0)))
+        actor = make_actor(0, Policy(builder.make_network("worker", 0)))
     with closing(actor):
-        played = actor.rollout().stats.episodes
+        played = actor.play_rollout().stats.episodes
     assert len(played) > 2
     assert reported(tmp_path / "report") == [episode.score for episode in played]
 

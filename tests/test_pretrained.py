@@ -177,7 +177,7 @@ def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--scenario", "cartpole", "--from", "MODEL"), "none of its weights fit those of cartpole"),
+        (("--scenario", "cartpole", "--from", "MODEL"), "none of its weights fit cartpole"),
         (("--scenario", "basic", "--from", "MODELS"), "is a folder"),
         (("--scenario", "basic", "--from", "basik"), "there is no checkpoint or model basik"),
         (("--resume", "--from", "MODEL"), "is for a new run"),

@@ -75,9 +75,9 @@ def test_an_episode_is_paid_what_its_changes_sum_up_to_and_scores_what_it_did(cl
         _, info = shaped.reset(seed=seed)
         rewards, bonuses, over = [], [], False
         for action in actions:
-            _, reward, terminated, truncated, info = shaped.step(action)
+            _, reward, terminated, truncated, step_info = shaped.step(action)
             rewards.append(reward)
-            bonuses.append(info.get(SHAPING, 0.0))
+            bonuses.append(step_info.get(SHAPING, 0.0))
             if over := terminated or truncated:
                 break
         assert over

@@ -46,7 +46,7 @@ def test_actions_and_games_have_separate_reproducible_streams():
 
 
 def test_actions_of_an_episode_are_independent_of_its_game(coin):
-    with EpisodePlayer(coin, coin.network("player", 0), greedy=False, epsilon=0.0) as player:
+    with EpisodePlayer(coin, coin.make_network("player", 0), greedy=False, epsilon=0.0) as player:
         played = [player.play_episode(seed) for seed in range(400)]
     shares = [np.mean([each.episode.score for each in played]), np.mean([each.actions[0] for each in played])]
     assert shares == pytest.approx([0.5, 0.5], abs=0.1)  # four standard deviations

@@ -76,7 +76,8 @@ class TrainingSettings:
         goes_with=N_STEP,
     )
     normalize_advantages: bool = setting(
-        False, "Divide the advantages of a minibatch by their standard deviation if that exceeds 0.1"
+        False,
+        "Normalize the advantages of a minibatch: subtract the mean, divide by the standard deviation or 0.1 if larger",
     )
     accumulate: int = setting(1, "Rollouts whose gradients are averaged into one update", unit="rollouts", low=1, high=1024)
     epochs: int = setting(
