@@ -11,7 +11,7 @@ The order of events in one game:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -22,6 +22,9 @@ from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.policy import Decider, Decision
 from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
 from doom_a3c.settings.streams import split
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.11 has its own
 
 Bools = NDArray[np.bool_]
 Rewards = NDArray[np.float64]
