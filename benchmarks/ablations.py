@@ -2,7 +2,7 @@
 
     python -m benchmarks.ablations                        # all variants of all games
     python -m benchmarks.ablations cartpole --seeds 1     # some of it
-    python -m benchmarks.ablations --page                 # nothing but the page, of what has been measured
+    python -m benchmarks.ablations --page                 # only rewrite the page from finished trainings
 
 Every variant is `train.py` with the game's own file, or with one built on it, and some flags. Measured are the mean of
 the last 100 training episodes at the end, and the frames after which that mean first reached a threshold. A finished

@@ -1,16 +1,16 @@
-"""Learns games, one training after the other, and writes what came of it: a table, curves and films.
+"""Learns games, one training after the other, and writes the results: a table, curves and films.
 
     python -m benchmarks.learning                           # all of the plan, some twelve hours of two cores
     python -m benchmarks.learning basic pong --seeds 1      # some of it
     python -m benchmarks.learning --share 0.1               # a tenth of the frames of each, and their pages
-    python -m benchmarks.learning --pages                   # nothing but the pages, of what has been learned so far
+    python -m benchmarks.learning --pages                   # only rewrite the pages from finished trainings
 
 A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
 stands for 700,000 frames of Doom, 900,000 of Atari and 1,200,000 of cartpole, whatever the machine. One that was cut
 off is resumed by the same command; a finished one is a line of docs/results/learned.jsonl and not done again with as
 many frames, unless line and folder are taken away, as when its settings have changed. Then its best checkpoint plays
 episodes that training has not seen, with both policies; the one that the checkpoint names counts. The pages show the
-longest training of a game's seed, of several the newest: they are docs/results/learned.md, a curve of each game in the
+longest training of each game and seed (the newest of equals): docs/results/learned.md, a curve of each game in the
 folder beside it, and films in docs/scenarios, which docs/scenarios.md shows.
 """
 
@@ -146,9 +146,9 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
     yield ""
     yield (
         "`python -m benchmarks.learning` trains, plays and writes this page from learned.jsonl: the longest training of "
-        "each game and seed, of several the newest. Minutes are wall-clock time beside whatever else ran: compare frames. "
-        "The weights (`best.ckpt`) were chosen in evaluations during training, and *policy* is the one that was better "
-        "there; the episodes of the table chose nothing. Where a page quotes one score of a row without naming its "
+        "each game and seed, the newest of equals. Minutes are wall-clock time on a machine with other load: compare "
+        "frames. The weights (`best.ckpt`) were chosen in evaluations during training, and *policy* is the one that was "
+        "better there; the episodes of the table chose nothing. Where a page quotes one score of a row without naming its "
         f"policy, it is the higher of the two, and so a little too high. {INTERVALS}"
     )
     yield ""

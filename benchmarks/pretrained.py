@@ -2,7 +2,7 @@
 
     python -m benchmarks.pretrained --work learning            # all games whose trainings lie there
     python -m benchmarks.pretrained --work learning basic      # one of them
-    python -m benchmarks.pretrained --page                     # nothing but the page, models/README.md
+    python -m benchmarks.pretrained --page                     # only rewrite the page, models/README.md
 
 Of a game it takes the best of the trainings that docs/results/learned.md shows, where that still lies there: else the model
 that there is stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its

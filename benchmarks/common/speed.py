@@ -42,7 +42,7 @@ class Load(NamedTuple):
 
 
 def read_load(since: Load | None = None) -> Load:
-    """Returns what has been used by this process and those that play for it, or what since an earlier moment."""
+    """Returns the resources used by this process and its game processes, in total or since an earlier reading."""
     own = os.getpid()
     games = set(engines(own))
     others = family(own) - games
@@ -110,7 +110,7 @@ class CountedUpdates:
         self._updates, self._played, self.frames = updates, 0, 0
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
-        """Counts what has been played and is about to be learned from."""
+        """Counts a rollout, before it is learned from."""
         self._updates.count(stats, actions)
         self._played += stats.frames
 
@@ -126,7 +126,7 @@ class CountedUpdates:
 
 
 class Parts:
-    """What training consists of, for so many workers. Owns their networks, and the games of the one measured newest."""
+    """The parts of training, measured one by one. Owns the workers' networks, and the games of the newest measurement."""
 
     def __init__(self, scenario: Scenario, config: Config, workers: int, games: int, processes: int | None) -> None:
         from doom_a3c.run.builder import Builder  # late: it imports TensorFlow, set up by now

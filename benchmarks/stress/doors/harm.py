@@ -11,7 +11,7 @@ MAX_WEIGHTS = 2**28  # a gigabyte of float32
 
 
 def check_harmless(scenario: Scenario, source: str) -> None:
-    """Raises FindingError for what has been accepted, and would run a program or allocate too much later on."""
+    """Raises FindingError for an accepted scenario that would later run a program or allocate too much memory."""
     if (count := count_weights(scenario.network, scenario)) > MAX_WEIGHTS:
         exceeds = "any memory" if count > 2**40 else "a gigabyte"
         raise FindingError(f"{source} may ask for a network that exceeds {exceeds}")
