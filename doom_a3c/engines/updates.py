@@ -94,15 +94,7 @@ class Updater:
             self._log.add(stats.episodes, actions)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
-        """Applies gradients if they are finite; counts a fault otherwise.
-
-        Args:
-            gradients: of a minibatch.
-            version: of the oldest weights that played its rollouts.
-            last: whether these are the last gradients from the rollouts.
-
-        Returns:
-            Whether learning from these rollouts may continue; False after a roll-back.
+        """Applies gradients, as `Updates.apply`, if they are finite; counts a fault otherwise.
 
         Raises:
             DivergedError: if the gradients of too many consecutive rollouts were not finite.

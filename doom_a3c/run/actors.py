@@ -69,7 +69,7 @@ class ActorFactory:
     ) -> None:
         """Recordings go to `add_recording`. `restarts` and `host` seed the games of a session and a host."""
         self._config, self._builder, self._counts, self._reward_stats = config, builder, counts, reward_stats
-        self._recorded, self._restarts, self._host = add_recording, restarts, host
+        self._add_recording, self._restarts, self._host = add_recording, restarts, host
         self._limiter = RateLimiter(SECONDS_BETWEEN_GIFS)
 
     def __call__(self, index: int, policy: Decider) -> Actor:
@@ -95,7 +95,7 @@ class ActorFactory:
         if not config.gif_every:
             return Player.from_seed(env, policy, seed)
         recorder = EpisodeRecorder(
-            env, index, config.gif_every, self._limiter, self._recorded, replayed=self._builder.replayed
+            env, index, config.gif_every, self._limiter, self._add_recording, replayed=self._builder.replayed
         )
         salience = config.gif_overlay == "saliency"
         viewer = TrainingViewer(policy, self._builder, salience) if config.gif_overlay else None

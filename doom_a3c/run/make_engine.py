@@ -52,10 +52,8 @@ def _make_local_engine(
     if config.engine == "queue":
         learners, make = config.trainers, partial(make_queue_engine, queues=make_queues(config))
     else:
-        learners, make = (
-            config.worker_count,
-            partial(make_threads_engine, example=builder.make_example(config.envs_per_worker)),
-        )
+        example = builder.make_example(config.envs_per_worker)
+        learners, make = config.worker_count, partial(make_threads_engine, example=example)
     return make(
         config=config,
         model=model,

@@ -13,7 +13,7 @@ from typing import Any
 from doom_a3c.settings.cfg import read_cfg
 from doom_a3c.settings.errors import UserError, error_context, suggest
 from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, locate, shipped_folder
-from doom_a3c.settings.inputs import check_file, exists, read_text
+from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
 from doom_a3c.settings.wads import GAME_FILES, check_archive
@@ -23,9 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# In a checkout the scenario files lie beside the package, in an installed wheel inside it.
-_HERE = Path(__file__).resolve().parent.parent
-SCENARIO_FOLDERS = (_HERE.parent / "scenarios", _HERE / "scenario_files")
+SCENARIO_FOLDERS = list_data_folders("scenarios", "scenario_files")
 
 # Shipped files that cannot be played as they are.
 _MATCHES = ("cig", "cig_with_unknown", "multi", "multi_deathmatch", "multi_duel")  # ViZDoom crashes without a host

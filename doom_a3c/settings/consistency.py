@@ -63,7 +63,7 @@ def _check_batches(config: Config) -> None:
         return
     low, high = config.batch_limits
     if low > high:
-        steps = config.envs_per_worker * config.rollout_length
+        steps = config.steps_per_rollout
         raise UserError(
             f"--min-batch {config.min_batch} is {low} rollouts of {steps} steps, more than --max-batch "
             f"{config.max_batch} allows: increase that to {low * steps} or more"

@@ -17,6 +17,12 @@ _MARKS = {
 }
 
 
+def list_data_folders(checkout: str, installed: str) -> tuple[Path, Path]:
+    """Returns the places of the project's own files: beside the package in a checkout, inside it in an installed wheel."""
+    package = Path(__file__).resolve().parents[1]
+    return package.parent / checkout, package / installed
+
+
 def expand(path: str) -> Path:
     """Returns the path with ~ expanded; raises UserError for an unknown user."""
     try:

@@ -43,7 +43,7 @@ class PushRules:
         # While a push waits for its answer, each worker may have played for it and for the next one.
         waiting = 2 * (config.workers or _MAX_WORKERS) * config.accumulate
         rollouts = config.push_rollouts + waiting if self._sends_gradients else 1  # at most
-        self._steps, self._actions = rollouts * config.envs_per_worker * config.rollout_length, network.distribution.size
+        self._steps, self._actions = rollouts * config.steps_per_rollout, network.distribution.size
         self._norm = 1.01 * rollouts * config.max_grad_norm  # of a sum of clipped gradients, with room for rounding
         gif_numbers = dict.fromkeys(("height", "width", "episode", "worker"), _COUNT)
         self._example = {

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
 from doom_a3c.settings.errors import UserError, suggest
-from doom_a3c.settings.inputs import exists
+from doom_a3c.settings.inputs import exists, list_data_folders
 
-# In a checkout the models are beside the package, in an installed wheel inside it.
-_PACKAGE = Path(__file__).resolve().parents[2]
-_FOLDERS = (_PACKAGE.parent / "models" / "pretrained", _PACKAGE / "pretrained")
+_FOLDERS = list_data_folders("models/pretrained", "pretrained")
 CARDS = "cards.json"
 
 
