@@ -34,7 +34,7 @@ DOORS = {"doom_a3c.api", "doom_a3c.envs.registry"}  # that the package itself op
 HEAVY = ("tensorflow", "keras", "ray")
 READING_LIST = (  # that explains an update completely, in this order
     *("algorithm/returns.py", "algorithm/losses.py"),
-    *("agent/player.py", "agent/rollouts.py", "agent/learner.py", "agent/model.py"),
+    *("agent/rollouts.py", "agent/targets.py", "agent/learner.py", "agent/model.py"),
     "engines/threads.py",
 )
 

@@ -304,7 +304,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
         learner.prepare(concatenate([random_rollout(network, seed=seed)] * times)) for seed, times in ((1, 1), (2, 2))
     ]
     for place, batch in enumerate(batches):  # every array says which game it is of
-        marks = np.arange(batch.games, dtype=np.float32)
+        marks = np.arange(batch.sequences, dtype=np.float32)
         whole = tf.nest.map_structure(
             lambda array, marks=marks: np.broadcast_to(marks, array.shape[:2]), batch._replace(core_state=())
         )
@@ -317,7 +317,7 @@ def test_each_pass_deals_all_games_of_every_batch_out_anew(make_network):
             dealt = [list(part.actions[0]) for part in parts]
             orders.append(list(itertools.chain(*dealt)))
             assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
-            assert sorted(orders[-1]) == list(range(batch.games))
+            assert sorted(orders[-1]) == list(range(batch.sequences))
             for part, games in zip(parts, dealt, strict=True):
                 assert all((array == games).all() for array in tf.nest.flatten(part))
     assert orders[1] != orders[3]
@@ -415,9 +415,9 @@ def test_gradients_of_minibatches_average_to_those_of_the_whole(make_network, co
     learner = Learner(network, changed(SETTINGS, minibatches=parts, max_grad_norm=1e9, **changes), 0)
     batch = learner.prepare(random_rollout(network))
     dealt = [part for part, _ in learner.deal_minibatches([batch])][:parts]
-    shares = [one.games / batch.games for (one,) in dealt]
+    shares = [one.sequences / batch.sequences for (one,) in dealt]
     of_games = {2: [1 / 3, 2 / 3], 3: [1 / 3] * 3}[parts]
-    assert sorted(shares) == pytest.approx(of_games if batch.games == B else [1 / parts] * parts)
+    assert sorted(shares) == pytest.approx(of_games if batch.sequences == B else [1 / parts] * parts)
     gradients = [learner.compute_gradients(part, 0).gradients for part in dealt]
     averages = [
         sum(share * np.asarray(one) for share, one in zip(shares, each, strict=True))

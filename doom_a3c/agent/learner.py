@@ -30,14 +30,15 @@ class Batch(NamedTuple):
     core_state: CoreState  # before the first step
     actions: Actions  # [T, B, ...]
     log_probs: Array  # [T, B], of the actions under the policy that played
-    basis: Basis  # of the targets, from `Estimator.prepare`
+    basis: Basis  # of the targets: the targets themselves, or the inputs of V-trace
 
-    def select_games(self, games: NDArray[np.intp]) -> Batch:
-        """Returns the part of the batch with these games; the batch itself if all are selected."""
-        if len(games) == self.games:
+    def select(self, sequences: NDArray[np.intp]) -> Batch:
+        """Returns the part of the batch with these sequences; the batch itself if all are selected."""
+        if len(sequences) == self.sequences:
             return self
-        parts = tf.nest.map_structure(lambda array: np.take(array, games, axis=1), self._replace(core_state=()))
-        return cast(Batch, parts)._replace(core_state=tuple(np.take(state, games, axis=0) for state in self.core_state))
+        parts = tf.nest.map_structure(lambda array: np.take(array, sequences, axis=1), self._replace(core_state=()))
+        states = tuple(np.take(state, sequences, axis=0) for state in self.core_state)
+        return cast(Batch, parts)._replace(core_state=states)
 
     def cut_sequences(self, length: int, core_state: CoreState) -> Batch:
         """Cuts the batch into T / length * B sequences of `length` steps: first the start of every game, then the rest.
@@ -54,15 +55,15 @@ class Batch(NamedTuple):
         return cast(Batch, tf.nest.map_structure(cut, self._replace(core_state=())))._replace(core_state=core_state)
 
     @property
-    def games(self) -> int:
-        """The number of games."""
+    def sequences(self) -> int:
+        """The number of sequences: B games, or more once `cut_sequences` has cut them."""
         return int(self.actions.shape[1])
 
     @property
     def steps(self) -> int:
-        """The number of steps, summed over all games."""
-        length, games = self.actions.shape[:2]
-        return int(length * games)
+        """The number of steps, summed over all sequences."""
+        length, sequences = self.actions.shape[:2]
+        return int(length * sequences)
 
 
 class LearnerMetrics(NamedTuple):
@@ -89,14 +90,14 @@ class Update(NamedTuple):
     """The last update from a set of rollouts, for the log."""
 
     metrics: LearnerMetrics
-    kl: float | None  # of its `Gradients`; None if it is the only update
+    kl: float | None  # of its `Gradients`; None without PPO's clipping, as each rollout makes one update
 
 
 class Learner:
     """Computes gradients on one local copy of the network.
 
-    `prepare` computes the targets of a rollout once. Any number of gradients can then be computed from it, each at the
-    network's current weights.
+    `prepare` does the part of the targets that does not depend on the weights, once per rollout. Any number of gradients
+    can then be computed from it, each at the network's current weights.
     """
 
     def __init__(self, network: ACNetwork, config: Config, index: int) -> None:
@@ -135,7 +136,7 @@ class Learner:
         return Update(gradients.metrics, None if self._estimator.clip_range is None else gradients.kl)
 
     def prepare(self, rollout: Rollout) -> Batch:
-        """Returns a rollout with the basis of its targets, cut into sequences if the settings ask for them."""
+        """Returns a rollout with the basis of its targets, cut into sequences of `sequence_length` or of single steps."""
         rows = len(rollout.actions) + self._estimator.needs_last_value
         batch = Batch(
             tf.nest.map_structure(lambda array: array[:rows], rollout.observations),
@@ -166,15 +167,15 @@ class Learner:
     def deal_minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields the minibatches of each update from `batches`, and whether it is the last update.
 
-        Each epoch shuffles the games of each batch, or their sequences, and deals them to the minibatches. A minibatch
-        holds whole sequences, as an LSTM needs them; without an LSTM each step is a sequence of its own.
+        Each epoch shuffles the sequences of each batch and deals them to the minibatches. Without an LSTM each step is a
+        sequence of its own, except for V-trace, which needs whole rollouts.
         """
         parts, left = self._config.minibatch_count, self._config.updates_per_rollout
         while left > 0:
-            dealt = [np.array_split(self._random.permutation(batch.games), parts) for batch in batches]
+            dealt = [np.array_split(self._random.permutation(batch.sequences), parts) for batch in batches]
             for hands in zip(*dealt, strict=True):
                 left -= 1
-                yield [batch.select_games(games) for batch, games in zip(batches, hands, strict=True)], left == 0
+                yield [batch.select(hand) for batch, hand in zip(batches, hands, strict=True)], left == 0
 
     def compute_gradients(self, batches: Sequence[Batch], frames: int) -> Gradients:
         """Returns the clipped gradients of the mean loss over all steps of `batches`, computed batch by batch.
@@ -229,13 +230,13 @@ class Learner:
         return weighted if clip_range is None else clip_weights(weighted, advantages, log_ratios, clip_range)
 
     def _combine(
-        self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], weights: tf.Tensor
+        self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], shares: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Averages gradients and losses with weights that sum to 1, and clips the averaged gradients."""
-        shares = tf.unstack(weights, num=len(gradients))
+        """Averages gradients and losses by the `shares` of the batches, which sum to 1, and clips the average."""
+        each = tf.unstack(shares, num=len(gradients))
 
         def average(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-            return parts[0] if len(parts) == 1 else tf.add_n([p * share for p, share in zip(parts, shares, strict=True)])
+            return parts[0] if len(parts) == 1 else tf.add_n([p * share for p, share in zip(parts, each, strict=True)])
 
         averages = [average(parts) for parts in zip(*gradients, strict=True)]
         clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)

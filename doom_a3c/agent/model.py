@@ -128,7 +128,7 @@ class GlobalModel(SharedNetwork):
         with self._lock:
             self._assign(snapshot)
             self.version = self.updates = updates
-            self.halvings = halvings
+            self.halvings, self.since = halvings, 0
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """Restores an earlier snapshot of this model and halves the learning rate; the version increases."""

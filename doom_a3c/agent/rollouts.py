@@ -1,6 +1,6 @@
 """Rollouts: an `Actor` plays T steps of B games at a time and returns them as arrays for the learner.
 
-Row T of a rollout is row 0 of the next.
+The observation and the reset in row T of a rollout are those in row 0 of the next.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class Rollout(NamedTuple):
     discounts: Array  # [T, B], gamma, or 0 after a termination
     ends: Bools  # [T, B], the episode ends with this step, or a life does where that counts as the end
     values: Array  # [T, B], of the acting network
-    next_values: Array  # [T, B], V(s_{t+1}) before any reset; the last row is the bootstrap, 0 if the learner computes it
-    log_probs: Array  # [T, B], of the actions, with the probability of random exploration
+    # [T, B], V(s_{t+1}) before any reset; the last row is the bootstrap, 0 where the learner computes it (V-trace). A
+    # truncated step has the value of its own final observation, in each row.
+    next_values: Array
+    log_probs: Array  # [T, B], of the actions under the policy that drew them, epsilon included
 
 
 class RolloutStats(NamedTuple):
@@ -149,7 +151,7 @@ class Actor:
             rewards: scales the rewards; None leaves them unscaled.
             epsilons: returns the probability of a random action in each game, [B]; called at the start of each rollout.
             history: returns the last T+1 observations, [T+1, B, ...], if the games keep them; the rollout then shares that
-                memory, and the next rollout overwrites it. None copies each observation.
+                memory, and the next rollout overwrites it (so not with `accumulate`). None copies each observation.
             bootstrap: whether to compute the value after the last step. V-trace needs none: the learner computes it.
         """
         self._player, self._policy, self._shape = player, player.policy, (rollout_length, player.games)

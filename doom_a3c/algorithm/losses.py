@@ -10,7 +10,7 @@ MAX_LOG_RATIO = 20.0  # exp(20) is finite; one such step with a negative advanta
 
 
 class Loss(NamedTuple):
-    """The terms of the loss, each a scalar mean over the T * B steps of a minibatch."""
+    """The terms of the loss, each a scalar mean over the N steps of a minibatch."""
 
     total: tf.Tensor  # policy + value_cost * value - entropy_cost * entropy + uniform_cost * uniform_kl
     policy: tf.Tensor  # -weight * log pi(action)
@@ -39,8 +39,9 @@ def actor_critic_loss(
     The last term is not in the paper. The entropy's gradient vanishes with the probability of an action, so an action that
     a few bad updates have driven out never comes back. The gradient of KL(u || pi), u the uniform policy, is pi - 1/A and
     does not vanish. Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the
-    number of games changes. The reference A3C-Doom agent sums over its 30 steps instead: its clipping norm of 40
-    corresponds to 40 / 30 here. Gradients flow into the first four arguments; weights and returns are constants.
+    number of games changes. A3C-Doom (docs/algorithm.md, Deviations) sums over its 30 steps
+    instead: its clipping norm of 40 corresponds to 40 / 30 here. Gradients flow into the first four arguments; weights and
+    returns are constants.
 
     Args:
         log_probs: log pi(action) of the actions taken, [N].
@@ -96,7 +97,7 @@ def clip_weights(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tens
 
 
 def normalize(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
-    """Centres advantages of any shape and divides them by their standard deviation, or by `floor` if that is larger.
+    """Centres advantages of any shape and divides them by max(standard deviation, `floor`).
 
     Once a policy has converged, all advantages are near 0. Without the floor, their noise would be scaled up to unit
     size and drive the policy, which is how long runs collapse.

@@ -64,17 +64,17 @@ class Worker:
         blank = make_blank_rollout(observations, self._config.rollout_length, start, policy.distribution)
         policy(observations, blank.resets[0], blank.core_state)
         batch = learner.prepare(blank)
-        dealt = np.array_split(np.arange(batch.games), self._config.minibatch_count)
-        for size in {len(games) for games in dealt}:
-            learner.compute_gradients([batch.select_games(np.arange(size))], 0)
+        dealt = np.array_split(np.arange(batch.sequences), self._config.minibatch_count)
+        for size in {len(hand) for hand in dealt}:
+            learner.compute_gradients([batch.select(np.arange(size))], 0)
 
     def _update(self, actor: Actor, learner: Learner) -> None:
-        """Pulls, plays, learns and applies: one update of A3C, or all updates from a rollout."""
+        """Pulls, plays `accumulate` rollouts, and makes all updates from them: one in A3C."""
         self._model.pull(self._network)
         batches, versions = [], []
         for _ in range(self._config.accumulate):
             played = actor.play_rollout()
-            if self._stop_event.is_set():  # the last rollout is dropped: nothing counts after the end of a run
+            if self._stop_event.is_set():  # by a limit, a signal or an error: the rollout is dropped
                 return
             self._updates.count(played.stats, played.rollout.actions)
             batches.append(learner.prepare(played.rollout))
@@ -89,7 +89,7 @@ class Worker:
             self._updates.log(update)
 
     def _is_stopped(self) -> bool:
-        """Returns whether the run was stopped early; at the end of a budget the last rollout still counts fully."""
+        """Returns whether to stop between two updates; the rollout that uses up a budget still makes all of its updates."""
         return self._stop_event.is_set() and not self._config.exhausted_budget(self._counts)
 
 
