@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record.files import check_exists, output_folder
+from doom_a3c.record.files import output_folder
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
+from doom_a3c.run.checkpoints.runs import find_run, open_new_run, open_run
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.run.launch import make_new_run, make_resumed_run, open_session
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError
 from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.inputs import expand
@@ -72,9 +71,8 @@ def train(
 ) -> Agent:
     """Trains an agent, and returns the agent of the best evaluation.
 
-    Checkpoints go to `models/RUN` unless `models_dir` names another folder; gifs and logs go to `frames/RUN` and
-    `logs/RUN`, as with train.py. A KeyboardInterrupt saves the run, ends it and propagates: `resume` continues the run, and
-    `load` returns the agent of its `last.ckpt`.
+    Checkpoints go to `models/RUN`, gifs to `frames/RUN` and logs to `logs/RUN`, as with train.py. A KeyboardInterrupt saves
+    the run, ends it and propagates: `resume` continues the run, and `load` returns the agent of its `last.ckpt`.
 
     Args:
         scenario: a scenario's name, a file or a Gymnasium id, as for `--scenario`.
@@ -88,27 +86,19 @@ def train(
         RunError: if the run diverged or could not be saved.
     """
     record = make_new_run({**settings, "scenario": str(scenario)}, name)
-    if "models_dir" not in settings:
-        record = record._replace(config=dataclasses.replace(record.config, models_dir=f"models/{record.name}"))
-    with FolderLock(expand(record.config.models_dir), "models_dir") as lock:
-        lock.note(record.name)
-        checkpoints = CheckpointFolder(lock.folder, lock.is_held)
-        checkpoints.check_unused()
+    with open_new_run(record) as (record, checkpoints):
         return _run(record, checkpoints, callback, source=None if from_ is None else find_model(str(from_)))
 
 
-def resume(models_dir: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
-    """Resumes the run of a folder, such as `agent.folder`, with a larger budget; otherwise as `train`.
+def resume(run: str | PathLike[str], *, callback: Callback | None = None, **settings: Any) -> Agent:
+    """Resumes a run, given its folder, such as `agent.folder`, or its name, with a larger budget; otherwise as `train`.
 
     The settings `scenario` and `wad` repeat a game that the checkpoint does not name.
     """
-    folder = expand(str(models_dir))
-    check_exists(folder / "last.ckpt")
+    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), str(run))
     override = GameOverride(settings.get("scenario"), settings.pop("wad", None))
-    with FolderLock(folder, "models_dir") as lock:
-        checkpoints = CheckpointFolder(folder, lock.is_held)
-        record = make_resumed_run(checkpoints.read_record(override), {**settings, "models_dir": str(models_dir)})
-        lock.note(record.name)
+    with open_run(folder) as checkpoints:
+        record = make_resumed_run(checkpoints.read_record(override), settings)
         return _run(record, checkpoints, callback, override=override)
 
 

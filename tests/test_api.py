@@ -137,7 +137,7 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
         (lambda: dc.train("basic", envs_per_worker="\x9b31m"), r"envs_per_worker: '\x9b31m' is not a whole number"),
         (lambda: dc.train("basic", models_dir=Path("x")), "models_dir: PosixPath('x') is not a text"),
         (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
-        (lambda: dc.resume("nothing"), "there is no checkpoint"),
+        (lambda: dc.resume("nothing"), "there is no such run in models"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, call, message):

@@ -32,16 +32,6 @@ def best(score, name="run-1", scenario="basic"):
     return record._replace(scenario=replace(record.scenario, name=scenario))
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt", "frames-000000000100.ckpt", "best-basic.ckpt"])
-def test_a_new_run_is_refused_where_any_checkpoint_of_another_is(folder, name):
-    folder.check_unused()
-    save(folder.folder / name, VARIABLES, tiny_record(name="mine-1"))
-    advice = "continue it with --resume, or keep it" if name == "last.ckpt" else "keep it"
-    assert f"{name} holds another run, mine-1: {advice} and name" in complaint(folder.check_unused)
-    (folder.folder / name).write_bytes(b"damaged")
-    assert f"{name} holds another run: {advice} and name" in complaint(folder.check_unused)
-
-
 def test_a_resumed_run_knows_the_best_that_was_saved_after_its_last_checkpoint(folder):
     save(folder.best, VARIABLES, best(305.2))
     assert folder.adopt_best(best(252.4)).best.score == 305.2
@@ -82,8 +72,8 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from doom_a3c.run.checkpoints.lock import FolderLock
-with FolderLock(Path(sys.argv[1]), "--models-dir") as lock:
-    lock.note("basic-1")
+with FolderLock(Path(sys.argv[1])) as lock:
+    lock.note("basic-1", 1024)
     print("held", flush=True)
     time.sleep(60)
 """
@@ -102,36 +92,26 @@ def holder(tmp_path):
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_lock_is_held_for_a_processs_life_and_no_longer(tmp_path, holder, death):
-    message = complaint(FolderLock, tmp_path / "models", "--models-dir")
+    message = complaint(FolderLock, tmp_path / "models")
     assert f"models is in use by basic-1 (process {holder.pid} on " in message
-    assert "name another --models-dir" in message
+    assert "at frame 1,024" in message
     holder.send_signal(death)
     holder.wait()
-    with FolderLock(tmp_path / "models", "--models-dir"), pytest.raises(UserError):
-        FolderLock(tmp_path / "models", "--models-dir")
-    with FolderLock(tmp_path / "models", "--models-dir"):
+    with FolderLock(tmp_path / "models"), pytest.raises(UserError):
+        FolderLock(tmp_path / "models")
+    with FolderLock(tmp_path / "models"):
         pass
 
 
-def test_a_folder_made_for_a_run_that_did_not_begin_is_gone(tmp_path):
-    (tmp_path / "old").mkdir()
-    for name in ("new", "old", "used"):
-        with FolderLock(tmp_path / name, "--models-dir"):
-            if name == "used":
-                (tmp_path / name / "last.ckpt").touch()
-    assert sorted(os.listdir(tmp_path)) == ["old", "used"]
-    assert os.listdir(tmp_path / "used") == ["last.ckpt"]
-
-
 def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_now(tmp_path):
-    with FolderLock(tmp_path / "models", "--models-dir") as first:
-        mine = CheckpointFolder(first.folder, first.is_held)
+    with FolderLock(tmp_path / "models") as first:
+        mine = CheckpointFolder(first.folder, first)
         mine.save(VARIABLES, tiny_record(name="mine-1"))
         shutil.rmtree(tmp_path / "models")
         with pytest.raises(OSError, match="removed"):
             mine.save(VARIABLES, tiny_record(name="mine-1"))
-        with FolderLock(tmp_path / "models", "--models-dir") as second:
-            other = CheckpointFolder(second.folder, second.is_held)
+        with FolderLock(tmp_path / "models") as second:
+            other = CheckpointFolder(second.folder, second)
             other.save(VARIABLES, tiny_record(name="other-1"))
             with pytest.raises(OSError, match="another run"):
                 mine.save_best(VARIABLES, tiny_record(name="mine-1"))
@@ -142,18 +122,18 @@ def test_nothing_is_written_to_a_folder_that_was_removed_and_is_another_runs_by_
 
 def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
     (tmp_path / ".lock").mkdir()
-    assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
+    assert "--models-dir" in complaint(FolderLock, tmp_path)
     (tmp_path / ".lock").rmdir()
     (tmp_path / "victim").write_text("precious")
     (tmp_path / ".lock").symlink_to("victim")
-    assert "--models-dir" in complaint(FolderLock, tmp_path, "--models-dir")
+    assert "--models-dir" in complaint(FolderLock, tmp_path)
     assert (tmp_path / "victim").read_text() == "precious"
     (tmp_path / ".lock").unlink()
     os.mkfifo(tmp_path / ".lock")
-    assert ".lock" in complaint(FolderLock, tmp_path, "--models-dir")
+    assert ".lock" in complaint(FolderLock, tmp_path)
 
 
 def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):
-    with FolderLock(tmp_path, "--models-dir"):
+    with FolderLock(tmp_path):
         (tmp_path / ".lock").write_bytes(b"\x1b[2J\xff" * 1000)
-        assert "in use by another run" in complaint(FolderLock, tmp_path, "--models-dir")
+        assert "in use by another run" in complaint(FolderLock, tmp_path)

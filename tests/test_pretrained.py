@@ -100,7 +100,7 @@ def test_weights_of_half_the_size_decide_as_the_whole_ones_do(model, tmp_path):
 def test_a_model_is_found_by_path_or_name(model, tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "_FOLDERS", (tmp_path / "nowhere", model.parent))
     assert pretrained.find_model("best") == model
-    assert pretrained.find_model(str(model)) == model
+    assert pretrained.find_model(str(model)) == model.resolve()
     for wrong, told in {
         "bst": "did you mean best",
         f"{tmp_path}/no": "no checkpoint /",
@@ -160,7 +160,7 @@ def test_actions_in_another_order_are_neither_played_nor_learned_on_with(model, 
     (tmp_path / "models" / "last.ckpt").write_bytes(model.read_bytes())
     result = call("train", "--resume", "--scenario", permuted, "--frames", 9000, cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert all(word in result.stderr for word in ("models/last.ckpt", "other actions", "scenario basic", "--models-dir"))
+    assert all(word in result.stderr for word in ("models/last.ckpt", "other actions", "scenario basic", "--resume"))
 
 
 @pytest.mark.process
@@ -184,7 +184,7 @@ def test_the_command_says_what_it_begins_with_and_learns_from_there(model, tmp_p
     ],
 )
 def test_what_cannot_be_begun_with_is_one_line(model, tmp_path, arguments, told):
-    places = {"MODEL": model, "MODELS": model.parent}
+    places = {"MODEL": model, "MODELS": tmp_path}
     result = call("train", *(places.get(each, each) for each in arguments), cwd=tmp_path)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert told in result.stderr

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 
@@ -30,23 +31,35 @@ def trained(tmp_path_factory):
     return folder
 
 
+def runs_of(folder):
+    """Returns the folders of the runs in `own`."""
+    return [path for path in (folder / "own").iterdir() if path.is_dir()]
+
+
 @pytest.fixture
 def folder(trained, tmp_path):
     """A copy of that folder."""
     return shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
 
 
-def test_a_folder_that_the_scenario_file_names_is_not_overwritten_either(folder):
-    before = (folder / "own" / "last.ckpt").read_bytes()
-    refused = call("train", *MINE, cwd=folder)
-    assert refused.returncode == 2
-    assert "own/last.ckpt holds another run" in refused.stderr
-    assert (folder / "own" / "last.ckpt").read_bytes() == before
+def test_another_run_touches_nothing_of_the_first_and_is_resumed_by_default(folder):
+    (first,) = runs_of(folder)
+    before = {path: path.read_bytes() for path in first.iterdir()}
+    second = call("train", *MINE, "--seed", 2, cwd=folder)
+    assert second.returncode == 0, second.stderr
+    assert {path: path.read_bytes() for path in first.iterdir()} == before
+    assert "-seed2-" in load(folder / "own" / "last.ckpt").record.name
+    resumed = call("train", *RESUME, cwd=folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert {path: path.read_bytes() for path in first.iterdir()} == before
+    named = call("train", "--resume", first.name, *RESUME[1:], cwd=folder)
+    assert named.returncode == 0, named.stderr
+    assert load(folder / "own" / "last.ckpt").record.name == first.name
 
 
 @pytest.mark.parametrize("name", ["mine", "other"])
 def test_a_run_that_goes_on_with_another_game_begins_its_best_anew(folder, name):
-    for path in (folder / "own").iterdir():
+    for path in runs_of(folder)[0].glob("*.ckpt"):
         variables, record = load(path)
         save(path, variables, record._replace(best=record.best._replace(score=1e9)))
     resumed = call("train", *RESUME, "--scenario", f"{name}.toml", cwd=folder)
@@ -84,8 +97,13 @@ def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
         kill(process.pid)
         process.end()
     until(lambda: not left_over(games, games.values()), "the end of the games", seconds=5)
+    (lock,) = (tmp_path / "models").glob("*/.lock")
+    lock.write_text(re.sub(r"frame [\d,]+$", "frame 1,000,000", lock.read_text()))
     resumed = train(tmp_path, "--resume", "--minutes", 0.02)
     assert resumed.returncode == 0, resumed.stderr
+    frames = int(re.search(r"resuming at frame ([\d,]+)", resumed.stdout)[1].replace(",", ""))
+    assert f"{1_000_000 - frames:,} frames are played again" in resumed.stdout
+    assert "train.py --resume basic-seed" in resumed.stdout  # ended by --minutes
 
 
 def test_training_goes_on_when_engines_die(tmp_path):
@@ -121,7 +139,7 @@ def flipped(data):
 
 
 def test_a_damaged_checkpoint_names_the_newest_whole_one(folder):
-    models = folder / "own"
+    (models,) = runs_of(folder)
     whole = models / "frames-000000000001.ckpt"
     data = (models / "last.ckpt").read_bytes()
     whole.write_bytes(data)
@@ -131,6 +149,6 @@ def test_a_damaged_checkpoint_names_the_newest_whole_one(folder):
         refused = call("train", *RESUME, cwd=folder)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert words in refused.stderr
-        assert refused.stderr.endswith(f"cp own/{whole.name} own/last.ckpt\n")
+        assert refused.stderr.endswith(f"cp own/{models.name}/{whole.name} own/{models.name}/last.ckpt\n")
     (models / "last.ckpt").write_bytes(whole.read_bytes())
     assert call("train", *RESUME, cwd=folder).returncode == 0

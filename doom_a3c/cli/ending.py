@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli import command
@@ -14,6 +15,7 @@ from doom_a3c.record.metrics.progress import EvaluationPoint, Point
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expand
@@ -42,6 +44,18 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     if session.record.config.logger == "tensorboard":
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
+    if result.stopped_by not in ("frames", "episodes"):
+        panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{named}")
+
+
+def flags_to_resume(session: Session) -> str:
+    """Returns the flags that continue a run."""
+    name, models = session.record.name, session.checkpoints.folder.parent
+    if session.checkpoints.folder.name != name:
+        return f"--resume {shlex.quote(str(session.checkpoints.folder))}"
+    return f"--resume {shlex.quote(name)}" + (
+        "" if models == Path(Config.models_dir) else f" --models-dir {shlex.quote(str(models))}"
+    )
 
 
 def flags_to_repeat(record: RunRecord) -> str:

@@ -19,8 +19,9 @@ from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
 from doom_a3c.run.checkpoints import pretrained
+from doom_a3c.run.checkpoints.runs import find_checkpoint
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
 from doom_a3c.settings.formatting import format_score
@@ -39,7 +40,10 @@ PATIENCE_SECONDS = 3  # after Ctrl-C, for the step under way
 class Options:
     """Settings of play.py, besides `PlaySettings`."""
 
-    model: str = setting("models/last.ckpt", "Checkpoint of the agent, or a name from --list-models")
+    model: str | None = setting(
+        None,
+        "Checkpoint or run to play, or a name from --list-models; unset is the newest run's best.ckpt, else its last.ckpt",
+    )
     list_models: bool = setting(False, "List the trained models that --model can name, and exit", switch=True)
     compare: tuple[str, ...] = setting(
         (), "Play these checkpoints on the same seeds, report which is better and how certain that is", many=True
@@ -85,7 +89,7 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
-    models = [pretrained.find_model(model) for model in options.compare or (options.model,)]
+    models = [pretrained.find_model(model) for model in options.compare] or [_choose_model(options.model)]
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
     import_tensorflow(cpu_count(), options.verbose, options.device)
@@ -109,6 +113,14 @@ def _play(arguments: list[str] | None) -> int:
     command_line = f"{command.find_program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
     _play_agent(agents[0], options, settings, folder, command_line, lines)
     return 0
+
+
+def _choose_model(model: str | None) -> Path:
+    """Returns the path of a model, by default that of the newest run."""
+    if model is None and not (newest := find_checkpoint(Path(Config.models_dir))).is_file():
+        shipped = ", ".join(pretrained.list_models())
+        raise UserError(f"no run has saved a checkpoint in {newest}: train one, or play a shipped model: --model {shipped}")
+    return newest if model is None else pretrained.find_model(model)
 
 
 def _find_useless(options: Options) -> tuple[set[str], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
@@ -15,13 +14,13 @@ from doom_a3c.cli import command
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.streams import print_result
-from doom_a3c.record.files import check_exists, output_file
+from doom_a3c.record.files import output_file
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.checkpoints.runs import NEWEST, find_run, open_new_run, open_run
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import find_runs, make_new_run, make_resumed_run, open_session
+from doom_a3c.run.launch import make_new_run, make_resumed_run, open_session
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError
@@ -36,15 +35,12 @@ if TYPE_CHECKING:
     from doom_a3c.run.training import StoppingRule
 
 
-MAX_RUNS = 8  # listed in a message
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Settings of a call of train.py, besides the settings of the run."""
 
-    resume: bool = setting(
-        False, "Continue from last.ckpt in the models folder; flags change its settings", section=USUAL, switch=True
+    resume: str | None = setting(
+        None, "Continue the newest run, or the named one; other flags change its settings", section=USUAL, bare=NEWEST
     )
     from_: str | None = setting(None, "Start from the weights of this checkpoint or of a model from play.py --list-models")
     name: str | None = setting(None, "Name of a new run; unset is the scenario's name", section=USUAL)
@@ -108,10 +104,7 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = make_new_run(settings, options.name)
     source = find_model(options.from_) if options.from_ else None
-    with FolderLock(expand(record.config.models_dir), "--models-dir") as lock:
-        lock.note(record.name)
-        checkpoints = CheckpointFolder(lock.folder, lock.is_held)
-        checkpoints.check_unused()
+    with open_new_run(record) as (record, checkpoints):
         return _run(options, record, checkpoints, source=source)
 
 
@@ -121,23 +114,11 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--name {options.name} is for a new run: a resumed run keeps its name")
     if options.from_:
         raise UserError(f"--from {options.from_} is for a new run: a resumed run continues with its own weights")
-    folder = expand(settings.get("models_dir", Config.models_dir))
-    _check_resumable(folder)
+    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), options.resume or NEWEST)
     override = GameOverride(settings.get("scenario"), options.wad)
-    with FolderLock(folder, "--models-dir") as lock:
-        checkpoints = CheckpointFolder(folder, lock.is_held)
+    with open_run(folder) as checkpoints:
         record = make_resumed_run(checkpoints.read_record(override), settings)
-        lock.note(record.name)
         return _run(options, record, checkpoints, override=override)
-
-
-def _check_resumable(folder: Path) -> None:
-    """Raises UserError if a folder has no run; the message names folders nearby that have one."""
-    try:
-        check_exists(folder / "last.ckpt")
-    except UserError as error:
-        runs = [f"--models-dir {shlex.quote(str(other))}" for other in find_runs(folder)][:MAX_RUNS]
-        raise UserError(f"{error}; runs found: {', '.join(runs)}" if runs else str(error)) from None
 
 
 def _run(

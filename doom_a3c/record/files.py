@@ -98,9 +98,8 @@ def check_exists(checkpoint: Path) -> None:
     try:
         checkpoint.stat()
     except FileNotFoundError:
-        raise UserError(
-            f"there is no checkpoint {checkpoint}; train.py writes models/last.ckpt and models/best.ckpt"
-        ) from None
+        early = "; its run saves it with its first evaluation" if checkpoint.name == "best.ckpt" else ""
+        raise UserError(f"there is no checkpoint {checkpoint}{early}; play.py --list-models lists shipped ones") from None
     except (OSError, ValueError):
         pass  # check_file has the message
     check_file(checkpoint)

@@ -141,7 +141,8 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        raise UserError(f"{error}; the latest weights are in {checkpoints.last}") from error
+        saved = f"; --resume {session.record.name} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
+        raise UserError(f"{error}{saved}") from error
 
 
 def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
@@ -152,9 +153,3 @@ def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
     if config.engine != "cluster":  # its hosts start their own games
         games.start_early(config.worker_count, config.envs_per_worker, config.rows_kept)
     return games
-
-
-def find_runs(folder: Path) -> list[Path]:
-    """Returns the folders with a run, other than `folder`, up to two levels below the current one."""
-    found = {path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/last.ckpt")}
-    return sorted(found - {folder})

@@ -13,11 +13,13 @@ from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best, RunRecord
+from doom_a3c.run.checkpoints.runs import link_newest
 from doom_a3c.settings.errors import RunError
 from doom_a3c.settings.tree import all_finite
 
 ROOM = 2  # checkpoints written by a save: the newest and the best
 NEWEST, BEST = "newest state is", "best weights are"  # parts of a message
+NOTE_SECONDS = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -35,6 +37,7 @@ class Saver:
         """`record` is from the session's start; checkpoints are due at intervals of `every` seconds."""
         self._folder, self._record, self._every, self._log = folder, record, every, log
         self._next = time.monotonic() + every
+        self._next_note = 0.0
         self._failures = FailureReporter("checkpoints", log)
         self._best: tuple[State, Best] | None = None  # not written yet
         self._made_room = False
@@ -43,6 +46,13 @@ class Saver:
     def is_due(self) -> bool:
         """Returns whether a checkpoint is due."""
         return time.monotonic() >= self._next
+
+    def note_progress(self, frames: int) -> None:
+        """Notes once a second which frame the run has reached, for the message after a kill."""
+        lock, now = self._folder.lock, time.monotonic()
+        if lock is not None and now >= self._next_note:
+            self._next_note = now + NOTE_SECONDS
+            lock.note(self._record.name, frames)
 
     def begin(self, state: State, best: Best) -> None:
         """Writes the first checkpoint of the session; warns if there is little room for more.
@@ -59,6 +69,8 @@ class Saver:
                 remedy = f"; a run needs {needed:,.0f} MB" if error.errno == errno.ENOSPC else ""
                 reason = f"{error.strerror or error}{remedy}"
                 raise SaveError(f"{self._folder.folder} could not be written to: {reason}") from None
+        if self._folder.folder.name == self._record.name:  # else the models folder itself is the run's
+            link_newest(self._folder.folder)
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
         if free < ROOM * size:
             room = f"{free / 1e6:,.0f} MB free, and a save may need {ROOM * size / 1e6:,.0f} MB"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +23,6 @@ from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.rate_limiter import log_gif_limiter
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.names import find_scenario_name, make_run_name
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
@@ -73,12 +71,13 @@ def build_session(
     _check_machine(config)
     make_logger = make_logger or find_logger(config.logger)
     builder = Builder(record.scenario, config, games)
-    model, progress, transferred = _make_model(record, builder, variables, source)
+    model, progress, transferred = _make_model(record, builder, checkpoints.last, variables, source)
     games.check()
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
-    record = _reserve_log_dir(record, logs_dir) if variables is None else checkpoints.adopt_best(record)
+    if variables is not None:
+        record = checkpoints.adopt_best(record)
     gifs, logs = output_folder(config.frames_dir, "--frames-dir") / record.name, logs_dir / record.name
-    _announce(view, record, builder, "training" if variables is None else "resuming", logs, transferred)
+    _announce(view, record, builder, checkpoints, logs, transferred)
     with contextlib.ExitStack() as stack:
         if config.engine == "cluster":
             stack.enter_context(connect_to_cluster(record))
@@ -101,53 +100,41 @@ def _check_machine(config: Config) -> None:
 
 
 def _make_model(
-    record: RunRecord, builder: Builder, variables: Snapshot | None, source: Path | None
+    record: RunRecord, builder: Builder, last: Path, variables: Snapshot | None, source: Path | None
 ) -> tuple[GlobalModel, Progress, str | None]:
     """Returns the model and counters at the start of a session, and a note on weights transferred from a `source`."""
     model, progress = builder.make_model(record.config), Progress()
     if variables is not None:
-        _restore(model, progress, record, variables, builder)
+        _restore(model, progress, record, last, variables, builder)
     return model, progress, transfer(model.network, source, builder, record.config.scenario) if source else None
 
 
-def _restore(model: GlobalModel, progress: Progress, record: RunRecord, variables: Snapshot, builder: Builder) -> None:
-    """Restores model and counters from a checkpoint."""
+def _restore(
+    model: GlobalModel, progress: Progress, record: RunRecord, last: Path, variables: Snapshot, builder: Builder
+) -> None:
+    """Restores model and counters from a checkpoint, `last`."""
     config, name = record.config, record.scenario.name
     kernel, actions = variables.get("policy/kernel"), builder.distribution.size
     known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # other shapes fail in `restore` below
     if known != actions:
         raise UserError(
-            f"{config.models_dir}/last.ckpt has {known} actions, scenario {name} has {actions}: "
-            "resume it with its own buttons, or train in another --models-dir"
+            f"{last} has {known} actions, scenario {name} has {actions}: "
+            "resume it with its own buttons, or train a new run without --resume"
         )
     if not builder.has_learned(record.learned):
         raise UserError(
-            f"{config.models_dir}/last.ckpt was trained on other actions than scenario {name} has, or in another order: "
-            "resume it with its own buttons, or train in another --models-dir"
+            f"{last} was trained on other actions than scenario {name} has, or in another order: "
+            "resume it with its own buttons, or train a new run without --resume"
         )
     try:
         model.restore(variables, record.counters.updates, record.counters.halvings)
     except ValueError as error:
         raise UserError(
-            f"{config.models_dir}/last.ckpt holds another network or optimizer than scenario {name} with "
-            f"{config.optimizer} needs ({error}); resume it without changing them, or train in another --models-dir"
+            f"{last} holds another network or optimizer than scenario {name} with "
+            f"{config.optimizer} needs ({error}); resume it without changing them, or train a new run without --resume"
         ) from None
     model.reward_stats.replace(record.counters.reward_sums)
     progress.restore(record.counters)
-
-
-def _reserve_log_dir(record: RunRecord, logs_dir: Path) -> RunRecord:
-    """Makes the log folder of a new run; returns the record, renamed if another run has its name.
-
-    Names end in the second of the start, and two runs may start in the same second.
-    """
-    while True:
-        try:
-            (logs_dir / record.name).mkdir()
-            return record
-        except FileExistsError:
-            time.sleep(0.1)
-            record = record._replace(name=make_run_name(find_scenario_name(record.name), record.config.seed))
 
 
 def _describe(record: RunRecord, builder: Builder) -> str:
@@ -158,8 +145,14 @@ def _describe(record: RunRecord, builder: Builder) -> str:
     return f"{record.scenario.name}: {builder.title}; {players}, {config.frames:,} frames"
 
 
-def _announce(view: View, record: RunRecord, builder: Builder, verb: str, logs: Path, transferred: str | None) -> None:
+def _announce(
+    view: View, record: RunRecord, builder: Builder, checkpoints: CheckpointFolder, logs: Path, transferred: str | None
+) -> None:
+    frames, killed_at = record.counters.frames, checkpoints.lock.killed_at if checkpoints.lock else None
+    verb = f"resuming at frame {frames:,}:" if record.restarts else "training"
     view.log(f"{verb} {_describe(record, builder)}; logs in {logs}")
+    if killed_at is not None and killed_at > frames:
+        view.log(f"{killed_at - frames:,} frames are played again: the last session was killed at frame {killed_at:,}")
     if transferred:
         view.log(transferred)
     if builder.missing_pictures:

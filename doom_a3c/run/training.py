@@ -154,6 +154,7 @@ class Training:
                 self._guard.check()
             if self._saver.is_due():
                 self._save()
+            self._saver.note_progress(self._progress.frames)
             self._reporter.report(time.monotonic() - start, self._evaluations.best)
         return stopped_by
 

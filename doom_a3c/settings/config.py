@@ -55,7 +55,9 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     target_score: float | None = setting(
         None, "End when the mean score of the last 100 training episodes reaches this", section=USUAL
     )
-    models_dir: str = setting("models", "Folder of the checkpoints", section=USUAL)
+    models_dir: str = setting(
+        "models", "Folder of the runs' checkpoints, in models/RUN; last.ckpt links to the newest", section=USUAL
+    )
     frames_dir: str = setting("frames", "Folder of the gifs and the score curve", section=OUTPUTS)
     logs_dir: str = setting("logs", "Folder of the logs", section=OUTPUTS)
     logger: str = setting(

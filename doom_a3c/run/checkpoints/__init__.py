@@ -1,1 +1,1 @@
-"""Checkpoints of a run: the file, the folder and its lock, the record, and pretrained models."""
+"""Checkpoints of a run: the file, the folders and their locks, the record, and pretrained models."""

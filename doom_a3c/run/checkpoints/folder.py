@@ -6,38 +6,29 @@ import contextlib
 import errno
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from doom_a3c.run.checkpoints.checkpoint import SAVING, is_whole, read_label, read_record, save
+from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 KEPT = 5
+LAST, BEST = "last.ckpt", "best.ckpt"
 
 
 class CheckpointFolder:
-    """The models folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
+    """The folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
 
-    def __init__(self, folder: Path, is_ours: Callable[[], bool] = lambda: True) -> None:
-        """`is_ours` returns whether the folder still belongs to the run; otherwise nothing is written to it."""
-        self.folder, self.last, self.best = folder, folder / "last.ckpt", folder / "best.ckpt"
-        self._is_ours = is_ours
+    def __init__(self, folder: Path, lock: FolderLock | None = None) -> None:
+        """Nothing is written to the folder once the run has lost its `lock`, if there is one."""
+        self.folder, self.last, self.best, self.lock = folder, folder / LAST, folder / BEST, lock
         self._frames: dict[Path, int] = {}  # of `last` and `best`, if this session saved them
-
-    def check_unused(self) -> None:
-        """Raises UserError, naming the run, if there is a checkpoint that a new run would overwrite."""
-        for path in (self.last, self.best, *sorted(self.folder.glob("*.ckpt"))):
-            if path.exists():
-                label = _read_label(path)
-                name = f", {label.run}" if label else ""
-                resume = "continue it with --resume, or " if self.last.exists() else ""
-                remedy = f"{resume}keep it and name another --models-dir"
-                raise UserError(f"{path} holds another run{name}: {remedy}")
 
     def find_whole(self) -> Path | None:
         """Returns the newest undamaged checkpoint by frames, None if there is none."""
@@ -122,7 +113,7 @@ class CheckpointFolder:
     @property
     def is_ours(self) -> bool:
         """Whether the folder still belongs to the run."""
-        return self._is_ours()
+        return self.lock is None or self.lock.is_held()
 
     def _check_ours(self) -> None:
         if not self.is_ours:

@@ -1,40 +1,44 @@
-"""A lock that keeps a folder to one run at a time; the system releases it when the process ends."""
+"""A lock that keeps the folder of a run to one session at a time; the system releases it when the process ends."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
 import socket
 import stat
 from pathlib import Path
 
 from doom_a3c.record.files import output_folder
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.inputs import exists
 
 _FILE = ".lock"
+_MAX_NOTE = 500  # bytes
+FLAG = "--models-dir"
 
 
 class FolderLock:
-    """A lock on a folder, released at the end of its context or its process. Owns an open file."""
+    """A lock on a folder, released at the end of its context or its process. Owns an open file.
 
-    def __init__(self, folder: Path, flag: str) -> None:
-        """Locks a folder, and makes it if necessary; such a folder is removed at the end if it is still empty.
+    `killed_at` is the frame that a killed session had reached in the folder; None after a session that ended by itself.
+    """
 
-        Raises:
-            UserError: naming the `flag` if the folder cannot be written to, or the run if another one holds the lock.
-        """
-        self.folder, self._made = folder, not exists(folder)
-        output_folder(str(folder), flag)
-        self._file = _open_locked(folder / _FILE, flag)
+    def __init__(self, folder: Path) -> None:
+        """Locks a folder; raises UserError if it cannot be written to, or, naming the holder, if it is locked."""
+        self.folder = output_folder(str(folder), FLAG)
+        self._file = _open_locked(folder / _FILE)
+        note = "" if self._file is None else os.pread(self._file, _MAX_NOTE, 0).decode(errors="replace")
+        frame = re.search(r", at frame ([\d,]{1,20})$", note)
+        self.killed_at = int(frame[1].replace(",", "")) if frame else None
 
-    def note(self, run: str) -> None:
-        """Writes the name of the run to the lock file, for the messages of other runs."""
+    def note(self, run: str, frames: int) -> None:
+        """Writes the run's name and progress to the lock file, for other sessions."""
         if self._file is not None:
+            text = f"{run} (process {os.getpid()} on {socket.gethostname()}), at frame {frames:,}"
             with contextlib.suppress(OSError):  # a courtesy: the disk may be full
-                os.truncate(self._file, 0)
-                os.pwrite(self._file, f"{run} (process {os.getpid()} on {socket.gethostname()})".encode(), 0)
+                os.pwrite(self._file, text.encode(), 0)
+                os.truncate(self._file, len(text.encode()))
 
     def is_held(self) -> bool:
         """Returns whether the locked folder still exists; it may have been removed or replaced."""
@@ -53,28 +57,25 @@ class FolderLock:
                     (self.folder / _FILE).unlink()
             os.close(self._file)
             self._file = None
-        if self._made:
-            with contextlib.suppress(OSError):  # not empty: a run has begun
-                self.folder.rmdir()
 
 
-def _open_locked(path: Path, flag: str) -> int | None:
+def _open_locked(path: Path) -> int | None:
     """Opens and locks a file; returns its descriptor, None if the file system has no locks."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except OSError as error:
-            raise UserError(f"{flag} {path.parent}: {path.name} in it cannot be opened: {error.strerror}") from None
+            raise UserError(f"{FLAG} {path.parent}: {path.name} in it cannot be opened: {error.strerror}") from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise UserError(f"{flag} {path.parent}: {path.name} in it is not a regular file")
+            raise UserError(f"{FLAG} {path.parent}: {path.name} in it is not a regular file")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(descriptor, 500).decode(errors="replace")
+            holder = os.read(descriptor, _MAX_NOTE).decode(errors="replace")
             os.close(descriptor)
             name = holder if holder and holder.isprintable() else "another run"
-            raise UserError(f"{path.parent} is in use by {name}: wait until it ends, or name another {flag}") from None
+            raise UserError(f"{path.parent} is in use by {name}: wait until it ends, or start a new run") from None
         except OSError:
             os.close(descriptor)
             return None

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
+from doom_a3c.run.checkpoints.names import is_run_name
+from doom_a3c.run.checkpoints.runs import find_checkpoint
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists, list_data_folders
 
@@ -48,15 +51,17 @@ def read_cards() -> dict[str, Card]:
 
 
 def find_model(model: str) -> Path:
-    """Returns the path of a checkpoint, named by its path or as a pretrained model.
+    """Returns the path of a checkpoint, named by its path, its run's folder or name, or as a pretrained model.
 
     Raises:
         UserError: if there is neither.
     """
     known = list_models()
     if "/" in model or model.endswith(".ckpt") or exists(Path(model)):
-        check_exists(Path(model))
-        return Path(model)
+        check_exists(path := find_checkpoint(Path(model)))
+        return path
     if model in known:
         return known[model]
+    if is_run_name(model) and exists(run := Path(Config.models_dir) / model):
+        return find_checkpoint(run)
     raise UserError(f"there is no checkpoint or model {model}{suggest(model, known)}; play.py --list-models shows all")

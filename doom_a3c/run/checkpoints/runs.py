@@ -1,0 +1,173 @@
+"""The runs of a models folder: one folder each, beside links to the checkpoints of the newest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from doom_a3c.record.files import output_folder, write_whole
+from doom_a3c.run.checkpoints.folder import BEST, LAST, CheckpointFolder
+from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.names import find_scenario_name, make_run_name
+from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.inputs import exists, expand
+
+NEWEST = "newest"  # stands for a name
+_NEWEST = "newest-run.txt"  # names the newest run where it cannot be linked to
+_SHOWN = 8  # runs listed in a message
+
+
+@contextlib.contextmanager
+def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolder]]:
+    """Makes the models and logs folders of a new run and locks the former; removes those still empty at the end.
+
+    Yields:
+        The record, renamed if another run has its name, and the folder for the checkpoints.
+
+    Raises:
+        UserError: if a folder cannot be written to.
+    """
+    config = record.config
+    with ExitStack() as stack:
+        parents = [
+            _open_folder(stack, path, flag)
+            for path, flag in ((config.models_dir, "--models-dir"), (config.logs_dir, "--logs-dir"))
+        ]
+        while not all(_make_folder(stack, parent / record.name) for parent in parents):
+            time.sleep(0.1)  # a name ends in the second of the start
+            record = record._replace(name=make_run_name(find_scenario_name(record.name), config.seed))
+        with open_run(parents[0] / record.name) as checkpoints:
+            yield record, checkpoints
+
+
+def _open_folder(stack: ExitStack, path: str, flag: str) -> Path:
+    folder = expand(path)
+    if not exists(folder):
+        stack.callback(_remove_empty, folder)
+    return output_folder(path, flag)
+
+
+def _make_folder(stack: ExitStack, folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    stack.callback(_remove_empty, folder)
+    return True
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def open_run(folder: Path) -> Iterator[CheckpointFolder]:
+    """Locks the folder of a run; raises UserError if it is in use."""
+    with FolderLock(folder) as lock:
+        yield CheckpointFolder(folder, lock)
+
+
+def link_newest(run: Path) -> None:
+    """Makes `last.ckpt` and `best.ckpt` beside the folder of a run links to its checkpoints, of which one may come later.
+
+    Files of the user's stay; where a link cannot be made, `newest-run.txt` names the run.
+    """
+    models, linked = run.parent, True
+    for name in (LAST, BEST):
+        link, new = models / name, models / f".{name}-{os.getpid()}"
+        try:
+            if exists(link) and not link.is_symlink():
+                raise FileExistsError
+            new.unlink(missing_ok=True)
+            new.symlink_to(Path(run.name) / name)
+            new.replace(link)
+        except OSError:
+            linked = False
+    with contextlib.suppress(OSError):
+        if linked:
+            (models / _NEWEST).unlink(missing_ok=True)
+        else:
+            write_whole(models / _NEWEST, f"{run.name}\n".encode())
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Returns the checkpoint that a path stands for, or the path itself.
+
+    A run's folder stands for its best checkpoint, or its last if there is no best one; a models folder for its newest run.
+    """
+    if path.is_dir():
+        found = (find_checkpoint(path / name) for name in (BEST, LAST))
+        return next((checkpoint for checkpoint in found if checkpoint.exists()), path)
+    is_file = exists(path) and not path.is_symlink()
+    if path.name in (LAST, BEST) and not is_file and (run := _read_newest(path.parent)):
+        return run / path.name
+    return path
+
+
+def find_run(models: Path, name: str = NEWEST) -> Path:
+    """Returns the folder of a run: the newest of a models folder, or the one with a name, a path, or the start of a name.
+
+    Raises:
+        UserError: if there is none, or several names begin like that.
+    """
+    try:
+        models.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UserError(f"--models-dir {models}: {error.strerror}") from None
+    runs = list_runs(models)
+    if name == NEWEST:
+        if found := _read_newest(models) or (models if _holds_run(models) else next(iter(runs), None)):
+            return found
+        others = sorted({path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/{LAST}")} - {models})
+        flags = [f"--models-dir {shlex.quote(str(other))}" for other in others if not _is_linked_to(other, others)]
+        found_there = f"; runs found: {', '.join(flags[:_SHOWN])}" if flags else ""
+        raise UserError(f"there is no run in {models}: train one first, or name another --models-dir{found_there}")
+    if _holds_run(path := expand(name)):
+        return path
+    if (match := [run for run in runs if run.name == name] or [run for run in runs if run.name.startswith(name)])[1:]:
+        raise UserError(f"--resume {name}: several runs begin like that: {', '.join(run.name for run in match[:_SHOWN])}")
+    if not match:
+        names = [run.name for run in runs]
+        known = suggest(name, names) or (f"; it has {', '.join(names[:_SHOWN])}" if names else "")
+        raise UserError(f"--resume {name}: there is no such run in {models}{known}")
+    return match[0]
+
+
+def list_runs(models: Path) -> list[Path]:
+    """Returns the folders of the runs in a models folder, the one saved last first."""
+    with contextlib.suppress(OSError):
+        folders = {folder: folder / LAST for folder in models.iterdir() if _holds_run(folder)}
+        return sorted(folders, key=lambda folder: folders[folder].stat().st_mtime, reverse=True)
+    return []
+
+
+def _holds_run(folder: Path) -> bool:
+    """Returns whether a folder is that of a run, and no models folder with links."""
+    with contextlib.suppress(OSError, ValueError):
+        return exists(folder / LAST) and not (folder / LAST).is_symlink()
+    return False
+
+
+def _read_newest(models: Path) -> Path | None:
+    """Returns the folder of the newest run by its link, or by the file in its place; None without either."""
+    name = ""
+    with contextlib.suppress(OSError, ValueError):
+        if (models / _NEWEST).is_file():
+            name = (models / _NEWEST).read_text()[:200].strip()
+        elif (models / LAST).is_symlink():
+            name = Path(os.readlink(models / LAST)).parent.name
+        return models / name if name and Path(name).name == name and _holds_run(models / name) else None
+    return None
+
+
+def _is_linked_to(folder: Path, others: list[Path]) -> bool:
+    return folder.parent in others

@@ -1,0 +1,167 @@
+"""The folders of runs, and the links to the newest."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import complaint
+from run_fakes import tiny_record
+
+from doom_a3c.run.checkpoints import runs
+from doom_a3c.run.checkpoints.checkpoint import read_label
+from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, link_newest, list_runs, open_new_run, open_run
+from doom_a3c.run.saver import Saver
+
+VARIABLES = {"a": np.zeros(3, np.float32)}
+
+
+def record_of(name, models):
+    record = tiny_record(name=name)
+    return record._replace(config=dataclasses.replace(record.config, models_dir=str(models)))
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Path("models")
+
+
+def save_run(models, name, best=False):
+    """Saves the checkpoints of a new run, as a session does at its start."""
+    record = record_of(name, models)
+    with open_new_run(record) as (record, folder):
+        folder.save(VARIABLES, record)
+        if best:
+            folder.save_best(VARIABLES, record)
+        link_newest(folder.folder)
+    return folder.folder
+
+
+def no_links(*arguments):
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.fixture(params=["links", "no links"])
+def any_links(request, monkeypatch):
+    if request.param == "no links":
+        monkeypatch.setattr(Path, "symlink_to", no_links)
+
+
+def test_a_new_run_touches_nothing_of_an_older_one_and_is_the_newest(models, any_links):
+    old = save_run(models, "basic-seed1-20260101-000001", best=True)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()}
+    new = save_run(models, "pong-seed1-20260101-000002")
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()} == before
+    assert find_run(models) == new
+    assert read_label(find_checkpoint(models / "last.ckpt")).run == new.name
+    assert not find_checkpoint(models / "best.ckpt").exists()  # the older run's best is not the newest's
+    assert find_model(str(models)) == new / "last.ckpt"
+    assert "best.ckpt; its run saves it with its first evaluation" in complaint(find_model, "models/best.ckpt")
+    assert find_model(old.name) == find_model(str(old)) == old / "best.ckpt"
+
+
+def test_the_link_to_the_best_leads_to_one_that_is_saved_later(models):
+    run = save_run(models, "basic-seed1-20260101-000001")
+    with open_run(run) as folder:
+        folder.save_best(VARIABLES, tiny_record(name=run.name))
+    assert find_checkpoint(models / "best.ckpt") == run / "best.ckpt"
+    assert (models / "best.ckpt").exists()
+
+
+def test_resuming_makes_a_run_the_newest(models, any_links):
+    first = save_run(models, "basic-seed1-20260101-000001")
+    save_run(models, "pong-seed1-20260101-000002")
+    link_newest(first)
+    assert find_run(models) == first
+
+
+def test_a_models_folder_that_moved_keeps_its_links(models):
+    save_run(models, "basic-seed1-20260101-000001", best=True)
+    models.rename("elsewhere")
+    assert Path("elsewhere/best.ckpt").exists()
+    assert find_run(Path("elsewhere")).name == "basic-seed1-20260101-000001"
+
+
+def test_files_of_the_users_are_not_replaced_by_links(models):
+    models.mkdir()
+    (models / "best.ckpt").write_bytes(b"precious")
+    run = save_run(models, "basic-seed1-20260101-000001", best=True)
+    assert (models / "best.ckpt").read_bytes() == b"precious"
+    assert find_run(models) == run
+    assert (models / "newest-run.txt").read_text() == f"{run.name}\n"
+
+
+def test_without_its_newest_run_a_models_folder_has_the_one_saved_last(models):
+    runs_of = [save_run(models, f"basic-seed1-20260101-00000{number}") for number in (1, 2, 3)]
+    for age, run in enumerate(reversed(runs_of)):
+        os.utime(run / "last.ckpt", (1e9 - age, 1e9 - age))
+    (runs_of[2] / "last.ckpt").unlink()
+    assert find_run(models) == runs_of[1]
+    assert list_runs(models) == [runs_of[1], runs_of[0]]
+
+
+def test_runs_are_found_by_name_by_its_start_and_by_path(models):
+    first = save_run(models, "basic-seed1-20260101-000001")
+    second = save_run(models, "basic-seed2-20260101-000002")
+    assert find_run(models, first.name) == find_run(models, "basic-seed1") == find_run(models, str(first)) == first
+    said = complaint(find_run, models, "basic")
+    assert "--resume basic" in said
+    assert first.name in said
+    assert second.name in said
+    said = complaint(find_run, models, "basic-sed1")
+    assert "--resume basic-sed1" in said
+    assert first.name in said
+    assert "nowhere" in complaint(find_run, Path("nowhere"), "x")
+
+
+@pytest.mark.parametrize("note", ["../outside", "", "missing", "\0", "x" * 5000])
+def test_a_damaged_note_of_the_newest_run_is_passed_over(models, note):
+    run = save_run(models, "basic-seed1-20260101-000001")
+    Path("outside").mkdir()
+    Path("outside/last.ckpt").touch()
+    (models / "newest-run.txt").write_text(note)
+    assert find_run(models) == run
+
+
+def test_two_runs_of_one_second_have_two_names(models, monkeypatch):
+    names = iter(["basic-seed0-20260101-000001", "basic-seed0-20260101-000002"])
+    monkeypatch.setattr(runs, "make_run_name", lambda *parts: next(names))
+    record = record_of("basic-seed0-20260101-000001", models)
+    with open_new_run(record) as (first, _), open_new_run(record) as (second, folder):
+        assert (first.name, second.name) == ("basic-seed0-20260101-000001", "basic-seed0-20260101-000002")
+        assert folder.folder == models / second.name
+    assert not models.exists()  # no run began
+    assert not Path(record.config.logs_dir).exists()
+
+
+def test_a_folder_that_was_there_stays(models):
+    models.mkdir()
+    with open_new_run(record_of("basic-seed0-20260101-000001", models)):
+        pass
+    assert list(models.iterdir()) == []
+
+
+def test_a_killed_session_leaves_the_frame_that_it_had_reached(models):
+    run = save_run(models, "basic-seed1-20260101-000001")
+    with open_run(run) as folder:
+        assert folder.lock.killed_at is None
+        saver = Saver(folder, tiny_record(name=run.name), 60.0, print)
+        saver.note_progress(12_345)
+        os.link(run / ".lock", "kept")
+    os.rename("kept", run / ".lock")  # as after a kill
+    with FolderLock(run) as lock:
+        assert lock.killed_at == 12_345
+    with FolderLock(run) as lock:
+        assert lock.killed_at is None
+
+
+def test_a_run_in_a_models_folder_itself_is_resumed_there(models):
+    """As in runs that version 1 began."""
+    models.mkdir()
+    with open_run(models) as folder:
+        folder.save(VARIABLES, tiny_record(name="old-1"))
+    assert find_run(models) == models
