@@ -72,7 +72,10 @@ def page() -> Iterator[str]:
     """Yields the lines of models/README.md."""
     yield "# Models"
     yield ""
-    yield "`train.py` makes a folder for each run here; `last.ckpt` and `best.ckpt` link to the newest. What lies in `pretrained` comes with the project:"
+    yield (
+        "`train.py` makes a folder for each run here; `last.ckpt` and `best.ckpt` link to the newest. "
+        "What lies in `pretrained` comes with the project:"
+    )
     yield ""
     yield "    python play.py --model basic --out /tmp/result"
     yield "    python train.py --scenario mine.toml --from basic"
