@@ -48,7 +48,6 @@ class LSTM:
         self._bias = make.zeros(f"{prefix}lstm/bias", gates)
 
     def initial_state(self, batch_size: int) -> CoreState:
-        """Returns zeros."""
         zeros = tf.zeros((batch_size, self._cells))
         return zeros, zeros
 
@@ -84,7 +83,6 @@ class NoCore:
         self.size = inputs
 
     def initial_state(self, batch_size: int) -> CoreState:
-        """Returns an empty state."""
         return ()
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:

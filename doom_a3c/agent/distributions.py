@@ -88,11 +88,9 @@ class Categorical:
         return actions
 
     def sample_uniform(self, count: int, random: np.random.Generator) -> Actions:
-        """Draws `count` action indices uniformly, [count]."""
         return random.integers(self.size, size=count)
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
-        """Returns log pi(action) on the host, [B]."""
         chosen: Array = np.take_along_axis(log_softmax(logits, axis=1), actions[:, None], axis=1)[:, 0]
         return chosen
 

@@ -161,5 +161,4 @@ class Player:
         return episodes
 
     def close(self) -> None:
-        """Closes the games."""
         self._env.close()

@@ -24,7 +24,6 @@ class RewardScale(NamedTuple):
 
     @classmethod
     def from_config(cls, config: Config) -> RewardScale:
-        """Returns the scale chosen by the settings."""
         return cls(config.reward_scale, config.reward_limit, config.normalize_rewards)
 
     def scale(self, paid: Rewards, sums: RunningMoments) -> Array:
@@ -48,7 +47,6 @@ class RewardStats:
         self._lock, self.now = threading.Lock(), NO_MOMENTS
 
     def add(self, sums: RunningMoments) -> None:
-        """Adds the sums of a rollout."""
         with self._lock:
             self.now = self.now.merge(sums)
 

@@ -115,7 +115,6 @@ class _StepArrays:
         self.truncations: list[Truncation] = []
 
     def add(self, t: int, step: Step) -> None:
-        """Writes the step at time t."""
         self.resets[t], self.actions[t], self.log_probs[t] = step.resets, step.actions, step.log_probs
         self.values[t], self.paid[t] = step.decision.values, step.rewards + step.bonuses
         self.discounts[t, step.terminated | step.life_lost] = 0.0
@@ -216,7 +215,6 @@ class Actor:
         next_values[list(times), list(games)] = values[: len(cut)]
 
     def close(self) -> None:
-        """Closes the games."""
         self._player.close()
 
 
@@ -228,7 +226,6 @@ def _find_unusable(rewards: Bools, observations: Observations) -> list[str]:
 
 
 def _list_truncations(t: int, step: Step) -> list[Truncation]:
-    """Returns the truncations of the step at time t."""
     games = np.flatnonzero(step.truncated & ~step.terminated)
     if not games.size:
         return []

@@ -104,7 +104,6 @@ class VTraceTargets:
         self._config, self.clip_range = config, clip_range
 
     def prepare(self, rollout: Rollout) -> TraceInputs:
-        """Returns the inputs of V-trace."""
         return TraceInputs(rollout.rewards, rollout.discounts, rollout.ends, rollout.next_values)
 
     def compute_targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:

@@ -34,7 +34,6 @@ class KLStepSize:
 
     @classmethod
     def begin(cls, target: float, threads: int = 1) -> KLStepSize:
-        """Returns the factor of the first update."""
         return cls(target, threads, FIRST if target else 1.0)
 
     def adapt(self, kl: float, share: float) -> KLStepSize:

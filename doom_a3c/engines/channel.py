@@ -54,7 +54,6 @@ class Channel(Generic[Item]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
         return self._closed
 
     def close(self) -> None:

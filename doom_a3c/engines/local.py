@@ -38,7 +38,7 @@ def capture_state(model: GlobalModel, progress: Progress) -> State:
 
 
 class LocalEngine:
-    """An engine of threads that share a model in this process. Owns the threads."""
+    """An `Engine` of threads that share a model in this process. Owns the threads."""
 
     def __init__(
         self,
@@ -53,27 +53,21 @@ class LocalEngine:
 
     @property
     def reward_sums(self) -> RunningMoments:
-        """The moments that normalize the rewards."""
         return self._model.reward_stats.now
 
     def start(self) -> None:
-        """Starts all threads."""
         self.threads.start()
 
     def check(self) -> None:
-        """Raises the first error that ended a thread."""
         self.threads.check()
 
     def stop(self) -> None:
-        """Ends all threads; may be called twice."""
         self.threads.stop()
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault outside the engine, such as in an evaluation game."""
         self._progress.add_fault(kind)
 
     def capture(self) -> State:
-        """Returns the current weights, optimizer slots and counters."""
         return capture_state(self._model, self._progress)
 
     def roll_back(self, state: State) -> None:

@@ -41,7 +41,6 @@ class ThreadGroup:
             self._stop()
 
     def start(self) -> None:
-        """Starts all threads."""
         for thread in self._threads:
             thread.start()
 

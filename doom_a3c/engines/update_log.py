@@ -39,7 +39,6 @@ class UpdateLog:
         self._actions: Actions | None = None  # of the newest rollout
 
     def add(self, episodes: Sequence[Episode], actions: Actions | None) -> None:
-        """Adds finished episodes, and the actions of a rollout."""
         self._episodes.extend(episodes)
         self._actions = actions
 

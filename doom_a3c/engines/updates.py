@@ -88,7 +88,6 @@ class Updater:
         self._failed_rollouts, self._failed = 0, False  # consecutive ones; whether the current one has failed
 
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
-        """Counts a rollout, and its actions if they are known, before it is learned from."""
         count_rollout(stats, self._progress, self._model.reward_stats)
         if self._log is not None:
             self._log.add(stats.episodes, actions)
@@ -118,7 +117,6 @@ class Updater:
         return version >= self._model.since
 
     def log(self, update: Update) -> None:
-        """Logs the last update from a set of rollouts."""
         if self._log is not None:
             step_factor = self._step_size.value if self._config.target_kl else None
             self._log.write(update, step_factor, self._progress.frames)

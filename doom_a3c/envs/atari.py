@@ -200,16 +200,13 @@ class AtariVideoRecorder:
         return [self._resize(self._env.reset(seed=np.array([seed]))[0][0])]
 
     def step(self, action: int, ended: bool) -> list[Pixels]:
-        """Plays one step; returns its picture."""
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
         return [self._resize(infos["final_obs"][0] if ended else observations[0])]
 
     @property
     def score(self) -> float:
-        """Score of the recorded episode so far."""
         return self._total
 
     def close(self) -> None:
-        """Closes the game."""
         self._env.close()

@@ -76,7 +76,6 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.final: Pixels | None = None
 
     def step(self, action: Any) -> Any:
-        """Steps the game; renders it if the episode ends."""
         result = self.env.step(action)
         if self._renders and (result[2] or result[3]):
             self.final, self._renders = self._draw(), False

@@ -20,7 +20,6 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
         super().reset(seed=seed)
         observations, _ = self._vector.reset(seed=None if seed is None else np.array([seed]), options=options)  # type: ignore[arg-type]  # the package's vectors take arrays
         return map_nested(lambda array: array[0], observations), {}
@@ -35,9 +34,7 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         return map_nested(lambda array: array[0], newest), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
 
     def render(self) -> Any:
-        """Returns a picture of the game, [height, width, 3]."""
         return self._vector.picture()  # type: ignore[attr-defined]  # a method of this package's vectors
 
     def close(self) -> None:
-        """Closes the game."""
         self._vector.close()

@@ -32,7 +32,6 @@ class EvaluatedState(NamedTuple):
 
     @property
     def point(self) -> EvaluationPoint:
-        """The point of the evaluation curve."""
         return self.evaluation.point(self.state.counters.frames)
 
     @property
@@ -53,7 +52,6 @@ class Deadline:
         self._stop, self._end = stop, time.monotonic() + seconds
 
     def is_set(self) -> bool:
-        """Returns whether the time is over or the other stop is set."""
         return time.monotonic() > self._end or (self._stop is not None and self._stop.is_set())
 
 
@@ -101,7 +99,6 @@ class Evaluations:
         self._thread = threading.Thread(target=self._run, name="evaluator", daemon=True)
 
     def start(self) -> None:
-        """Starts evaluating at intervals."""
         if self._every:
             self._thread.start()
 

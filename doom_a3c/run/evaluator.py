@@ -149,5 +149,4 @@ class Evaluator:
         self._env.release()  # type: ignore[attr-defined]  # a method of this project's vectors
 
     def close(self) -> None:
-        """Closes the games."""
         self._env.close()

@@ -81,7 +81,6 @@ class FilmMaker:
             self._lock.release()
 
     def _end_game(self) -> None:
-        """Ends the game; the next replay starts another."""
         with contextlib.suppress(OSError):
             if self._replayer is not None:
                 self._replayer.close()

@@ -27,7 +27,6 @@ class _Mark(NamedTuple):
     scores: int
 
     def is_passed_by(self, progress: Progress) -> bool:
-        """Returns whether the run has reached the mark."""
         return progress.steps >= self.steps and progress.scored >= self.scores
 
 

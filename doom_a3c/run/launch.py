@@ -120,7 +120,6 @@ def open_session(
 
 
 def _load_newest(checkpoints: CheckpointFolder, override: GameOverride) -> dict[str, Any]:
-    """Returns the variables of the newest checkpoint."""
     with checkpoints.suggest_whole():
         checkpoint = load(checkpoints.last, override)
     checkpoint.check_finite(checkpoints.last)

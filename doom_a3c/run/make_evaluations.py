@@ -38,18 +38,15 @@ class _SaveAndReport(NamedTuple):
     reporter: Reporter
 
     def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
-        """Saves and reports a new evaluation."""
         if is_best:
             self.saver.save_best(state, best)
         self.reporter.report_evaluation(evaluation, state, is_best)
 
     def on_reevaluation(self, evaluation: Evaluation, state: State, best: Best, stays_best: bool) -> None:
-        """Saves and reports the outcome of a re-evaluation."""
         self.saver.save_best(state, best)
         self.reporter.report_reevaluation(evaluation, stays_best)
 
     def on_best_confirmed(self, scores: Scores, state: State, best: Best) -> None:
-        """Saves and reports the confirmed score."""
         self.saver.save_best(state, best)
         self.reporter.report_confirmation(scores, state, best.policy)
 

@@ -219,7 +219,6 @@ class Reporter:
         return None if schedule.final is None else schedule.at(self._progress.frames, self._config.frames)
 
     def report_evaluation(self, evaluation: Evaluation, state: State, is_best: bool) -> None:
-        """Reports an evaluation."""
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_list_statistics, evaluation)), frames)
@@ -232,7 +231,6 @@ class Reporter:
         self._view.log(f"best weights evaluated again: {_format_evaluation(evaluation)}, {verdict}")
 
     def report_confirmation(self, scores: Scores, state: State, policy: PolicyName) -> None:
-        """Reports the confirmed score of the best weights."""
         frames = state.counters.frames
         self._logger.metrics(ConfirmedMetrics(scores.mean), frames)
         score = f"{policy} {format_score(scores.mean)} +- {format_score(scores.std)}"

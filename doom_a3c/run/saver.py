@@ -44,7 +44,6 @@ class Saver:
         self._lock = threading.Lock()
 
     def is_due(self) -> bool:
-        """Returns whether a checkpoint is due."""
         return time.monotonic() >= self._next
 
     def note_progress(self, frames: int) -> None:

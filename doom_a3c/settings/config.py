@@ -127,7 +127,6 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @property
     def sends_gradients(self) -> bool:
-        """Whether hosts of a cluster send gradients."""
         return self.engine == "cluster" and self.transport == "gradients"
 
     @property

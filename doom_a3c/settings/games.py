@@ -85,7 +85,6 @@ class AtariSpec(_Spec):
 
     @property
     def title(self) -> str:
-        """The game's name in lists."""
         return self.id
 
 
@@ -98,7 +97,6 @@ class GymnasiumSpec(_Spec):
 
     @property
     def title(self) -> str:
-        """The game's name in lists."""
         return self.id
 
 

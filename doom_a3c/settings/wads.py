@@ -224,7 +224,6 @@ def _read_directory(file: IO[bytes], size: int) -> tuple[bool, list[Lump]]:
 
 
 def _find_levels(lumps: Sequence[Lump]) -> tuple[Level, ...]:
-    """Returns the maps in a WAD."""
     found = (_find_level_at(lumps, index) for index in range(len(lumps)))
     return tuple(level for level in found if level)
 

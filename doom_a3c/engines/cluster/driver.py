@@ -154,7 +154,6 @@ class ClusterEngine:
         return self._newest
 
     def _enroll(self) -> None:
-        """Sends new generations to the server."""
         if self._enrolled != self._generations:
             generations = dict(self._generations)
             self._server.enroll(generations)
@@ -214,11 +213,9 @@ class ClusterEngine:
             self._faults.popleft()  # only after the server's answer
 
     def metrics(self) -> ClusterMetrics:
-        """Returns the rates to log."""
         return self._rates.metrics()
 
     def describe(self) -> str:
-        """Returns the rates for the terminal."""
         return self._rates.describe()
 
     def stop(self) -> None:

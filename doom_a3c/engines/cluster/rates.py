@@ -89,12 +89,10 @@ class Rates:
             self._make_logger(f"host_{name}").metrics(metrics, frames)
 
     def metrics(self) -> ClusterMetrics:
-        """Returns the rates of the whole cluster."""
         hosts = self._list_playing()
         return ClusterMetrics(len(hosts), sum(host.pushes for host in hosts), sum(host.bytes for host in hosts))
 
     def describe(self) -> str:
-        """Returns all rates for the terminal."""
         hosts = self._list_playing()
         if not hosts:
             return "no host is playing yet"

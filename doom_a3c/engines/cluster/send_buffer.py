@@ -112,7 +112,6 @@ class GradientAccumulator:
             return push
 
     def close(self) -> None:
-        """Raises ClosedError in all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -136,7 +135,6 @@ class RolloutBuffer:
         return self._channel.take(1, 1)[0]
 
     def close(self) -> None:
-        """Raises ClosedError in all waiting threads."""
         self._channel.close()
 
 

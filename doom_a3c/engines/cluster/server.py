@@ -64,7 +64,7 @@ class Tally:
 
 
 class ParameterServer:
-    """The global weights, optimizer, counters and members of a run. Thread-safe."""
+    """The `Server` of a run: its global weights, optimizer, counters and members. Thread-safe."""
 
     def __init__(
         self,
@@ -97,7 +97,6 @@ class ParameterServer:
         self._failure: BaseException | None = None  # while applying a push
 
     def start(self, state: ServerState, hosts: dict[str, int]) -> None:
-        """Enrolls hosts, and starts from a state, as returned by `state`, unless the server has started already."""
         with self._lock:
             self._members.enroll(hosts)
             if self._ready:
@@ -111,7 +110,6 @@ class ParameterServer:
         self._threads.start()
 
     def enroll(self, hosts: dict[str, int]) -> None:
-        """Registers the generation of each host; fences off processes of older generations."""
         with self._lock:
             self._members.enroll(hosts)
 
@@ -120,12 +118,10 @@ class ParameterServer:
         self._rollouts.close()
 
     def stop(self) -> None:
-        """Answers `done` from now on; returns once the current update is complete."""
         self._end()
         self._threads.stop(TRAINER_SECONDS)
 
     def join(self, host: str, generation: int) -> Answer:
-        """Returns the current weights to a new host."""
         with self._lock:
             if verdict := self._check_open() or self._members.check_push(host, generation):
                 return {"verdict": verdict}
@@ -133,7 +129,6 @@ class ParameterServer:
             return self._make_answer("joined", -1)
 
     def push(self, host: str, generation: int, sequence: int, push: Push, known_version: int) -> Answer:
-        """Counts a push and learns from it; returns the weights unless their version is `known_version`."""
         complaint = self._find_complaint(sequence, push, known_version)
         if complaint is None and push["rollout"] is not None:
             self._rollouts.wait_for_room(ROOM_SECONDS)
@@ -225,11 +220,9 @@ class ParameterServer:
         return {"verdict": verdict, "weights": weights, "version": version, "frames": frames, "reward_sums": sums}
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault survived by the run."""
         self._progress.add_fault(kind)
 
     def status(self) -> ServerStatus:
-        """Returns the status for the driver; each lag, gif and refusal only once."""
         with self._lock:
             lags, gifs, refusals = list(self._lags), list(self._gifs), list(self._refusals)
             for queue in (self._lags, self._gifs, self._refusals):
@@ -252,7 +245,6 @@ class ParameterServer:
             }
 
     def state(self) -> ServerState | None:
-        """Returns the complete state for a restart, None before the start."""
         with self._lock:
             if not self._ready:
                 return None

@@ -163,5 +163,4 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             self._process = None
 
     def close(self) -> None:
-        """Ends the engine; may be called twice."""
         self._drop_process()

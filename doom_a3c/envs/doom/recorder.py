@@ -32,7 +32,6 @@ class DoomVideoRecorder:
         self._process = DoomProcess(partial(configure, spec=game, observation=view))
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Starts the episode with this engine seed; returns its first picture, [height, width, 3]."""
         self._process.begin_episode(seed)
         return [self._process.game.get_state().screen_buffer]
 
@@ -51,5 +50,4 @@ class DoomVideoRecorder:
         return float(self._process.game.get_total_reward())
 
     def close(self) -> None:
-        """Ends the engine; may be called twice."""
         self._process.close()

@@ -49,19 +49,15 @@ class RemoteVideoRecorder:
 
     @property
     def score(self) -> float:
-        """Reward of the recorded episode so far."""
         return float(self._process.call("get_score"))
 
     def reset(self, seed: int) -> list[Pixels]:
-        """Starts the episode with this engine seed; returns its first picture, [height, width, 3]."""
         pictures: list[Pixels] = self._process.call("reset", seed)
         return pictures
 
     def step(self, action: int, ended: bool) -> list[Pixels]:
-        """Plays one step; returns its pictures."""
         pictures: list[Pixels] = self._process.call("step", action, ended)
         return pictures
 
     def close(self) -> None:
-        """Ends the process; may be called twice."""
         self._process.end()

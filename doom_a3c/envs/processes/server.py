@@ -99,6 +99,5 @@ class GameServer:
         return picture
 
     def close(self) -> None:
-        """Closes all games."""
         for env in self._envs:
             env.close()

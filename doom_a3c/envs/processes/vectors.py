@@ -254,7 +254,6 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._supervisor.release()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes all games and ends the servers."""
         if alone := self._calling.acquire(blocking=False):
             self._supervisor.close_games()
         else:  # the call of another thread returns at once

@@ -87,7 +87,6 @@ class GifFolder:
         self._failures.report_failure(error)
 
     def add(self, gif: Gif) -> None:
-        """Writes a gif."""
         stamp = time.strftime("%Y%m%d-%H%M%S")  # a resumed run restarts its episode numbers
         name = f"worker_{gif.worker}-episode_{gif.episode:07d}-score_{gif.score:.0f}-{stamp}.gif"
         try:

@@ -137,7 +137,6 @@ class CheckpointFolder:
         return record
 
     def _find_free_path(self, stem: str) -> Path:
-        """Returns an unused path for a checkpoint."""
         number, path = 1, self.folder / f"{stem}.ckpt"
         while path.exists():
             number += 1
