@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
-from benchmarks.common.records import read_record
+from benchmarks.common.records import read_plain_record
 from benchmarks.stress.cluster_load import measure_load
 from benchmarks.stress.machines import (
     cut_machine,
@@ -149,7 +149,7 @@ def measure_driver_fault(options: argparse.Namespace) -> None:
 
         def updates() -> int:
             with contextlib.suppress(OSError):
-                return int(read_record(Path(folder, "models", "last.ckpt"))["progress"]["updates"])
+                return int(read_plain_record(Path(folder, "models", "last.ckpt"))["progress"]["updates"])
             return 0
 
         run = subprocess.Popen([*train, f"--scenario={options.scenario}"])

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
-from benchmarks.common.records import read_record
+from benchmarks.common.records import read_plain_record
 
 
 def run_program(program: str, *arguments: object) -> None:
@@ -59,7 +59,7 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
 
 def find_lowest_after(checkpoint: Path, target: float) -> float | None:
     """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
-    curve = read_record(checkpoint)["progress"]["curve"]
+    curve = read_plain_record(checkpoint)["progress"]["curve"]
     means = [mean for episode, _, _, mean in curve if episode >= 100]
     first = next((index for index, mean in enumerate(means) if mean >= target), None)
     return None if first is None else min(means[first:])

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from doom_a3c.run.checkpoints.checkpoint import is_whole
 
 
-def read_record(checkpoint: Path) -> dict[str, Any]:
+def read_plain_record(checkpoint: Path) -> dict[str, Any]:
     """Returns the record in a checkpoint; raises FileNotFoundError, or ValueError if it cannot be read."""
     try:
         with safe_open(checkpoint, "numpy") as file:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.paths import ROOT
-from benchmarks.common.records import read_record
+from benchmarks.common.records import read_plain_record
 from benchmarks.common.supervised import read_last_line, run_supervised
 from doom_a3c.record.metrics.statistics import Interval, mean_interval
 from doom_a3c.settings.formatting import format_score
@@ -33,13 +33,13 @@ def read_commit() -> str:
 
 def read_counters(folder: Path) -> dict[str, Any]:
     """Returns the counters in the newest checkpoint of a training."""
-    progress: dict[str, Any] = read_record(folder / "models" / "last.ckpt")["progress"]
+    progress: dict[str, Any] = read_plain_record(folder / "models" / "last.ckpt")["progress"]
     return progress
 
 
 def read_policy(model: Path) -> str:
     """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
-    return str(read_record(model)["policy"])
+    return str(read_plain_record(model)["policy"])
 
 
 def play_episodes(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:

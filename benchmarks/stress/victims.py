@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.common.paths import ROOT
 from benchmarks.common.processes import engines, family, kill, parent, servers
-from benchmarks.common.records import read_record
+from benchmarks.common.records import read_plain_record
 
 KINDS = ("engine", "server", "both", "newborn engine", "newborn server")
 NEWBORN_SECONDS = 0.2
@@ -44,7 +44,7 @@ class VictimRun:
     def progress(self) -> dict[str, Any]:
         """Returns the counters in the newest checkpoint."""
         try:
-            progress: dict[str, Any] = read_record(self.folder / "models" / "last.ckpt")["progress"]
+            progress: dict[str, Any] = read_plain_record(self.folder / "models" / "last.ckpt")["progress"]
             return progress
         except FileNotFoundError:
             return {"frames": 0, "faults": {}}

@@ -1,30 +1,19 @@
-"""An engine with its threads and weights in this process, and the state of a run."""
+"""An engine with its threads and weights in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from doom_a3c.agent.model import GlobalModel, Snapshot
+from doom_a3c.agent.model import GlobalModel
 from doom_a3c.algorithm.running_moments import RunningMoments
+from doom_a3c.engines.engine import State
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize
 
 if TYPE_CHECKING:
     from doom_a3c.record.metrics.loggers import Metrics
     from doom_a3c.record.metrics.progress import Counters, Progress
-
-
-class State(NamedTuple):
-    """Weights, optimizer slots and counters at the same moment."""
-
-    variables: Snapshot
-    counters: Counters
-
-    def has_weights_of(self, other: State) -> bool:
-        """Returns whether two states of a run have the same weights: same counts of updates and roll-backs."""
-        mine, its = self.counters, other.counters
-        return (mine.updates, mine.halvings) == (its.updates, its.halvings)
 
 
 def capture_state(model: GlobalModel, progress: Progress) -> State:

@@ -104,8 +104,7 @@ class Updater:
         if last:
             self._step_size.adapt(gradients.kl, schedule.share(frames, self._config.frames) * self._model.rate_share)
         if not gradients.finite:
-            self._failed = True
-            self._progress.add_fault(NON_FINITE)
+            self._note_failure()
         else:
             rate = schedule.at(frames, self._config.frames) * self._step_size.value
             before = self._model.apply(gradients.gradients, rate, version)
@@ -123,9 +122,12 @@ class Updater:
 
     def skip(self) -> None:
         """Counts a rollout with a single update that was not finite; raises DivergedError as `apply` does."""
+        self._note_failure()
+        self._close_rollout()
+
+    def _note_failure(self) -> None:
         self._failed = True
         self._progress.add_fault(NON_FINITE)
-        self._close_rollout()
 
     def _close_rollout(self) -> None:
         self._failed_rollouts, self._failed = self._failed_rollouts + 1 if self._failed else 0, False

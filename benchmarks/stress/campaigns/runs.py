@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.common import results
 from benchmarks.common.paths import ROOT
-from benchmarks.common.records import read_record
+from benchmarks.common.records import read_plain_record
 from benchmarks.common.supervised import run_supervised
 
 PATIENCE = 120.0  # seconds within which a run must go on
@@ -134,7 +134,7 @@ def read_record_if_any(path: Path) -> dict[str, Any] | None:
         ValueError: if it cannot be read.
     """
     try:
-        return read_record(path)
+        return read_plain_record(path)
     except FileNotFoundError:
         return None
 
