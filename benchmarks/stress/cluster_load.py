@@ -66,7 +66,7 @@ def make_push(config: Config, builder: Builder) -> Push:
         return sums.take_push()
     rollouts = RolloutBuffer(1)
     start = network.initial_state(games)
-    blank = make_blank_rollout(builder.make_example(games), length, start, builder.distribution)
+    blank = make_blank_rollout(builder.inputs.make_zeros(games), length, start, builder.distribution)
     rollouts.put(VersionedRollout(blank, 0, stats))
     return rollouts.take_push()
 

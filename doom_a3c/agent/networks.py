@@ -44,6 +44,12 @@ class Inputs(NamedTuple):
             return variables
         return {"pixels": pixels, "variables": variables} if self.variables else pixels
 
+    def make_zeros(self, batch: int) -> Observations:
+        """Returns observations of zeros, [batch, ...]."""
+        pixels = np.zeros((batch, *(self.pixels or ())), np.uint8)
+        zeros: Observations = self.join(pixels, np.zeros((batch, self.variables), np.float32))
+        return zeros
+
 
 class NetworkOutput(NamedTuple):
     """The network's outputs for N observations: N = B from `step`, N = T * B from `unroll`."""

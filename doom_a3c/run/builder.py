@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gymnasium.vector.utils import create_empty_array
-
 from doom_a3c.agent.cores import find_core
 from doom_a3c.agent.distributions import Array, find_distribution
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs, Observations, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.player import GameVector
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
@@ -36,8 +34,8 @@ class Builder:
         self.replayer = self._games.make_replayer  # replays episodes from seed and actions, if the games are `replayed`
         self._graphs = Graphs()
         self._training: list[GameVector] = []  # all vectors of training games
-        self._observations, actions, self.title, names, self.can_render = self._games.describe()
-        self.inputs: Inputs = read_input_shapes(self._observations)
+        observations, actions, self.title, names, self.can_render = self._games.describe()
+        self.inputs: Inputs = read_input_shapes(observations)
         with error_context(scenario.game.title):
             self.distribution = find_distribution(actions)
         self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
@@ -65,11 +63,6 @@ class Builder:
         """The reason why episodes cannot be filmed or shown, '' if they can."""
         reason = "renders no RGB picture (render() as rgb_array: uint8, [height, width, 3])"
         return "" if self.can_render else f"{self.scenario.game.title} {reason}"
-
-    def make_example(self, games: int) -> Observations:
-        """Returns zero observations of `games` games, [games, ...]."""
-        example: Observations = create_empty_array(self._observations, games)
-        return example
 
     def make_training_env(self, games: int, rows: int = 1) -> GameVector:
         """Makes a vector of `games` training games, which keeps its last `rows` observations if it can."""

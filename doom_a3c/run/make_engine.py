@@ -52,7 +52,7 @@ def _make_local_engine(
     if config.engine == "queue":
         learners, make = config.trainers, partial(make_queue_engine, queues=make_queues(config))
     else:
-        example = builder.make_example(config.envs_per_worker)
+        example = builder.inputs.make_zeros(config.envs_per_worker)
         learners, make = config.worker_count, partial(make_threads_engine, example=example)
     return make(
         config=config,

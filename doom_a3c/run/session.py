@@ -163,7 +163,7 @@ def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: Glo
     settings = record_to_plain(record)  # without the paths of the user's files
     loggers("global").settings({**settings["config"], "tables": settings["scenario"]})
     # With the workers' number of games: the first graph has fixed shapes, all other numbers of games share one more.
-    loggers("global").graph(Policy(model.network).get_graph(builder.make_example(record.config.envs_per_worker)))
+    loggers("global").graph(Policy(model.network).get_graph(builder.inputs.make_zeros(record.config.envs_per_worker)))
 
 
 @contextlib.contextmanager

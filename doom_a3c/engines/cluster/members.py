@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from doom_a3c.engines.cluster.messages import Verdict
-from doom_a3c.engines.cluster.validation import is_count
+from doom_a3c.engines.cluster.messages import Verdict, is_count
 
 MAX_REFUSED = 3  # refused pushes of a host, until it is fenced off
 Numbers = tuple[int, int, int]  # generation, newest sequence number, refused pushes

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]  # of a run, as plain data
 Verdict = Literal["joined", "applied", "duplicate", "stale", "refused", "full", "wait", "fenced", "done"]
 MAX_GIF_BYTES = 32 * 2**20  # of a recording that is sent
+MAX_COUNT = 2**53 - 1  # floats and JSON keep counts up to here exactly
 
 
 class GifMessage(TypedDict):
@@ -114,6 +115,11 @@ class Server(Protocol):
 
 class UnreachableError(Exception):
     """No answer arrived; the call may or may not have reached the server."""
+
+
+def is_count(value: object) -> bool:
+    """Returns whether `value` is an integer in the range of the counters."""
+    return type(value) is int and 0 <= value <= MAX_COUNT
 
 
 def count_bytes(message: object) -> int:

@@ -104,7 +104,7 @@ class GradientAccumulator:
                 raise ClosedError
             assert self._version is not None  # the sum has rollouts
             stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._reward_sums)
-            push = _make_push(self._version, stats)
+            push = make_push(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
             push["metrics"] = self._metrics._asdict() if self._metrics else {}
             self._clear()
@@ -126,7 +126,7 @@ class RolloutBuffer:
     def put(self, played: VersionedRollout) -> None:
         """Adds a rollout, waiting while the buffer is full."""
         rollout, version, stats = played
-        push = _make_push(version, stats)
+        push = make_push(version, stats)
         push["rollout"] = {**rollout._asdict(), "core_state": tuple(map(np.asarray, rollout.core_state))}
         self._channel.put(push)
 
@@ -138,7 +138,7 @@ class RolloutBuffer:
         self._channel.close()
 
 
-def _make_push(version: int, stats: RolloutStats) -> Push:
+def make_push(version: int, stats: RolloutStats) -> Push:
     """Makes a push without gradients and rollout; turns episodes without a finite score into faults."""
     scored = [episode for episode in stats.episodes if math.isfinite(episode.score)]
     lost = len(stats.episodes) - len(scored)

@@ -33,8 +33,17 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
-from doom_a3c.engines.cluster.messages import Answer, GifMessage, Push, ServerState, ServerStatus, Verdict, count_bytes
-from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules, is_count
+from doom_a3c.engines.cluster.messages import (
+    Answer,
+    GifMessage,
+    Push,
+    ServerState,
+    ServerStatus,
+    Verdict,
+    count_bytes,
+    is_count,
+)
+from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
