@@ -382,10 +382,15 @@ def test_minibatches_hold_sequences_if_targets_are_known_before(changes, length)
 
 
 def test_0_workers_are_one_per_cpu_and_stay_0_in_the_checkpoint(monkeypatch):
-    monkeypatch.setattr(config_module, "cpu_count", lambda: 3)
+    monkeypatch.setattr(config_module, "cpu_count", lambda: 5)
     config = build(workers=0, envs_per_worker=5)
-    assert (config.worker_count, config.env_count, to_flat(config)["workers"]) == (3, 15, 0)
+    assert (config.worker_count, config.env_count, to_flat(config)["workers"]) == (5, 25, 0)
     assert build(workers=2, envs_per_worker=5).env_count == 10
+    host = build(engine="cluster", hosts=2)
+    assert (host.worker_count, build(engine="cluster", hosts=9).worker_count) == (2, 1)
+    monkeypatch.setattr(config_module, "cpu_count", lambda: 64)
+    assert (config.worker_count, host.worker_count) == (5, 2)  # known once
+    assert build(**to_flat(config)).worker_count == 64  # of a run that goes on elsewhere
 
 
 def test_sequences_are_parts_of_rollouts():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -46,8 +45,7 @@ def build_server(settings: Settings) -> ParameterServer:
 def build_host(settings: Settings, name: str, number: int, server: Server) -> Host:
     """Builds a host of a run; its `number` seeds its games."""
     scenario, config = _unpack_settings(settings)
-    config = dataclasses.replace(config, workers=config.workers or max(1, cpu_count() // config.hosts))
-    import_tensorflow(config.workers, verbose=False, device="cpu")  # a GPU is for the server
+    import_tensorflow(config.worker_count, verbose=False, device="cpu")  # a GPU is for the server
     from doom_a3c.engines.cluster.host import Host
     from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
     from doom_a3c.run.actors import ActorFactory  # these import TensorFlow, silenced by now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from doom_a3c.settings.engines import ClusterSettings, QueueSettings
@@ -100,10 +101,10 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         section=OUTPUTS,
     )
 
-    @property
+    @cached_property
     def worker_count(self) -> int:
-        """Worker threads on this machine, where 0 `workers` are one per CPU; checkpoints keep the 0."""
-        return self.workers or cpu_count()
+        """Worker threads of this process: 0 `workers` share its CPUs with other hosts. Checkpoints keep the 0."""
+        return self.workers or max(1, cpu_count() // (self.hosts if self.engine == "cluster" else 1))
 
     @property
     def env_count(self) -> int:
