@@ -11,7 +11,7 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor, VersionedRollout
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST
 
 GAMMA = 0.9
 FRAME_SKIP = 4

@@ -23,7 +23,7 @@ from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, to_flat
-from doom_a3c.settings.infos import FAULTS
+from doom_a3c.settings.interface import FAULTS
 from doom_a3c.settings.network import Network
 
 SPEC = Network(convolutions=((4, 3, 3),), hidden=(8,), core_size=4)

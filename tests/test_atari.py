@@ -13,7 +13,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import AtariSpec, Observation
-from doom_a3c.settings.infos import LIFE_LOST
+from doom_a3c.settings.interface import LIFE_LOST
 
 
 @pytest.fixture

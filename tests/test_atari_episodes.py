@@ -13,7 +13,7 @@ from doom_a3c.agent.policy import Decision
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs.atari import AtariVideoRecorder
 from doom_a3c.settings.games import Observation
-from doom_a3c.settings.infos import LIFE_LOST
+from doom_a3c.settings.interface import LIFE_LOST
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from fakes import complaint
 from doom_a3c.cli import play, train
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.settings import config as config_module
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.errors import suggest
 from doom_a3c.settings.fields import Schedule, parse_values, schedule, select, setting, settings_of, to_flat
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GymnasiumSpec, Observation

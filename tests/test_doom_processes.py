@@ -29,7 +29,7 @@ from doom_a3c.envs.processes.ends import _BY_SIGNAL as KILLED
 from doom_a3c.envs.processes.ends import diagnose_engine
 from doom_a3c.envs.processes.supervisor import GamesError
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ from functools import partial
 from doom_a3c.settings import catalog
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)
 env.reset(seed=1)

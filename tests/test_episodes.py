@@ -6,7 +6,7 @@ from counting import FRAME_SKIP, GAMMA, CountingEnv, codes, session, unroll
 
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale
-from doom_a3c.settings.infos import FAULTS
+from doom_a3c.settings.interface import FAULTS
 
 
 @pytest.mark.parametrize(

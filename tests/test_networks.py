@@ -8,8 +8,8 @@ from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.parameters import variable_name
+from doom_a3c.settings.checks import count_parameters
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.network_checks import count_parameters
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import begin_run, continue_run
 from doom_a3c.run.play.page import compute_returns
 from doom_a3c.settings import catalog
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.errors import UserError
 
 STREAM = np.random.default_rng(1).normal(1000.0, 0.01, size=(50, 3))  # a mean that a sum of squares would drown in

@@ -6,8 +6,8 @@ import pytest
 from fakes import complaint
 
 from doom_a3c.settings import catalog
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.scenarios import apply_overrides
 

@@ -14,11 +14,11 @@ from benchmarks.common.processes import engines
 from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GymnasiumSpec
-from doom_a3c.settings.infos import FAULTS
+from doom_a3c.settings.interface import FAULTS
 from doom_a3c.settings.scenarios import apply_overrides, from_plain, to_plain
 
 NAMES = sorted(catalog.list_scenario_files())

@@ -30,7 +30,7 @@ from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
-from doom_a3c.settings.infos import SHAPING
+from doom_a3c.settings.interface import SHAPING
 from doom_a3c.settings.scenarios import from_plain, to_plain
 from doom_a3c.settings.shaping import Weight, parse_shaping, parse_weights
 

@@ -22,7 +22,7 @@ from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteErro
 from doom_a3c.envs.processes.supervisor import GamesError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 
 
 @pytest.fixture

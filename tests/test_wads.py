@@ -16,8 +16,7 @@ from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.setup import configure
 from doom_a3c.settings import catalog, wads
 from doom_a3c.settings.games import DoomSpec, shipped_folder
-from doom_a3c.settings.levels import check_files
-from doom_a3c.settings.starts import Starts, read_starts
+from doom_a3c.settings.levels import Starts, check_files, read_starts
 from doom_a3c.settings.wads import list_maps, read_contents
 
 WHOLE = wad("MAP01", *MAP)

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.infos import LIFE_LOST
+from doom_a3c.settings.interface import LIFE_LOST
 
 
 class Counter(gymnasium.Env):

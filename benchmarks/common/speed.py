@@ -17,8 +17,8 @@ from benchmarks.common.processes import cpu_seconds, engines, family, memory
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.fields import Schedule
+from doom_a3c.settings.interface import map_nested
 from doom_a3c.settings.scenarios import Scenario
-from doom_a3c.settings.tree import map_nested
 
 if TYPE_CHECKING:
     from doom_a3c.agent.distributions import Actions

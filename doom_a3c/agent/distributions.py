@@ -74,7 +74,6 @@ class Categorical:
 
     @property
     def volume(self) -> float:
-        """The number of actions."""
         return self.size
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:

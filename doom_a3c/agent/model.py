@@ -104,15 +104,11 @@ class GlobalModel(SharedNetwork):
     def snapshot_with(self, read: Callable[[], Result]) -> tuple[Snapshot, Result]:
         """Returns copies of weights and optimizer slots, and the result of `read`, with no update in between."""
         with self._lock:
-            return self._copy_variables(), read()
+            return {name: variable.numpy().copy() for name, variable in self._variables.items()}, read()
 
     def snapshot(self) -> Snapshot:
         """Returns a consistent copy of weights and optimizer slots by name."""
-        with self._lock:
-            return self._copy_variables()
-
-    def _copy_variables(self) -> Snapshot:
-        return {name: variable.numpy().copy() for name, variable in self._variables.items()}
+        return self.snapshot_with(lambda: None)[0]
 
     def restore(self, snapshot: Snapshot, updates: int, halvings: int = 0) -> None:
         """Restores a snapshot, its number of updates and the halvings of its learning rate.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.policy import Decider, Decision
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
 from doom_a3c.settings.streams import split
 
 if TYPE_CHECKING:
@@ -139,10 +139,6 @@ class Player:
             cut_short,
             read_faults(infos),
         )
-
-    def estimate_values(self) -> Array:
-        """Returns the values of the newest observations, [B], without taking a step."""
-        return self.policy(self.observations, self.resets, self.core_state).values
 
     def _count(self, rewards: Rewards, bonuses: Rewards, values: Array, ends: Bools, cut_short: Bools) -> list[Episode]:
         """Adds a step to the running episodes; returns the finished ones."""

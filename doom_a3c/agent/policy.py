@@ -57,7 +57,6 @@ class Policy:
         return graph
 
     def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
-        """Returns the decision about observations [B, ...] with resets [B]."""
         outputs = self._compiled(observations, resets, core_state).numpy()
         logits, values, *state = np.split(outputs, self._bounds, axis=1)
         return Decision(logits, values[:, 0], tuple(state), self.network.version)

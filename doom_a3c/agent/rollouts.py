@@ -176,7 +176,7 @@ class Actor:
         played.resets[-1] = player.resets
         observations = self._history(length) if self._history else copies
         if self._bootstrap:
-            played.values[-1] = player.estimate_values()
+            played.values[-1] = self._policy(player.observations, player.resets, player.core_state).values
         return self._finish(played, start, observations)
 
     def _finish(self, played: _StepArrays, start: CoreState, observations: Observations) -> VersionedRollout:

@@ -26,8 +26,8 @@ from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError
 from doom_a3c.settings.fields import parse_values, select, setting
 from doom_a3c.settings.games import GameSettings
-from doom_a3c.settings.groups import OUTPUTS, USUAL
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.setting import OUTPUTS, USUAL
 from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from doom_a3c.envs.pixels import Pixels, to_rgb
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.games import ATARI, AtariSpec, Observation, describe_actions
-from doom_a3c.settings.infos import LIFE_LOST
+from doom_a3c.settings.interface import LIFE_LOST
 from doom_a3c.settings.streams import Stream
 
 _Flags = NDArray[np.bool_]  # [B]

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from doom_a3c.settings.tree import map_nested
+from doom_a3c.settings.interface import map_nested
 
 
 class SingleEnv(gymnasium.Env[Any, Any]):

@@ -12,10 +12,10 @@ from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.player import GameVector
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
+from doom_a3c.settings.checks import check_size
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context
 from doom_a3c.settings.games import DoomSpec
-from doom_a3c.settings.network_checks import check_size
 from doom_a3c.settings.scenarios import Scenario
 
 

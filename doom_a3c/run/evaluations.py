@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from doom_a3c.engines.engine import State
 from doom_a3c.record.metrics.progress import MAX_SCORE, EvaluationPoint
+from doom_a3c.run.checkpoints.checkpoint import all_finite
 from doom_a3c.run.checkpoints.run_record import Best, PolicyName, choose_policy
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, Stop
-from doom_a3c.settings.tree import all_finite
 
 # Limits of a re-evaluation or a confirmation: a multiple of the longest evaluation, and at least some seconds.
 TIMES, LEAST_SECONDS = 3, 60.0

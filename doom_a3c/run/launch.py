@@ -15,8 +15,8 @@ from doom_a3c.run.checkpoints.names import is_run_name
 from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run
 from doom_a3c.run.imports import import_tensorflow, pause_gc
 from doom_a3c.settings import catalog, scenarios
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config, cpu_count
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import GymnasiumSpec

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from doom_a3c.engines.engine import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
+from doom_a3c.run.checkpoints.checkpoint import all_finite
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.run.checkpoints.runs import link_newest
 from doom_a3c.settings.errors import RunError
-from doom_a3c.settings.tree import all_finite
 
 ROOM = 2  # checkpoints written by a save: the newest and the best
 NEWEST, BEST = "newest state is", "best weights are"  # parts of a message

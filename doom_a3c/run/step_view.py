@@ -12,7 +12,7 @@ from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.record.films.overlay import Salience, StepView, newest_picture
 from doom_a3c.run.builder import Builder
-from doom_a3c.settings.tree import Observation, map_nested
+from doom_a3c.settings.interface import Observation, map_nested
 
 
 class StepViewer:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.settings.cfg import read_cfg
 from doom_a3c.settings.errors import UserError, error_context, suggest
 from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
+from doom_a3c.settings.vizdoom import read_cfg
 from doom_a3c.settings.wads import GAME_FILES, check_archive
 
 if sys.version_info >= (3, 11):

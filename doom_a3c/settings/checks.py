@@ -1,14 +1,17 @@
-"""Checks of scenarios from any source: names, values, sizes and ranges."""
+"""Checks of scenarios from any source, of their networks, and of settings that depend on each other."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
-from doom_a3c.settings.fields import parse_values
+from doom_a3c.settings.fields import parse_values, settings_of
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
+from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 from doom_a3c.settings.setting import MAX_TEXT
 from doom_a3c.settings.shaping import parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
@@ -98,3 +101,135 @@ def check_observation(observation: Observation) -> None:
     fits = len(size) == 2 and min(size) > 0 and max(size) <= 1024
     require(fits, f"[observation] size must be [height, width], each 1 to 1024, not {list(size)}")
     require(1 <= observation.stack <= 16, "[observation] stack must be 1 to 16")
+
+
+MAX_PARAMETERS = 50_000_000  # 600 MB with the optimizer's statistics
+MAX_OUTPUTS = 4_000_000  # outputs of all convolutions for one picture: 16 MB
+ACTIVATIONS = ("elu", "relu", "relu6", "tanh")
+
+
+def check_network(network: Network, pixels: tuple[int, ...]) -> None:
+    """Raises UserError for layers that do not fit each other, or pictures of this height, width and channels."""
+    require(1e-6 <= network.pixel_scale <= 1e6, "[network] pixel_scale must be 1e-6 to 1e6")
+    require(abs(network.pixel_mean) <= 1e6, "[network] pixel_mean must be within 1e6 of 0")
+    require(network.activation in ACTIVATIONS, f"[network] activation must be one of {', '.join(ACTIVATIONS)}")
+    sizes = (*network.hidden, *network.variable_hidden, network.core_size)
+    require(
+        all(type(size) is int and size >= 1 for size in sizes),
+        "[network] hidden, variable_hidden and core_size must be 1 or more",
+    )
+    apart = _count_weights(1, network.variable_hidden)  # alone, as the observed numbers may not be known yet
+    require(apart <= MAX_PARAMETERS, f"[network] variable_hidden has {apart:,} parameters, {MAX_PARAMETERS:,} at most")
+    for layer in network.convolutions:
+        require(
+            isinstance(layer, tuple) and len(layer) == 3 and all(type(part) is int and part >= 1 for part in layer),
+            "[network] a convolution is [filters, size, stride], each 1 or more",
+        )
+    maps = compute_maps(network, pixels)
+    require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
+
+
+def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
+    """Raises UserError for too many parameters or outputs of convolutions.
+
+    Args:
+        network: the layers.
+        pixels: height, width and channels of the picture, None without one.
+        numbers: count of the other observed numbers.
+    """
+    outputs = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
+    require(outputs <= MAX_OUTPUTS, f"[network] convolutions have {outputs:,} outputs per picture, {MAX_OUTPUTS:,} at most")
+    parameters = count_parameters(network, pixels, numbers)
+    require(
+        parameters <= MAX_PARAMETERS,
+        f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
+        "variable_hidden, core_size or convolutions smaller",
+    )
+
+
+def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
+    """Returns a lower bound of the parameters before the heads, for pixels of this shape and that many numbers."""
+    apart = count_separate_numbers(network, pixels, numbers)
+    count, features = 0, numbers - apart
+    if pixels is not None:
+        maps = compute_maps(network, pixels)
+        for (filters, size, _), (*_, channels) in zip(network.convolutions, maps, strict=False):
+            count += size * size * channels * filters
+        features += math.prod(maps[-1])
+    count += _count_weights(features, network.hidden)
+    features = (features, *network.hidden)[-1]
+    if apart:
+        count += _count_weights(apart, network.variable_hidden)
+        features += network.variable_hidden[-1]
+    gates = {"none": 0, "lstm": 4, "skip_lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
+    count += gates * network.core_size * (features + network.core_size)
+    return count if network.shared else 2 * count
+
+
+def _count_weights(features: int, sizes: tuple[int, ...]) -> int:
+    """Returns the number of weights in fully connected layers of these sizes with that many input features."""
+    return sum(before * size for before, size in itertools.pairwise((features, *sizes)))
+
+
+MAX_GAMES = 65_536  # of a run: each takes memory
+
+
+def check_combinations(config: Config, overrides: Collection[str] = ()) -> Config:
+    """Checks settings that depend on each other, and returns the config; each of the `overrides` must have an effect.
+
+    Raises:
+        UserError: naming the conflicting settings and the cure.
+    """
+    if "minibatches" in overrides and config.minibatches > config.envs_per_worker:
+        raise UserError(
+            f"--minibatches {config.minibatches}: at most one for each game of a worker, and --envs-per-worker is "
+            f"{config.envs_per_worker}"
+        )
+    for one in settings_of(Config).values():
+        if one.name in overrides and one.goes_with and not one.goes_with.applies(config):
+            remedy = f"it goes with {one.goes_with.words}; add that, or leave {one.flag} out"
+            raise UserError(f"{one.flag} has no effect here: {remedy}")
+    if config.rollout_length % config.sequence_steps:
+        raise UserError(
+            f"--sequence-length {config.sequence_length} does not divide --rollout-length {config.rollout_length}; "
+            "0 keeps rollouts whole"
+        )
+    if config.normalize_advantages and config.rollout_length * (config.envs_per_worker // config.minibatch_count) == 1:
+        raise UserError(
+            "--normalize-advantages needs two steps or more in a minibatch: increase --rollout-length or --envs-per-worker"
+        )
+    if config.advantage == "n_step" and config.uses_vtrace:
+        raise UserError(
+            "--advantage n_step assumes on-policy rollouts, but V-trace corrects off-policy ones: "
+            "use --advantage gae, or --no-vtrace to learn without correction"
+        )
+    if not config.vtrace and config.explores:
+        raise UserError("--epsilon needs --vtrace, which corrects for random actions; --epsilon 0 turns them off")
+    if config.gif_overlay == "saliency" and config.engine == "queue":
+        raise UserError(
+            "--gif-overlay saliency needs a network in the workers, and --engine queue has none there: use plain"
+        )
+    if config.engine == "cluster" and ":" in config.device:
+        raise UserError(f"--device {config.device}: Ray chooses the GPU of a cluster's server: use --device gpu")
+    if (games := config.env_count) > MAX_GAMES:
+        raise UserError(
+            f"--workers {config.worker_count} --envs-per-worker {config.envs_per_worker}: "
+            f"{games:,} games, {MAX_GAMES:,} at most"
+        )
+    _check_batches(config)
+    return config
+
+
+def _check_batches(config: Config) -> None:
+    """Raises UserError for batch sizes that cannot be reached."""
+    if not config.learns_from_queue:
+        return
+    low, high = config.batch_limits
+    if low > high:
+        steps = config.steps_per_rollout
+        raise UserError(
+            f"--min-batch {config.min_batch} is {low} rollouts of {steps} steps, more than --max-batch "
+            f"{config.max_batch} allows: increase that to {low * steps} or more"
+        )
+    if low > config.queue_size:
+        raise UserError(f"--min-batch {config.min_batch} never fits in the queue: use --queue-size {low} or more")

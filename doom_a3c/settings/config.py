@@ -9,7 +9,7 @@ from typing import Protocol
 
 from doom_a3c.settings.engines import ClusterSettings, QueueSettings
 from doom_a3c.settings.fields import setting
-from doom_a3c.settings.groups import OUTPUTS, USUAL
+from doom_a3c.settings.setting import OUTPUTS, USUAL
 from doom_a3c.settings.training import MAX_NORMALIZED, TrainingSettings
 
 

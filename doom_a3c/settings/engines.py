@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from doom_a3c.settings.fields import setting
-from doom_a3c.settings.groups import CLUSTER, GRADIENTS, OF_CLUSTER, OF_QUEUE, QUEUE, WAITING
+from doom_a3c.settings.setting import CLUSTER, GRADIENTS, OF_CLUSTER, OF_QUEUE, QUEUE, WAITING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from doom_a3c.settings.checks import check_atari, check_doom, check_observation, check_values, is_name
+from doom_a3c.settings.checks import (
+    check_atari,
+    check_doom,
+    check_network,
+    check_observation,
+    check_size,
+    check_values,
+    count_parameters,
+    is_name,
+)
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import hint, parse_values, select, settings_of
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, find_game_kind
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.network_checks import check_network, check_size, count_parameters
 from doom_a3c.settings.renames import explain, find_new_name
 from doom_a3c.settings.setting import KINDS, format_value
 from doom_a3c.settings.shaping import parse_shaping, parse_weights

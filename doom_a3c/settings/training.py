@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from doom_a3c.settings.fields import Schedule, schedule, setting
-from doom_a3c.settings.groups import (
+from doom_a3c.settings.setting import (
     CORRECTION,
     EXPLORATION,
     GAE,

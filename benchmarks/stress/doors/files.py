@@ -18,8 +18,8 @@ from doom_a3c.envs.doom import setup as doom_setup
 from doom_a3c.run.checkpoints import checkpoint
 from doom_a3c.run.checkpoints.run_record import record_from_plain, record_to_plain
 from doom_a3c.settings import catalog, scenarios
+from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.consistency import check_combinations
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.games import DoomSpec, shipped_folder

@@ -18,9 +18,9 @@ from doom_a3c.envs.pixels import History, Pixels, flip, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS, SHAPING
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, SHAPING
+from doom_a3c.settings.interface import Observation as Arrays
 from doom_a3c.settings.shaping import parse_weights
-from doom_a3c.settings.tree import Observation as Arrays
 
 # ViZDoom 1.3 leaks 290 bytes per episode: 39 GB a week with 32 games of basic.
 RENEWAL = 3000  # mean number of episodes per engine; the seeds decide when it is replaced
@@ -39,7 +39,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
 
     An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
     `info[FAULTS]` lists the kinds of such faults since the previous info, `info[SHAPING]` is the extra reward of a step
-    for learning (`settings/infos.py`).
+    for learning (`settings/interface.py`).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface

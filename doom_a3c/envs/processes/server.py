@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.envs.processes.connection import Wire
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
-from doom_a3c.settings.tree import map_nested
+from doom_a3c.settings.interface import map_nested
 
 Description = tuple[Space[Any], Space[Any], dict[str, Any], str | None]  # see `GameServer.describe`
 Infos = dict[int, dict[str, Any]]  # by index in the vector

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Dict, Space, Tuple
 
-from doom_a3c.settings.tree import map_nested
+from doom_a3c.settings.interface import map_nested
 
 _ALIGNMENT = 64  # bytes: a cache line; TensorFlow uses arrays with this alignment without a copy
 

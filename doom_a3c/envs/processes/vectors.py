@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from doom_a3c.envs.processes.seeds import list_seeds, renew_seeds
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
 from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
-from doom_a3c.settings.infos import CUT_SHORT, FAULTS
-from doom_a3c.settings.tree import Observation, map_nested
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, Observation, map_nested
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

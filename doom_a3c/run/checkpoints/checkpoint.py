@@ -23,11 +23,10 @@ from safetensors import SafetensorError
 
 from doom_a3c.record.files import check_exists
 from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord, label_from_plain, record_from_plain, record_to_plain
+from doom_a3c.settings.checks import MAX_PARAMETERS
 from doom_a3c.settings.errors import UserError, first_line
 from doom_a3c.settings.inputs import check_file
-from doom_a3c.settings.network_checks import MAX_PARAMETERS
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
-from doom_a3c.settings.tree import all_finite
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 MAX_HEADER, MAX_ARRAYS = 4 * 2**20, 10_000  # bytes, and a hundred times the arrays of any network
@@ -39,6 +38,11 @@ _CHECKSUM = "crc32"  # the last key of the record
 _BYTES = {"F32": 4, "F16": 2}  # per number, of the types that are read
 _ZIP = b"PK\3\4"  # begins a checkpoint of the development versions before safetensors
 _UNREADABLE = (SafetensorError, KeyError, ValueError, RecursionError, OSError)  # raised on damaged files
+
+
+def all_finite(variables: Mapping[str, NDArray[Any]]) -> bool:
+    """Returns whether all numbers are finite, and small enough for finite sums of their products."""
+    return all((np.abs(value) <= 1e30).all() for value in variables.values())
 
 
 class Checkpoint(NamedTuple):

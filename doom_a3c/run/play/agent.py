@@ -18,7 +18,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find, find_users_file
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.tree import Observation, map_nested
+from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 if TYPE_CHECKING:

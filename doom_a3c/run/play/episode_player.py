@@ -23,8 +23,8 @@ from doom_a3c.record.films.overlay import Overlay, place_beside
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.step_view import StepViewer
 from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.interface import map_nested
 from doom_a3c.settings.streams import Stream, make_seed
-from doom_a3c.settings.tree import map_nested
 
 
 class GameWindow(Protocol):

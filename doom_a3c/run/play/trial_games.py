@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.envs.games import GameFactory
+from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
-from doom_a3c.settings.tree import Observation, map_nested
 
 GAMES = 8  # played at random
 PLAY_SECONDS, EPISODES = 15.0, 4  # random play ends after these seconds, or once each game has finished these episodes

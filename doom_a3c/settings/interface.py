@@ -1,14 +1,18 @@
-"""Nested dictionaries and tuples of arrays: observations, core states, weights by name."""
+"""What games hand to agents: observations, and keys of `info`; all other keys are ignored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]  # pixels, numbers, or both by name; of one game or of several
+
+LIFE_LOST = "doom_a3c.life_lost"  # bool: terminal for learning, although the episode continues
+CUT_SHORT = "doom_a3c.cut_short"  # bool: ended by a fault, so the episode has no score
+SHAPING = "doom_a3c.shaping"  # extra reward for learning, absent if 0
+FAULTS = "doom_a3c.faults"  # list of fault kinds since the previous step
 
 
 def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
@@ -18,8 +22,3 @@ def map_nested(call: Callable[..., Any], first: Any, *others: Any) -> Any:
     if isinstance(first, tuple):
         return tuple(map_nested(call, *parts) for parts in zip(first, *others, strict=True))
     return call(first, *others)
-
-
-def all_finite(variables: Mapping[str, NDArray[Any]]) -> bool:
-    """Returns whether all numbers are finite, and small enough for finite sums of their products."""
-    return all((np.abs(value) <= 1e30).all() for value in variables.values())
