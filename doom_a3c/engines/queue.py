@@ -22,11 +22,11 @@ from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Observations
-from doom_a3c.agent.policy import Decision, Policy
+from doom_a3c.agent.policy import Decider, Decision, Policy
 from doom_a3c.agent.rollouts import VersionedRollout, join_states
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.local import LocalEngine
-from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.thread_group import Loop, ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import UpdateLog
@@ -81,28 +81,26 @@ class RemotePolicy:
         return self.answers.take(1, 1)[0]
 
 
-class GameThread:
-    """Plays rollouts and queues them whole. Owns its games."""
+def play_rollouts(
+    index: int,
+    make_actor: MakeActor,
+    policy: Decider,
+    put: Callable[[VersionedRollout], None],
+    stop: threading.Event,
+    pull: Callable[[], None] = lambda: None,
+) -> None:
+    """Plays whole rollouts and puts them into a queue until the stop event is set; `pull` runs before each.
 
-    def __init__(
-        self,
-        index: int,
-        make_actor: MakeActor,
-        policy: RemotePolicy,
-        rollouts: Channel[VersionedRollout],
-        stop: threading.Event,
-    ) -> None:
-        self._index, self._make_actor, self.policy = index, make_actor, policy
-        self._rollouts, self._stop_event = rollouts, stop
-
-    def run(self) -> None:
-        """Plays until the stop event is set; raises ClosedError if a channel is closed earlier."""
-        actor = self._make_actor(self._index, self.policy)
-        try:
-            while not self._stop_event.is_set():
-                self._rollouts.put(actor.play_rollout())
-        finally:
-            actor.close()
+    Raises:
+        ClosedError: if the queue is closed earlier.
+    """
+    actor = make_actor(index, policy)
+    try:
+        while not stop.is_set():
+            pull()
+            put(actor.play_rollout())
+    finally:
+        actor.close()
 
 
 class Predictor:
@@ -143,16 +141,6 @@ def _take_rows(decision: Decision, rows: slice) -> Decision:
     return Decision(decision.logits[rows], decision.values[rows], core_state, decision.version)
 
 
-def _make_game_threads(
-    config: Config, model: GlobalModel, make_actor: MakeActor, queues: Queues, stop: threading.Event
-) -> list[GameThread]:
-    network = model.network
-    policies = [
-        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(config.worker_count)
-    ]
-    return [GameThread(index, make_actor, policy, queues.rollouts, stop) for index, policy in enumerate(policies)]
-
-
 def _measure(queues: Queues, predictors: Sequence[Predictor], trainers: Sequence[Trainer]) -> QueueMetrics:
     """Returns the lengths of the queues, and the largest of the newest batches."""
     return QueueMetrics(
@@ -178,10 +166,12 @@ def make_queue_engine(
 
     `unblock` frees game threads that wait for a hanging game.
     """
-    stop = threading.Event()
-    games = _make_game_threads(config, model, make_actor, queues, stop)
+    stop, network = threading.Event(), model.network
+    policies = [
+        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(config.worker_count)
+    ]
     predictors = [
-        Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(games))
+        Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(policies))
         for index in range(config.predictors)
     ]
     step_size = SharedStepSize.from_config(config, len(logs))
@@ -190,8 +180,11 @@ def make_queue_engine(
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)
     ]
-    loops = {
-        **{f"games_{index}": game.run for index, game in enumerate(games)},
+    loops: dict[str, Loop] = {
+        **{
+            f"games_{index}": partial(play_rollouts, index, make_actor, policy, queues.rollouts.put, stop)
+            for index, policy in enumerate(policies)
+        },
         **{f"predictor_{index}": predictor.run for index, predictor in enumerate(predictors)},
         **{f"trainer_{index}": trainer.run for index, trainer in enumerate(trainers)},
     }
@@ -200,8 +193,8 @@ def make_queue_engine(
         stop.set()
         queues.requests.close()
         queues.rollouts.close()
-        for game in games:
-            game.policy.answers.close()
+        for policy in policies:
+            policy.answers.close()
 
     metrics = partial(_measure, queues, predictors, trainers)
     return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_size, metrics)

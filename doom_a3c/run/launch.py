@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.names import is_run_name
-from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run
+from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, is_run_name
 from doom_a3c.run.imports import import_tensorflow, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.checks import check_combinations

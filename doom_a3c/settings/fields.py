@@ -49,31 +49,9 @@ class Schedule:
         return self.start if self.final is None else max(self.start, self.final)
 
 
-def setting(
-    default: Any,
-    text: str,
-    *,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    choices: tuple[str, ...] = (),
-    goes_with: Group | None = None,
-    section: str = "settings",
-    switch: bool = False,
-    default_words: str = "",
-    bare: str = "",
-    many: bool = False,
-) -> Any:
-    """Returns a dataclass field with help text, unit, allowed range (`low` and `high` inclusive, `above` not) and group.
-
-    `section` is its part of the help; a `switch` is set by its flag only and takes no value; `default_words` replace the
-    default in the help; `bare` is the value of the flag without one; a setting with `many` takes several values.
-    """
-    limits = {"low": low, "high": high, "above": above, "choices": choices}
-    help_only = {"section": section, "switch": switch, "default_words": default_words, "bare": bare, "many": many}
-    metadata = {"text": text, "unit": unit, "goes_with": goes_with, **limits, **help_only}
-    return dataclasses.field(default=default, metadata=metadata)
+def setting(default: Any, text: str, **facts: Any) -> Any:
+    """Returns a dataclass field with a help text and other `facts` of a `Setting`, such as its unit and range."""
+    return dataclasses.field(default=default, metadata={"text": text, **facts})
 
 
 def schedule(

@@ -30,16 +30,16 @@ class Setting:
     default: object
     text: str
     unit: str = ""
-    low: float | None = None
-    high: float | None = None
-    above: float | None = None
+    low: float | None = None  # the smallest value
+    high: float | None = None  # the largest
+    above: float | None = None  # a bound below the smallest value
     choices: tuple[str, ...] = ()
     goes_with: Group | None = None
-    section: str = "settings"
-    switch: bool = False
-    default_words: str = ""
-    bare: str = ""
-    many: bool = False
+    section: str = "settings"  # of the help
+    switch: bool = False  # set by its flag only, without a value
+    default_words: str = ""  # in the help, in place of the default
+    bare: str = ""  # the value of the flag without one
+    many: bool = False  # takes several values
 
     @property
     def flag(self) -> str:

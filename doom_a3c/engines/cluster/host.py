@@ -14,38 +14,12 @@ from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer, SendBuffer
 from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
-from doom_a3c.engines.thread_group import ThreadGroup
+from doom_a3c.engines.queue import play_rollouts
+from doom_a3c.engines.thread_group import Loop, ThreadGroup
 from doom_a3c.engines.threads import MakeActor, MakeNetwork, Worker
 from doom_a3c.settings.config import Config
 
 MakeClient = Callable[[SendBuffer, SharedNetwork, threading.Event], ServerClient]
-
-
-class RolloutWorker:
-    """A worker that only plays: the server learns from its rollouts. Owns its network and games."""
-
-    def __init__(
-        self,
-        index: int,
-        *,
-        model: SharedNetwork,
-        network: ACNetwork,
-        make_actor: MakeActor,
-        buffer: RolloutBuffer,
-        stop: threading.Event,
-    ) -> None:
-        self._index, self._model, self._network = index, model, network
-        self._make_actor, self._buffer, self._stop_event = make_actor, buffer, stop
-
-    def run(self) -> None:
-        """Plays until the stop event is set; raises ClosedError if the buffer is closed earlier."""
-        actor = self._make_actor(self._index, Policy(self._network))
-        try:
-            while not self._stop_event.is_set():
-                self._model.pull(self._network)
-                self._buffer.put(actor.play_rollout())
-        finally:
-            actor.close()
 
 
 class Host:
@@ -73,23 +47,25 @@ class Host:
             counts: of the whole run; the client updates them.
             unblock: frees workers that wait for a hanging game.
         """
-        workers, self._stop_event = config.worker_count, threading.Event()
-        model, stop = SharedNetwork(network), self._stop_event
-        make: Callable[..., Worker | RolloutWorker]
+        model, stop = SharedNetwork(network), threading.Event()
+        networks = [make_network(f"worker_{index}") for index in range(config.worker_count)]
+        workers: list[Loop]
         if config.transport == "gradients":
             sums = GradientAccumulator(config.push_rollouts, config.accumulate)
             self._buffer: SendBuffer = sums
-            make = partial(Worker, config=config, counts=counts, updates=sums)
-        else:
-            self._buffer = rollouts = RolloutBuffer(workers)
-            make = partial(RolloutWorker, buffer=rollouts)
-        loops = {}
-        for index in range(workers):
-            own = make_network(f"worker_{index}")
-            worker = make(index, model=model, network=own, make_actor=make_actor, stop=stop)
-            loops[f"worker_{index}"] = worker.run
+            make = partial(
+                Worker, config=config, model=model, make_actor=make_actor, counts=counts, updates=sums, stop=stop
+            )
+            workers = [make(index, network=own).run for index, own in enumerate(networks)]
+        else:  # the server learns
+            self._buffer = rollouts = RolloutBuffer(len(networks))
+            workers = [
+                partial(play_rollouts, index, make_actor, Policy(own), rollouts.put, stop, partial(model.pull, own))
+                for index, own in enumerate(networks)
+            ]
         self._client = make_client(self._buffer, model, stop)
-        self.threads = ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
+        loops = {f"worker_{index}": run for index, run in enumerate(workers)}
+        self._stop_event, self.threads = stop, ThreadGroup({**loops, "client": self._client.run}, self.stop, unblock)
 
     def stop(self) -> None:
         """Asks all threads to end; drops the pushes left in the buffer."""

@@ -12,8 +12,7 @@ from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.setup import check, configure, describe_game, mirror, name_actions
-from doom_a3c.envs.doom.shaping import Shaping
-from doom_a3c.envs.doom.variables import GameVariables
+from doom_a3c.envs.doom.variables import GameVariables, Shaping
 from doom_a3c.envs.pixels import History, Pixels, flip, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.settings.errors import UserError

@@ -1,11 +1,14 @@
-"""Scales game variables for the network, and reflects them in mirrored games."""
+"""Game variables: scaled for the network, reflected in mirrored games, and rewarded by shaping."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import vizdoom
+
+from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 ANGLES = ("ANGLE", "CAMERA_ANGLE", "ROLL", "CAMERA_ROLL")  # degrees; the engine's go from 0 to 360
 # Variables that change sign when the map is reflected in the line y = 0.
@@ -26,3 +29,41 @@ class GameVariables:
         numbers = np.asarray(values, np.float32)
         scaled: npt.NDArray[np.float32] = np.where(self._angles, (numbers + 180.0) % 360.0 - 180.0, numbers) * self._factors
         return scaled.astype(np.float32)
+
+
+class Shaping:
+    """Rewards changes of a game's variables from step to step.
+
+    Owns the variables' values after the previous step, and the set of places visited in the episode.
+    """
+
+    def __init__(self, weights: Mapping[str, Weight]) -> None:
+        self._weights = list(weights.values())
+        self._readers = [self._count_places if name == PLACES else _make_reader(name) for name in weights]
+        self._visited: set[tuple[float, float]] = set()
+        self._before: list[float] = []
+
+    def begin(self, game: vizdoom.DoomGame) -> None:
+        """Begins an episode and reads its starting values: the engine does not reset all variables."""
+        self._visited.clear()
+        self._before = self._read(game)
+
+    def compute_bonus(self, game: vizdoom.DoomGame) -> float:
+        """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
+        before, self._before = self._before, self._read(game)
+        changes = zip(self._weights, before, self._before, strict=True)
+        return sum(weight.worth(now - then) for weight, then, now in changes)
+
+    def _read(self, game: vizdoom.DoomGame) -> list[float]:
+        return [read(game) for read in self._readers]
+
+    def _count_places(self, game: vizdoom.DoomGame) -> float:
+        """Adds the player's square of the map to the visited ones; returns their number."""
+        x, y = (game.get_game_variable(of) for of in (vizdoom.GameVariable.POSITION_X, vizdoom.GameVariable.POSITION_Y))
+        self._visited.add((x // SQUARE, y // SQUARE))
+        return len(self._visited)
+
+
+def _make_reader(name: str) -> Callable[[vizdoom.DoomGame], float]:
+    variable = getattr(vizdoom.GameVariable, name)
+    return lambda game: game.get_game_variable(variable)

@@ -17,13 +17,8 @@ from typing import NamedTuple
 LAST_BYTES = 4096  # read from a log
 MAX_WORDS = 300  # characters in a diagnosis; a level comes from anybody
 LAUNCHER, ARGUMENTS, LOG, FAILED = "launch", "arguments", "log", "failed"  # files in the folders of engines and servers
-_CRASHES = (
-    signal.SIGSEGV,
-    signal.SIGBUS,
-    signal.SIGABRT,
-    signal.SIGFPE,
-    signal.SIGILL,
-)  # a process's own faults
+# Signals of a process's own faults.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _CRASH_REPORT = "vizdoom-crash.log"  # written by a crashing engine
 _ABORTED = re.compile(r"terminate called|what\(\):|malloc|free\(\)|corrupted|smashing")  # last words of the C++ runtime
 _NO_ROOM = re.compile(r"^VIZ_\w+: Failed to (open|create|truncate|map)")

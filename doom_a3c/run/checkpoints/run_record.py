@@ -1,14 +1,15 @@
-"""The record of a run: everything in a checkpoint except its arrays."""
+"""The record of a run: everything in a checkpoint except its arrays; and the names of runs."""
 
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.record.metrics.progress import Counters, EvaluationPoint, Progress, from_plain, parse_evaluation, to_plain
-from doom_a3c.run.checkpoints.names import make_run_name
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import is_name, parse_name
 from doom_a3c.settings.config import Config
@@ -192,3 +193,22 @@ def _parse_confirmed(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("confirmed must be true or false")
     return value
+
+
+_NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")
+
+
+def make_run_name(title: str, seed: int) -> str:
+    """Returns the name of a run that starts now."""
+    return f"{title}-seed{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def is_run_name(name: str) -> bool:
+    """Returns whether a name has the form of a run's name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def find_scenario_name(name: str) -> str:
+    """Returns the name of a run without seed and time: its scenario, or the --name of the run."""
+    parts = _NAME.fullmatch(name)
+    return parts[1] if parts else name
