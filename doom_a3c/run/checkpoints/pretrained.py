@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.checkpoints.names import is_run_name
+from doom_a3c.run.checkpoints.run_record import is_run_name
 from doom_a3c.run.checkpoints.runs import find_checkpoint
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, suggest

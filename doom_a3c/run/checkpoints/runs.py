@@ -13,8 +13,7 @@ from pathlib import Path
 from doom_a3c.record.files import output_folder, write_whole
 from doom_a3c.run.checkpoints.folder import BEST, LAST, CheckpointFolder
 from doom_a3c.run.checkpoints.lock import FolderLock
-from doom_a3c.run.checkpoints.names import find_scenario_name, make_run_name
-from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.checkpoints.run_record import RunRecord, find_scenario_name, make_run_name
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists, expand
 
