@@ -122,12 +122,25 @@ def test_an_unknown_flag_names_the_nearest(typed, meant):
         ("--env", "--scenario"),
         ("-lr", "--learning-rate"),
         ("--no-norm-adv", "--no-normalize-advantages"),
+        ("--no-cuda", "--device"),
+        ("--no-capture_video=1", "--gif-every"),
+        ("--no-anneal-lr", "--final-learning-rate (0 anneals to zero)"),
+        ("--Gamma", "--discount"),
+        ("--N_ENVS=8", "--envs-per-worker (per worker)"),
     ],
 )
 def test_a_former_or_foreign_flag_names_the_current_one(typed, meant):
     message = complaint(parse, typed, "3")
     assert typed in message
     assert f" {meant};" in message
+
+
+@pytest.mark.parametrize("typed", ["--replay", "--replay_size=9", "--replay-by-advantage", "--no-replay-by-advantage"])
+def test_a_removed_flag_is_named_as_one(typed):
+    message = complaint(parse, typed)
+    assert typed in message
+    assert "removed" in message
+    assert "did you mean" not in message
 
 
 def test_former_and_foreign_names_lead_to_settings_and_are_none():

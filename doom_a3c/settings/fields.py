@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from doom_a3c.settings.errors import UserError, suggest
-from doom_a3c.settings.renames import explain, find_new_name
+from doom_a3c.settings.renames import explain, find_new_name, is_removed
 from doom_a3c.settings.setting import KINDS, Group, Setting, make_flag
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ def select(values: Mapping[str, Any], record: type) -> dict[str, Any]:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """Returns ': its name here is X' for a former or foreign name of a known X, else as `suggest`."""
+    """Returns ': its name here is X' for a former or foreign name of a known X, ': it was removed', or as `suggest`."""
     known = list(known)
+    if is_removed(word):
+        return ": it was removed, as no game gained by it"
     new = find_new_name(word, known)
     return f": its name here is {new}{explain(word)}" if new else suggest(word, known)

@@ -1,4 +1,4 @@
-"""Former names of settings, and their names in other programs."""
+"""Former names of settings, their names in other programs, and removed settings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ FORMER = {
     "record": "record_episodes",
     "max_staleness": "max_policy_lag",
 }
+
+REMOVED = ("replay", "replay_size", "replay_by_advantage", "pool")
 
 # Names in stable-baselines3, CleanRL and Sample Factory. Some mean one name as a flag, and another in a scenario file.
 OTHERS = {
@@ -77,18 +79,28 @@ NOTES = {
 
 
 def find_new_name(word: str, known: Iterable[str]) -> str | None:
-    """Returns the name in `known` for a former or foreign name of a setting; None for any other word."""
+    """Returns the name in `known` for a former or foreign name of a setting; None for any other word.
+
+    The new name of a negated flag, such as --no-cuda, need not be negated: it may take a value.
+    """
     names = {_normalize(name): name for name in known}
     key = _normalize(word)
-    negated = "no_" if key.startswith("no_") else ""
-    candidates = FORMER.get(key.removeprefix(negated)) or OTHERS.get(key.removeprefix(negated), "")
-    return next((names[negated + one] for one in candidates.split() if negated + one in names), None)
+    plain = key.removeprefix("no_")
+    candidates = (FORMER.get(plain) or OTHERS.get(plain, "")).split()
+    prefixes = ("no_", "") if plain != key else ("",)
+    return next((names[prefix + one] for prefix in prefixes for one in candidates if prefix + one in names), None)
 
 
 def explain(word: str) -> str:
     """Returns a note such as ' (per worker)' if the setting of the new name differs, else ''."""
-    return f" ({NOTES[_normalize(word)]})" if _normalize(word) in NOTES else ""
+    note = NOTES.get(_normalize(word).removeprefix("no_"))
+    return f" ({note})" if note else ""
+
+
+def is_removed(word: str) -> bool:
+    """Returns whether a word is the name of a removed setting."""
+    return _normalize(word).removeprefix("no_") in REMOVED
 
 
 def _normalize(word: str) -> str:
-    return word.lstrip("-").replace("-", "_")
+    return word.lstrip("-").replace("-", "_").lower()
