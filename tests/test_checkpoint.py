@@ -315,9 +315,10 @@ def test_a_reader_finds_a_whole_file_at_every_moment(tmp_path):
 def test_what_a_killed_save_left_behind_is_no_obstacle(tmp_path):
     (tmp_path / ".last.ckpt").write_bytes(b"half")
     (tmp_path / ".saving-abc").write_bytes(b"half")
+    (tmp_path / ".saving-folder").mkdir()
     folder = CheckpointFolder(tmp_path)
     folder.tidy()
-    assert os.listdir(tmp_path) == [".last.ckpt"]
+    assert sorted(os.listdir(tmp_path)) == [".last.ckpt", ".saving-folder"]
     for n in (1, 2):
         folder.save(variables(n), tiny_record(updates=n, frames=n))
         assert load(folder.last).record.counters.updates == n

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import errno
 import json
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from commands import ROOT, SMALL, Running, RunningAnew, call, play, train
 from fakes import until
 
 from benchmarks.common.processes import engines, family, kill, left_over
+from doom_a3c.cli import command
 from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.settings.playing import PlaySettings
 
@@ -370,3 +372,39 @@ def test_a_page_of_somebody_elses_is_not_overwritten(trained, tmp_path):
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "mine/index.html" in result.stderr
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["index.html"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["episode_001.mp4", "episodes.mp4", "scores.csv", "comparison.csv"])
+def test_a_folder_in_the_place_of_a_result_is_reported_before_playing(trained, tmp_path, name):
+    (tmp_path / "result" / name).mkdir(parents=True)
+    model = trained[0] / "models" / "last.ckpt"
+    flags = ("--model", model) if "comparison" not in name else ("--compare", model, model)
+    result = call("play", *flags, "--episodes", 1, cwd=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert f"result/{name}" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(FileNotFoundError, 2), (IsADirectoryError, 2), (PermissionError, 2), (None, 1)]
+)
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys, error, status):
+    def write(arguments):
+        if error is FileNotFoundError:  # the folder was removed meanwhile
+            (tmp_path / "gone" / "file").write_bytes(b"")
+        if error is IsADirectoryError:
+            tmp_path.write_bytes(b"")
+        raise OSError(errno.EACCES if error else errno.ENOSPC, "reason", "file")
+
+    assert command.run("play.py", write, []) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "could not be written" in line
+
+
+def test_an_error_of_the_system_without_a_file_keeps_its_traceback():
+    def fail(arguments):
+        raise ChildProcessError(errno.ECHILD, "No child processes")
+
+    with pytest.raises(ChildProcessError):
+        command.run("play.py", fail, [])

@@ -235,20 +235,22 @@ def test_the_picture_is_replaced_as_a_whole(tmp_path):
     write_curve(path, "old", points([1.0, 2.0]))
     old = path.read_bytes()
     os.link(path, kept)  # an open old picture stays readable: the new one is another file
-    (tmp_path / "scores.part").write_bytes(b"left behind by a run that was killed")
+    (tmp_path / ".scores.png.part").write_bytes(b"left behind by a run that was killed")
+    (tmp_path / "scores.part").write_bytes(b"the user's")
     write_curve(path, "new", points([1.0, 2.0, 9.0]))
     assert kept.read_bytes() == old
     assert path.read_bytes() != old
     assert imageio.imread(path).shape[:2] == SIZE
-    assert {entry.name for entry in tmp_path.iterdir()} == {"scores.png", "kept"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"scores.png", "kept", "scores.part"}
+    assert (tmp_path / "scores.part").read_bytes() == b"the user's"
 
 
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
     path = tmp_path / "scores.png"
     write_curve(path, "old", points([1.0, 2.0]))
     old = path.read_bytes()
-    (tmp_path / "scores.part").mkdir()  # in the way
-    with pytest.raises(OSError, match=r"scores\.part"):
+    (tmp_path / ".scores.png.part").mkdir()  # in the way
+    with pytest.raises(OSError, match=r"scores\.png"):
         write_curve(path, "new", points([1.0, 2.0, 9.0]))
     assert path.read_bytes() == old
 

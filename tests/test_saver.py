@@ -94,6 +94,13 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     ]
 
 
+def test_a_folder_in_the_place_of_an_unfinished_file_is_named(tmp_path, state):
+    (tmp_path / ".saving-frames-000000000000").mkdir()
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, print)
+    with pytest.raises(module.SaveError, match=r"\.saving-frames-000000000000.*directory"):
+        saver.begin(state._replace(counters=state.counters._replace(frames=0)), Best())
+
+
 def test_the_newest_state_is_saved_where_only_the_best_weights_do_not_fit(tmp_path, monkeypatch, state):
     def save_best(folder, variables, record):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -27,6 +27,8 @@ _NO_ROOM = (
     errno.EIO,
     errno.EPIPE,
 )  # a disk's
+# From a folder that was removed or locked after the start, or that has another folder in the place of a file.
+_IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 
 def run(program: str, command: Callable[[list[str] | None], int], arguments: list[str] | None) -> int:
@@ -55,10 +57,12 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _NO_ROOM + _IN_THE_WAY or (error.errno in _IN_THE_WAY and error.filename is None):
             raise
+        if "--verbose" in (sys.argv if arguments is None else arguments):
+            traceback.print_exception(error)
         print(f"{program}: {error.filename or 'a file'} could not be written: {error.strerror}", file=sys.stderr)
-        return 1
+        return 1 if error.errno in _NO_ROOM else 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130

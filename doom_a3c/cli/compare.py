@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli.lines import Lines
-from doom_a3c.record.files import write_json, write_table
+from doom_a3c.record.files import check_no_folders, write_json, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import Difference, Interval, compare_means, mean_interval
 from doom_a3c.run.play.agent import TrainedAgent
@@ -34,11 +34,12 @@ def compare(
     `interruptible` wraps each playback from its start to its end.
 
     Raises:
-        UserError: if the agents play different games.
+        UserError: if the agents play different games, or a folder is in the place of a result.
     """
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
+    check_no_folders(folder / f"comparison.{kind}" for kind in ("png", "csv", "json"))
     names = _name_models([agent.source for agent in agents])
     lines(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}

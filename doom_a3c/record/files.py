@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -14,24 +15,34 @@ from pathlib import Path
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import check_file, expand
 
+MAX_NAME = 60  # characters of a name that are kept in another one: file systems allow 255 bytes
+
 
 def write_whole(path: Path, data: bytes) -> None:
     """Writes a file atomically: an old one stays until the new one is complete. A device is written to directly."""
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    part = path.with_suffix(".part")
+    part = path.with_name(f".{path.name[:MAX_NAME]}.part")  # a user's own file may have any name that is not hidden
     try:
         part.write_bytes(data)
         part.replace(path)
     except OSError as error:  # on a full disk the error lacks the path
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def not_ours(path: Path) -> UserError:
     """Returns the error for a file that another program has written."""
     return UserError(f"{path} was not written by this program and would be overwritten: name another folder")
+
+
+def check_no_folders(paths: Iterable[Path]) -> None:
+    """Raises UserError if a folder is in the place of a file that will be written."""
+    for path in paths:
+        if path.is_dir():
+            raise not_ours(path)
 
 
 def write_json(path: Path, data: object) -> None:

@@ -67,7 +67,7 @@ class Saver:
                 needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
                 remedy = f"; a run needs {needed:,.0f} MB" if error.errno == errno.ENOSPC else ""
                 reason = f"{error.strerror or error}{remedy}"
-                raise SaveError(f"{self._folder.folder} could not be written to: {reason}") from None
+                raise SaveError(f"{error.filename or self._folder.folder} could not be written to: {reason}") from None
         if self._folder.folder.name == self._record.name:  # else the models folder itself is the run's
             link_newest(self._folder.folder)
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free

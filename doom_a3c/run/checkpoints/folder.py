@@ -54,7 +54,8 @@ class CheckpointFolder:
     def tidy(self) -> None:
         """Removes unfinished files of a run that was killed while saving."""
         for unfinished in self.folder.glob(f"{SAVING}*"):
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # such as a folder of that name: then `save` names it
+                unfinished.unlink()
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
         """Saves the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record.files import not_ours, write_json, write_table, write_whole
+from doom_a3c.record.files import check_no_folders, not_ours, write_json, write_table, write_whole
 from doom_a3c.record.films.films import join_films
 from doom_a3c.record.metrics import figures
 from doom_a3c.run.evaluator import Scores, summarize
@@ -24,6 +24,7 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
 
 JOINED = "episodes.mp4"  # all episodes as one film
+_RESULTS = ("index.html", "scores.csv", "scores.png", "summary.json")
 _GENERATOR = b'<meta name="generator" content="doom_a3c">'
 _RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
 
@@ -47,10 +48,10 @@ class Playback:
         `on_step` is called after each step, with the index of its episode and the steps of that episode so far.
 
         Raises:
-            UserError: if the folder has a page of another program.
+            UserError: if the folder has a page of another program, or folders with the names of results.
         """
         if folder:
-            _check_page(folder / "index.html")
+            _check_outputs(folder)
         config = agent.record.config
         policy = settings.policy or agent.better_policy
         usual = config.evaluation_epsilon if policy == "greedy" else 0.0
@@ -212,18 +213,20 @@ def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> 
     }
 
 
-def _check_page(path: Path) -> None:
-    """Raises UserError if a page of another program would be overwritten."""
-    with contextlib.suppress(OSError), path.open("rb") as file:  # missing
+def _check_outputs(folder: Path) -> None:
+    """Raises UserError if a page of another program would be overwritten, or a folder is in the place of a result."""
+    check_no_folders(path for path in folder.iterdir() if path.name in _RESULTS or _RECORDING.fullmatch(path.name))
+    page = folder / "index.html"
+    with contextlib.suppress(OSError), page.open("rb") as file:  # missing
         if _GENERATOR not in file.read(4096):  # the films come later
-            raise not_ours(path)
+            raise not_ours(page)
 
 
 def _remove_older(folder: Path, kept: Sequence[str]) -> int:
     """Deletes the recordings that the summary of an earlier call lists; returns their number."""
     try:
         older = list(json.loads((folder / "summary.json").read_text())["recordings"])
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or of another program
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, or of another program
         return 0
     removed = [name for name in older if _RECORDING.fullmatch(str(name)) and name not in kept and (folder / name).exists()]
     for name in removed:
