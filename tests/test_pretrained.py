@@ -189,3 +189,15 @@ def test_what_cannot_be_begun_with_is_one_line(model, tmp_path, arguments, told)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
     assert told in result.stderr
     assert not (tmp_path / "models" / "last.ckpt").exists()
+
+
+def test_acting_takes_numbers_of_any_type_and_nothing_else():
+    agent = dc.load("cartpole")
+    seen = np.array([0.01, -0.2, 0.03, 0.4])
+    assert agent.act(seen, policy="greedy")[0] == agent.act(seen.astype(np.float32), policy="greedy")[0]
+    assert agent.act(np.zeros(4, int), policy="greedy")[0] in (0, 1)
+    with pytest.raises(ValueError, match="float32"):
+        agent.act(np.array(["0"] * 4))
+    for policy in ("best", "", 3):
+        with pytest.raises(ValueError, match="greedy or sample"):
+            agent.act(seen, policy=policy)

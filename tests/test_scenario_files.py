@@ -51,6 +51,10 @@ def test_a_file_overrides_its_base(write):
     assert base.training["discount"] != 0.5
 
 
+def test_a_file_cannot_choose_another_name(write):
+    assert "mine.toml: unknown setting 'name'" in complaint(catalog.find, write('base = "basic"\nname = "other"\n'))
+
+
 # Frame skip
 
 

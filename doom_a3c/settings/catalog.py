@@ -193,6 +193,8 @@ def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         if isinstance(game, dict) and "shaping" in game:
             raise UserError(f"{path}: shaping is set twice, in [shaping] and in [game]")
         data = {**data, "game": {**game, "shaping": shaping} if isinstance(game, dict) else game}
+    if "name" in data:
+        raise UserError(f"{path}: unknown setting 'name': a scenario has the name of its file")
     game = data.get("game", {})
     if isinstance(game, dict):
         for key in ("config", "wad", "iwad"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -91,8 +91,10 @@ class TrainedAgent:
             policy: 'greedy' for the likeliest action, 'sample' for a random draw; None for `better_policy`.
 
         Raises:
-            ValueError: if the observation or the state has the wrong shape or type.
+            ValueError: if the observation or the state has the wrong shape or type, or there is no such policy.
         """
+        if policy not in (None, *get_args(PolicyName)):
+            raise ValueError(f"the policy is {policy!r}; it takes {' or '.join(get_args(PolicyName))}, or None")
         inputs = self.network.inputs
         wanted = inputs.join(inputs.pixels, (inputs.variables,))
         shape: object
@@ -103,9 +105,13 @@ class TrainedAgent:
         if shape != wanted:
             raise ValueError(f"the observation has the shape {shape}, but the network takes {wanted}")
         batch = map_nested(lambda array: np.asarray(array)[None], observation)
-        pixels, _ = inputs.split(batch)
+        pixels, numbers = inputs.split(batch)
         if inputs.pixels and pixels.dtype != np.uint8:
             raise ValueError(f"the observation's pixels are {pixels.dtype}, but the network takes uint8")
+        if inputs.variables:
+            if numbers.dtype.kind not in "fiub":
+                raise ValueError(f"the observation's numbers are {numbers.dtype}, but the network takes float32")
+            batch = inputs.join(pixels, numbers.astype(np.float32))  # games often return float64
         initial = self._policy.initial_state(1)
         if state is not None and not _has_same_shapes(state, initial):
             raise ValueError("the state must be the one that `act` returned for the last step, or None")
