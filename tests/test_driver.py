@@ -1,12 +1,18 @@
 """The driver's side of the cluster engine on real Ray: actors that cannot begin, an update, faults, logs, real calls."""
 
 import contextlib
+import importlib
 import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
 from functools import partial
 
 import numpy as np
 import pytest
 from cluster_fakes import gradient_push
+from commands import ROOT
 from fakes import FaultyGames, Tape, changed, finish, network
 from fakes import until as until_within
 from run_fakes import settings
@@ -16,7 +22,15 @@ from doom_a3c.agent.model import flatten
 from doom_a3c.engines.cluster import ray as ray_side
 from doom_a3c.engines.cluster.driver import ClusterEngine
 from doom_a3c.engines.cluster.messages import UnreachableError
-from doom_a3c.engines.cluster.ray import Blueprint, ServerError, ServerProcess, connect, connect_server
+from doom_a3c.engines.cluster.ray import (
+    Blueprint,
+    HostProcess,
+    ServerError,
+    ServerProcess,
+    connect,
+    connect_server,
+    list_machines,
+)
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.record.metrics.progress import Progress, to_plain
@@ -25,6 +39,7 @@ from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.evaluator import Evaluator
+from doom_a3c.settings.errors import UserError
 
 pytestmark = [
     pytest.mark.process,
@@ -49,6 +64,37 @@ def cluster():
     """A cluster of this file's tests: its start takes longer than most of them. They leave no actor behind in it."""
     with connect(None, "test"):
         yield
+
+
+def test_a_blueprint_that_actors_cannot_import_is_a_mistake_and_no_dead_server(cluster, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def make(*arguments):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    make = importlib.import_module("only_here").make
+    blueprint = Blueprint(make, make, remote.pack_settings(CONFIG, SCENARIO, 0))
+    server = ServerProcess(blueprint, gpu=False)
+    with pytest.raises(UserError, match="only_here"):
+        connect_server().status()
+    server.kill()
+    host = HostProcess(blueprint, "x", number=0, generation=1, machine=list_machines()[0])
+    assert "only_here" in str(host.find_failure())
+
+
+def test_actors_import_this_package_wherever_the_script_has_found_it(tmp_path):
+    script = """
+        import sys
+        sys.path.insert(0, ROOT)
+        from doom_a3c.engines.cluster.ray import connect
+        import ray
+        with connect(None, "test"):
+            print(ray.get(ray.remote(lambda: __import__("doom_a3c").__name__).remote()))
+    """
+    (tmp_path / "script.py").write_text(textwrap.dedent(script).replace("ROOT", repr(str(ROOT))))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "script.py"]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.stdout.splitlines()[-1:] == ["doom_a3c"], result.stderr
 
 
 @contextlib.contextmanager

@@ -12,8 +12,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import doom_a3c
 from doom_a3c.engines.cluster.access import HOW_TO_GUARD, check, check_reachable, make_own_folder
 from doom_a3c.engines.cluster.messages import Server, Settings, UnreachableError
 from doom_a3c.quiet import capture_stderr
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _SERVER = "parameter_server"
 CALL_SECONDS = 30.0  # until an unanswered call is repeated
+# Ray's processes import this package from there, even if a script has found it by a change of its own sys.path.
+_PACKAGE_FOLDER = str(Path(doom_a3c.__file__).resolve().parents[1])
 _OBJECT_STORE = 300 * 2**20  # bytes, of a cluster that this process starts: it holds only messages under way
 
 MakeServer = Callable[[Settings], Server]
@@ -67,7 +71,14 @@ def connect(address: str | None, namespace: str, gpu: bool = False) -> Iterator[
         with capture_stderr():
             stack.callback(ray.shutdown)
             try:
-                ray.init(address or "local", namespace=namespace, log_to_driver=False, logging_level=logging.ERROR, **own)
+                ray.init(
+                    address or "local",
+                    namespace=namespace,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    job_config=ray.job_config.JobConfig(_py_driver_sys_path=[_PACKAGE_FOLDER]),
+                    **own,
+                )
                 guarded = address is None or _asks_for_token()
             except Exception as error:  # Ray raises all kinds for a wrong token, another version or no cluster
                 failure = error
@@ -130,6 +141,7 @@ class _ServerProxy:
             raise _unwrap_error(error) from None
         except (RayError, ValueError) as error:  # ValueError: there is no such actor at the moment
             self._actor = None
+            _check_loaded(error)
             raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
 
@@ -174,7 +186,11 @@ class HostProcess:
             return None
         except RayTaskError as error:
             return _unwrap_error(error)
-        except RayError:
+        except RayError as error:
+            try:
+                _check_loaded(error)
+            except UserError as mistake:
+                return mistake
             return ProcessLostError("its process or its machine died")
 
     def kill(self) -> None:
@@ -188,6 +204,15 @@ def _unwrap_error(error: Any) -> BaseException:
     """Returns the UserError that an actor raised, or a ServerError with the actor's traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, UserError) else ServerError(str(error).strip())
+
+
+def _check_loaded(error: Exception) -> None:
+    """Raises UserError if an actor's process could not load this package or its blueprint: a new one could not either."""
+    if getattr(error, "actor_init_failed", False):
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise UserError(
+            f"Ray's processes cannot load doom_a3c ({reason}): install it, and your own modules, on every machine"
+        )
 
 
 def list_machines() -> list[str]:
