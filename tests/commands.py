@@ -25,10 +25,10 @@ PARTS = (
     "cli.ending",
     "run.launch",
     "run.session",
-    "run.playback",
+    "run.play.playback",
     "run.film_maker",
     "engines.threads",
-    "record.tensorboard",
+    "record.metrics.tensorboard",
 )
 
 
