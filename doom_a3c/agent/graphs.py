@@ -45,7 +45,6 @@ class Graph:
         return twin
 
     def __call__(self, *inputs: Any) -> Any:
-        """Calls the function with nested arrays or tensors."""
         values = tf.nest.flatten(inputs)
         key = tuple(value.shape for value in values)
         if key not in self._compiled:  # TensorFlow makes concurrent threads compile once

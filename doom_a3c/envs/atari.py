@@ -175,7 +175,6 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
 
 
 def _enlarge(picture: Pixels) -> Pixels:
-    """Returns a picture twice as large."""
     return cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST).astype(np.uint8, copy=False)
 
 

@@ -47,7 +47,6 @@ class History:
         self._frames: deque[Pixels] = deque(maxlen=spec.stack)
 
     def clear(self) -> None:
-        """Forgets the episode."""
         self._frames.clear()
 
     def add(self, screen: Pixels) -> None:

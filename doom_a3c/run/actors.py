@@ -42,7 +42,6 @@ class FilmedPlayer(Player):
             self._viewer.begin()
 
     def step(self, epsilons: Array, greedy: bool | Bools = False) -> Step:
-        """Plays one step of every game."""
         core_state = self.core_state
         step = super().step(epsilons, greedy)
         ended = bool(step.terminated[0] or step.truncated[0])

@@ -36,7 +36,6 @@ class Evaluation(NamedTuple):
     sampled: Scores
 
     def point(self, frames: int) -> EvaluationPoint:
-        """Returns the point of the evaluation curve at `frames`."""
         return EvaluationPoint(frames, *self.greedy[:2], *self.sampled[:2])
 
     @property

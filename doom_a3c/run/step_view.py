@@ -25,7 +25,6 @@ class StepViewer:
         self.begin()
 
     def begin(self) -> None:
-        """Begins an episode."""
         self._steps, self._score = 0, 0.0
 
     def view(
@@ -70,7 +69,6 @@ class TrainingViewer:
         self._saliency = Saliency(network) if network and network.inputs.pixels else None
 
     def begin(self) -> None:
-        """Begins an episode."""
         self._viewer.begin()
 
     def view_step(self, step: Step, core_state: CoreState) -> StepView:

@@ -219,7 +219,6 @@ class ClusterEngine:
         return self._rates.describe()
 
     def stop(self) -> None:
-        """Stops the hosts and the server; may be called twice."""
         if self._stop_event.is_set():
             return
         with contextlib.suppress(*_NO_ANSWER):

@@ -158,7 +158,6 @@ class HostActor:
     """The actor of a host."""
 
     def run(self, blueprint: Blueprint, name: str, number: int, generation: int) -> None:
-        """Plays until the run is over."""
         blueprint.make_host(blueprint.settings, name, number, connect_server()).run(generation)
 
 
@@ -194,7 +193,6 @@ class HostProcess:
             return ProcessLostError("its process or its machine died")
 
     def kill(self) -> None:
-        """Ends its process at once."""
         import ray
 
         ray.kill(self._actor)
@@ -242,7 +240,6 @@ class ServerProcess:
         self._actor = start_actor(ServerActor, options, blueprint)
 
     def kill(self) -> None:
-        """Ends the server for good."""
         import ray
 
         ray.kill(self._actor)

@@ -136,7 +136,6 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         return self._observe(), float(reward), ended and not truncated, truncated, info
 
     def _read_state(self) -> None:
-        """Reads the screen and the variables from the engine."""
         assert self._process is not None
         state = self._process.game.get_state()
         self._screen = state.screen_buffer
