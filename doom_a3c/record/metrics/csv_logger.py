@@ -52,5 +52,4 @@ class CsvLogger(NullLogger):
         write_json(self._folder / "settings.json", settings)
 
     def close(self) -> None:
-        """Closes the table."""
         self._file.close()

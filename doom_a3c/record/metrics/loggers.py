@@ -60,7 +60,7 @@ MakeLogger = Callable[[Path], Logger]  # makes the log in that folder
 
 
 class RetryingLogger:
-    """Survives a failing log, such as one on a full disk: reports it once, drops points, and reopens the log later."""
+    """A `Logger` that survives a failing log, as on a full disk: reports it once, drops points, and reopens it later."""
 
     def __init__(self, name: str, make: Callable[[], Logger], failures: FailureReporter) -> None:
         """`failures` is shared by all logs of a run and identifies this one by `name`."""
@@ -85,23 +85,18 @@ class RetryingLogger:
                         old.close()
 
     def metrics(self, metrics: Metrics, count: int) -> None:
-        """See `Logger`."""
         self._try(lambda logger: logger.metrics(metrics, count))
 
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
-        """See `Logger`."""
         self._try(lambda logger: logger.histogram(name, values, frames))
 
     def settings(self, settings: Mapping[str, object]) -> None:
-        """See `Logger`."""
         self._try(lambda logger: logger.settings(settings))
 
     def graph(self, graph: Any) -> None:
-        """See `Logger`."""
         self._try(lambda logger: logger.graph(graph))
 
     def gif(self, name: str, gif: bytes, height: int, width: int, frames: int) -> None:
-        """See `Logger`."""
         self._try(lambda logger: logger.gif(name, gif, height, width, frames))
 
     def close(self) -> None:
@@ -120,7 +115,6 @@ class Loggers:
         self._loggers: dict[str, Logger] = {}
 
     def __call__(self, name: str) -> Logger:
-        """Returns the log of that name."""
         if name not in self._loggers:
             self._loggers[name] = RetryingLogger(name, partial(self._make, self._folder / name), self._failures)
         return self._loggers[name]

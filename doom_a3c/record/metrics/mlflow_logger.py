@@ -68,7 +68,6 @@ class MlflowLogger(NullLogger):
         self._client.log_batch(self._run, params=params)
 
     def close(self) -> None:
-        """Ends the run with its last log."""
         self._owner.release()
 
 

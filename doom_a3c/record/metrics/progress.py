@@ -167,7 +167,6 @@ class Progress:
                 self._add_fault(kind)
 
     def add_fault(self, kind: str) -> None:
-        """Counts a fault that the run survived."""
         with self._lock:
             self._add_fault(kind)
 
@@ -175,7 +174,6 @@ class Progress:
         self.faults[kind if kind in self.faults or len(self.faults) < MAX_KINDS else "other"] += 1
 
     def add_update(self, entropy: float, lag: int) -> None:
-        """Counts an applied update."""
         with self._lock:
             self.updates += 1
             self.entropy, self.lag = entropy, lag

@@ -34,7 +34,6 @@ class TensorBoardLogger:
 
     @_QUIETLY
     def histogram(self, name: str, values: Sequence[float], frames: int) -> None:
-        """Writes a histogram."""
         with self._writer.as_default():
             tf.summary.histogram(make_tag(name), np.asarray(values, np.float32), step=_to_step(frames))
 
@@ -64,7 +63,6 @@ class TensorBoardLogger:
             tf.summary.write(name, tensor, step=_to_step(frames), metadata=metadata)
 
     def close(self) -> None:
-        """Flushes and closes the event file."""
         self._writer.close()
 
 

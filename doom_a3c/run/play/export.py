@@ -128,7 +128,6 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
 
 
 def _is_unchanged(example: Path) -> bool:
-    """Returns whether an example is unchanged since its export."""
     try:
         check_file(example)
         text, _, check = example.read_bytes().replace(b"\r", b"").rpartition(_CHECK.encode())

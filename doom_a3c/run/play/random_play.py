@@ -29,7 +29,6 @@ class RandomPolicy:
         self.distribution = distribution
 
     def initial_state(self, batch_size: int, /) -> CoreState:
-        """Returns an empty state."""
         return ()
 
     def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
