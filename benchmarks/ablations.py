@@ -24,9 +24,8 @@ from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES
 from benchmarks.common.trainings import read_commit, read_counters, run
-from doom_a3c.record.metrics.statistics import mean_interval
+from doom_a3c.record.metrics.statistics import format_score, mean_interval
 from doom_a3c.settings.catalog import find
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import DoomSpec
 
 MEASURED = PAGES / "ablations.jsonl"

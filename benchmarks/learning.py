@@ -49,7 +49,7 @@ from benchmarks.common.trainings import (
     run,
 )
 from doom_a3c.record.metrics.figures import draw_runs, save_png
-from doom_a3c.settings.formatting import format_score
+from doom_a3c.record.metrics.statistics import format_score
 
 FILMS = ROOT / "docs" / "scenarios"
 CURVES = PAGES / "learned"

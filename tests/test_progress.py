@@ -21,7 +21,7 @@ from doom_a3c.record.metrics.progress import (
     from_plain,
     to_plain,
 )
-from doom_a3c.settings.formatting import format_score
+from doom_a3c.record.metrics.statistics import format_score
 
 SIZE = (495, 880)  # height and width in pixels
 

@@ -7,8 +7,7 @@ import pytest
 
 from doom_a3c.cli import compare
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.statistics import compare_means, mean_interval, read_interval
-from doom_a3c.run.play.score_text import describe_certainty
+from doom_a3c.record.metrics.statistics import compare_means, describe_certainty, mean_interval, read_interval
 
 SAMPLES = 1500  # of games, whose share of intervals that hold the truth has a standard error of 0.006 at 0.95
 

@@ -14,8 +14,7 @@ from typing import Any
 from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_plain_record
 from benchmarks.common.supervised import read_last_line, run_supervised
-from doom_a3c.record.metrics.statistics import Interval, mean_interval
-from doom_a3c.settings.formatting import format_score
+from doom_a3c.record.metrics.statistics import Interval, format_score, mean_interval
 
 INTERVALS = (
     "Intervals are 95% (Student's t) over the episodes of one network: another training may end elsewhere. "

@@ -11,12 +11,18 @@ from typing import Any
 from doom_a3c.cli.lines import Lines
 from doom_a3c.record.files import check_no_folders, write_json, write_table
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.statistics import Difference, Interval, compare_means, mean_interval
+from doom_a3c.record.metrics.statistics import (
+    CAVEAT,
+    Difference,
+    Interval,
+    compare_means,
+    describe_certainty,
+    format_score,
+    mean_interval,
+)
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.playback import Playback
-from doom_a3c.run.play.score_text import CAVEAT, describe_certainty
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import PlaySettings
 
 MIN_EPISODES = 10  # fewer make wide intervals

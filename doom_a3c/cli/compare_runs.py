@@ -14,10 +14,10 @@ import numpy as np
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.csv_logger import TABLE
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.record.metrics.tags import make_tag
 from doom_a3c.run.checkpoints.run_record import find_scenario_name
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expand
 
 _TAG = make_tag("reward")

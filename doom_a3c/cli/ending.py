@@ -12,12 +12,12 @@ from doom_a3c.cli.status import format_curve
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.progress import EvaluationPoint, Point
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.inputs import expand
 
 CURVE_COLUMNS = 30  # characters

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from doom_a3c.cli.layout import format_table, wrap
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.pretrained import read_cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 

@@ -18,13 +18,13 @@ from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_folder
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.runs import find_checkpoint
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
 

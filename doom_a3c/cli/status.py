@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from doom_a3c.settings.formatting import format_score
+from doom_a3c.record.metrics.statistics import format_score
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for

@@ -12,8 +12,8 @@ from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.engine import State
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.record.metrics.progress import COLLAPSED, WINDOW, Progress
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.formatting import format_score
 
 SECONDS = 2.0  # shortest time between two marks
 NOISE = 0.4  # standard deviations by which a mean of 100 scores may fall by chance: four standard errors

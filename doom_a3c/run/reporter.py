@@ -13,11 +13,11 @@ from doom_a3c.engines.engine import Engine, State
 from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.record.metrics.rate_limiter import log_limiter
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import Best, PolicyName
 from doom_a3c.run.evaluator import Evaluation, Scores
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
-from doom_a3c.settings.formatting import format_score
 
 # Frames arrive in batches, a rollout of all games at once; rates are measured from batch to batch.
 _RATE_SECONDS = 30.0  # frames per second are a mean over at most this time, unless a batch takes longer

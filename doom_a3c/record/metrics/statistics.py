@@ -1,4 +1,4 @@
-"""Means of scores, their confidence intervals, and comparisons.
+"""Means of scores, their confidence intervals, comparisons, and all of these in words.
 
 All intervals are Student's t over the games of one network and do not cover the variance between training runs. With ten
 games they hold the true mean in 95% of cases for normal scores and in 90% for heavily skewed ones; paired comparisons find
@@ -14,6 +14,8 @@ import numpy as np
 
 LEVEL = 0.95
 EQUAL = 1e-9  # relative to the largest score: a smaller spread is rounding
+RULE_OF_THREE = 3  # an outcome absent from n games has, at 95%, a probability of at most about 3/n
+CAVEAT = "confidence intervals cover chance in the games, not in training: another seed may reach another score"
 
 
 class Interval(NamedTuple):
@@ -63,3 +65,17 @@ def compare_means(scores: Sequence[float], others: Sequence[float]) -> Differenc
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.asarray(scores, np.float64) - np.asarray(others, np.float64)
         return Difference(float(differences.mean()), mean_interval(differences.tolist()), len(differences))
+
+
+def format_score(score: float | None) -> str:
+    """Returns a score as text: one decimal from 10 on, two below, a dash for None."""
+    return "-" if score is None else f"{score:.{1 if abs(score) >= 10 else 2}f}"
+
+
+def describe_certainty(interval: Interval | None, games: int) -> str:
+    """Returns the interval of a mean in words, or the bound that holds for equal scores."""
+    if interval is not None:
+        return f"95% interval {format_score(interval.low)} to {format_score(interval.high)}"
+    if games == 1:
+        return "one game, no interval"
+    return f"the same in all {games} games: at 95%, up to {min(games, RULE_OF_THREE)} in {games} may still differ"

@@ -16,6 +16,7 @@ from PIL import Image
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.films.overlay import newest_picture
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.run.play.trial_games import (
     GAMES,
@@ -31,7 +32,6 @@ from doom_a3c.run.play.trial_games import (
 )
 from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.formatting import format_score
 from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, locate
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import most_parameters

@@ -16,11 +16,9 @@ import numpy as np
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import Array, discounted_sums
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.statistics import mean_interval
+from doom_a3c.record.metrics.statistics import CAVEAT, describe_certainty, format_score, mean_interval
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.play.episode_player import PlayedEpisode
-from doom_a3c.run.play.score_text import CAVEAT, describe_certainty
-from doom_a3c.settings.formatting import format_score
 
 MAX_ROWS = 1000  # of the table
 
