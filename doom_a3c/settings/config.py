@@ -103,7 +103,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @cached_property
     def worker_count(self) -> int:
-        """Worker threads of this process: 0 `workers` share its CPUs with other hosts. Checkpoints keep the 0."""
+        """Worker threads of this process; 0 `workers` are one per CPU, divided among hosts. Checkpoints keep the 0."""
         return self.workers or max(1, cpu_count() // (self.hosts if self.engine == "cluster" else 1))
 
     @property

@@ -23,7 +23,7 @@ FORMAT = 6
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
 _KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
 MAX_EVALUATIONS = 1000  # in a record
-
+_NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")  # of a run, such as 'basic-seed7-20261122-155611'
 
 PolicyName = Literal["greedy", "sample"]  # the likeliest action, or a draw
 
@@ -193,9 +193,6 @@ def _parse_confirmed(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("confirmed must be true or false")
     return value
-
-
-_NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")
 
 
 def make_run_name(title: str, seed: int) -> str:
