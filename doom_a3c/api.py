@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record.files import output_folder
+from doom_a3c.record.files import claim_empty_folder
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
@@ -45,17 +46,18 @@ class Agent(TrainedAgent):
         """Plays episodes; returns their scores, and the actions, rewards and values of each step.
 
         Args:
-            out: a folder for films, scores and a page about them; None writes nothing.
+            out: a folder for films, scores and a page about them; if it is not empty, they go to a numbered subfolder of
+                it, the `folder` of the results. None writes nothing.
             settings: as for play.py, such as `episodes=3`, `seed`, `policy`, `epsilon`, `record_episodes` and `overlay`.
 
         Raises:
             UserError: for a setting that does not fit, or a folder that cannot be written to.
         """
         chosen = parse_values(PlaySettings, settings, "settings")
-        folder = None if out is None else output_folder(str(out), "out")
         call = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
-        with Playback(self, chosen, folder) as playback:
-            return playback.run(call)
+        with contextlib.ExitStack() as stack:
+            folder = None if out is None else stack.enter_context(claim_empty_folder(str(out), "out"))
+            return stack.enter_context(Playback(self, chosen, folder)).run(call)
 
 
 Callback = Callable[[Status], bool | None]

@@ -112,7 +112,7 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, t
     frames = 4 * int(rows[0]["steps"])
     assert gif.shape[1:] == mp4.shape[1:] == (240, 320, 3)
     assert frames - 4 <= len(mp4) - round(35 / 2) <= frames + 1  # it holds the last picture for half a second
-    assert len(mp4) // 2 < len(gif) <= len(mp4)  # where nothing changes it has one picture for several
+    assert 2 < len(gif) <= len(mp4) / 35 * 10 + 1  # pictures per second; where nothing changes it has one for several
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["mean"] == pytest.approx(sum(float(row["score"]) for row in rows) / 3)
     assert len(summary["random_scores"]) == 4
@@ -123,6 +123,8 @@ def test_playing_writes_recordings_and_scores_from_the_checkpoint_alone(brief, t
     assert page.count(f'src="data:video/mp4;base64,{film}"') == page.count("<video") == 1
     assert page.count("<svg") >= 2
     assert "--random-episodes 4" in page
+    assert "keeping films of the first 1 of 3 episodes: up to 8 MB per minute" in result.stdout
+    assert "episode_000.mp4 (" in result.stdout
 
 
 @pytest.mark.process
@@ -205,17 +207,47 @@ def test_ctrl_c_ends_playing_though_its_games_hang(brief, tmp_path, start, hung)
 
 
 @pytest.mark.process
-def test_recordings_of_an_earlier_call_do_not_pass_for_those_of_this_one(brief, tmp_path):
-    (tmp_path / "result").mkdir()
-    (tmp_path / "result" / "episode_009.mp4").touch()  # nobody's of play.py
-    found = []
-    for episodes in (2, 1):
-        assert play(tmp_path, "--model", brief, "--episodes", episodes).returncode == 0
-        found.append(sorted(path.name for path in (tmp_path / "result").glob("episode*")))
-    singles = [f"episode_{index:03d}.{kind}" for index in range(2) for kind in ("gif", "mp4")]
-    assert found == [[*singles, "episode_009.mp4", "episodes.mp4"], [*singles[:2], "episode_009.mp4"]]
+def test_ctrl_c_while_films_are_written_leaves_a_page_and_no_half_film(brief, tmp_path):
+    arguments = ("--model", brief, "--episodes", 40, "--record-episodes", 40, "--out", "result")
+    with Running("play", *arguments, cwd=tmp_path) as process:
+        until(lambda: list(tmp_path.rglob("*.gif")), "the first gif", seconds=120)
+        kill(process.pid, signal.SIGINT)
+        result = process.end(30)
+    assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
     summary = json.loads((tmp_path / "result" / "summary.json").read_text())
-    assert summary["recordings"] == singles[:2]
+    assert summary["episodes"] == 40
+    assert sorted(path.name for path in (tmp_path / "result").glob("episode*")) == sorted(summary["recordings"])
+    assert 0 < len(list(tmp_path.rglob("*.gif"))) < 40
+    assert (tmp_path / "result" / "index.html").read_text().count("<video") == 3
+
+
+@pytest.mark.process
+def test_ctrl_c_in_the_first_episode_or_before_keeps_nothing(tmp_path):
+    for sign in ("result", "result/episode_000.mp4"):  # as it starts, and as it plays
+        with RunningAnew("play", "--model", "health_gathering", cwd=tmp_path) as process:
+            until((tmp_path / sign).exists, sign, seconds=120)
+            kill(process.pid, signal.SIGINT)
+            result = process.end(30)
+        assert (result.returncode, result.stderr) == (130, "play.py: interrupted\n")
+        assert list((tmp_path / "result").iterdir()) == []
+    assert "no episode has ended, so nothing is kept" in result.stdout
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("flags", [(), ("--export", "savedmodel"), ("--compare", "cartpole", "cartpole")])
+def test_a_folder_that_is_not_empty_is_left_alone_and_the_new_one_named(tmp_path, flags):
+    mine = {"index.html": "<h1>home</h1>", "savedmodel": "mine", "comparison.csv": "mine", "episode_000.mp4": "mine"}
+    (tmp_path / "result").mkdir()
+    for name, text in mine.items():
+        (tmp_path / "result" / name).write_text(text)
+    if "--export" not in flags:
+        flags = (*flags, "--episodes", 1, "--policy", "sample", "--epsilon", 1)
+    result = call("play", *(flags if "--compare" in flags else ("--model", "cartpole", *flags)), cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "result is not empty: writing to result/2\n" in result.stdout
+    assert {path.name: path.read_text() for path in (tmp_path / "result").iterdir() if path.is_file()} == mine
+    assert len(list((tmp_path / "result" / "2").iterdir())) > 1
+    assert result.stdout.count("result/2") > 1
 
 
 @pytest.mark.process
@@ -362,28 +394,6 @@ def test_every_kind_of_game_trains_plays_and_shows_its_curve(tmp_path, start, sc
     film = imageio.imread(tmp_path / "result" / "episode_000.gif")
     assert film.ndim == 4
     assert imageio.imread(tmp_path / "result" / "scores.png").ndim == 3
-
-
-@pytest.mark.process
-def test_a_page_of_somebody_elses_is_not_overwritten(trained, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "index.html").write_text("<h1>home</h1>")
-    result = play(tmp_path, "--model", trained[0] / "models" / "last.ckpt", "--out", "mine", "--episodes", 1)
-    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert "mine/index.html" in result.stderr
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["index.html"]
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", ["episode_001.mp4", "episodes.mp4", "scores.csv", "comparison.csv"])
-def test_a_folder_in_the_place_of_a_result_is_reported_before_playing(trained, tmp_path, name):
-    (tmp_path / "result" / name).mkdir(parents=True)
-    model = trained[0] / "models" / "last.ckpt"
-    flags = ("--model", model) if "comparison" not in name else ("--compare", model, model)
-    result = call("play", *flags, "--episodes", 1, cwd=tmp_path)
-    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-    assert f"result/{name}" in result.stderr
-    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -174,20 +174,19 @@ def test_a_failed_film_is_reported_and_the_next_one_made():
 
 
 def test_a_picture_of_another_size_is_fitted_to_the_films(tmp_path):
-    with VideoWriter(tmp_path / "film", 10.0) as film:
+    with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
         for size in ((32, 48, 3), (64, 20, 3), (33, 47, 3)):
             film.add(np.full(size, 100, np.uint8))
     assert imageio.imread(tmp_path / "film.mp4", index=None).shape[1:] == (32, 48, 3)
-    assert imageio.imread(tmp_path / "film.gif", index=None).shape[1:] == (32, 48, 3)
 
 
 @pytest.mark.parametrize(("size", "even"), [((33, 31), (34, 32)), ((1, 1), (2, 2)), ((3, 4), (4, 4)), ((6, 5), (6, 6))])
 def test_a_film_of_odd_sides_is_written_without_a_line(tmp_path, caplog, size, even):
     picture = np.arange(3 * size[0] * size[1]).astype(np.uint8).reshape(*size, 3)
-    with VideoWriter(tmp_path / "film", 10.0) as film:
+    with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
         film.add(picture)
     assert imageio.imread(tmp_path / "film.mp4", index=None).shape[1:] == (*even, 3)
-    assert imageio.imread(tmp_path / "film.gif", index=None).shape[1:] == (*size, 3)
+    assert imageio.imread(films.make_gif(tmp_path / "film.mp4").data, extension=".gif", index=None).shape[1:] == (*even, 3)
     assert caplog.messages == []
 
 
@@ -196,47 +195,6 @@ def test_a_gif_that_cannot_be_written_is_a_warning(tmp_path):
     lines = []
     GifFolder(tmp_path / "file", lines.append).add(Gif(b"GIF89a", 2, 3, 1.0, 0, 0))
     assert [line.partition(":")[0] for line in lines] == ["warning"]
-
-
-def test_a_film_of_one_picture_is_one_too(tmp_path):
-    with VideoWriter(tmp_path / "film", 10.0) as film:
-        film.add(np.full((32, 48, 3), 100, np.uint8))
-    with Image.open(tmp_path / "film.gif") as gif:
-        assert (gif.n_frames, gif.info["duration"]) == (1, 500)
-
-
-def test_a_gif_of_large_pictures_has_fewer(tmp_path):
-    size = (480, 960, 3)
-    with VideoWriter(tmp_path / "film", 35.0) as film:
-        for value in range(14):
-            film.add(np.full(size, 10 * value, np.uint8))
-    video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
-    assert (len(video), gif.shape) == (14 + round(35 / 2), (3, *size))
-    np.testing.assert_allclose(gif[:, 16, 24, 0], [0, 60, 130], atol=4)  # every sixth, and the last one
-
-
-def test_a_video_is_whole_and_a_gif_has_its_first_pictures(tmp_path, monkeypatch):
-    monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
-    with VideoWriter(tmp_path / "film", 10.0) as film:
-        for value in range(0, 250, 25):
-            film.add(np.full((32, 48, 3), value, np.uint8))
-    video, gif = (imageio.imread(tmp_path / f"film.{kind}", index=None) for kind in ("mp4", "gif"))
-    assert (len(video), len(gif)) == (15, 4)
-    np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 25), *[225] * 5], atol=6)  # half a second more
-    np.testing.assert_allclose(gif[:, 16, 24, 0], [0, 25, 50, 225], atol=2)  # and the last one
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_long_episode_has_no_more_pictures_than_a_gif_may(monkeypatch):
-    monkeypatch.setattr(recording, "MAX_PICTURES", 2)
-    (one, _) = recorded(2, RateLimiter(0))
-    assert [picture[0, 0, 0] for picture in one.pictures] == [0, 1, 99]  # the last one always
-
-
-def test_no_pictures_make_no_video(tmp_path):
-    with VideoWriter(tmp_path / "film", 10.0):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 def gif_of(pictures, rate):
@@ -251,7 +209,85 @@ def gif_of(pictures, rate):
         )
 
 
-@pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 1000.0])
+def test_a_film_of_one_picture_is_one_too(tmp_path):
+    pictures, durations = gif_of([np.full((32, 48, 3), 100, np.uint8)], 10.0)
+    assert (len(pictures), durations) == (1, (500,))
+    with VideoWriter(tmp_path / "film.mp4", 10.0) as film:
+        film.add(pictures[0])
+    with Image.open(io.BytesIO(films.make_gif(tmp_path / "film.mp4").data)) as gif:
+        assert gif.n_frames == 1
+
+
+def test_a_gif_of_large_pictures_has_fewer():
+    pictures, _ = gif_of([np.full((480, 960, 3), 10 * value, np.uint8) for value in range(14)], 35.0)
+    assert [picture[16, 24, 0] for picture in pictures] == [0, 60, 130]  # every sixth, and the last one
+
+
+def test_a_full_gif_shows_the_last_picture_after_its_first_ones(monkeypatch):
+    monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
+    pictures, _ = gif_of([np.full((32, 48, 3), value, np.uint8) for value in range(0, 250, 25)], 10.0)
+    assert [picture[16, 24, 0] for picture in pictures] == [0, 25, 50, 225]
+
+
+def film_noise(path, seconds, rate=35.0, size=(240, 320, 3)):
+    """Films noise: nothing takes more room."""
+    random = np.random.default_rng(0)
+    with VideoWriter(path, rate) as film:
+        for _ in range(round(seconds * rate)):
+            film.add(random.integers(256, size=size).astype(np.uint8))
+
+
+def test_a_film_is_whole_and_its_clip_and_gif_say_how_much_of_it_they_show(tmp_path, monkeypatch):
+    monkeypatch.setattr(gif_writer, "MAX_PICTURES", 4)
+    monkeypatch.setattr(films, "CLIP_SECONDS", 1)
+    path = tmp_path / "film.mp4"
+    with VideoWriter(path, 10.0) as film:
+        for value in range(0, 250, 12):
+            film.add(np.full((32, 48, 3), value, np.uint8))
+    video = imageio.imread(path, index=None)
+    np.testing.assert_allclose(video[:, 16, 24, 0], [*range(0, 250, 12), *[240] * 5], atol=6)  # half a second more
+    clip, gif = films.cut_clip(path), films.make_gif(path)
+    assert [clip.extent, gif.extent] == ["first 1 s of 2", "first 0 s of 2"]
+    shown = imageio.imread(clip.data, extension=".mp4", index=None)
+    assert 10 <= len(shown) <= 12  # encoded pictures refer to later ones
+    np.testing.assert_array_equal(shown, video[: len(shown)])
+    np.testing.assert_allclose(
+        imageio.imread(gif.data, extension=".gif", index=None)[:, 16, 24, 0], [0, 12, 24, 36], atol=6
+    )
+    monkeypatch.setattr(films, "CLIP_SECONDS", 3)
+    assert films.cut_clip(path).data == path.read_bytes()
+    assert films.cut_clip(path).extent == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_films_gifs_and_clips_stay_small_whatever_they_show(tmp_path, monkeypatch):
+    monkeypatch.setattr(films, "CLIP_BYTES", 300_000)
+    monkeypatch.setattr(gif_writer, "MAX_BYTES", 300_000)
+    path = tmp_path / "film.mp4"
+    film_noise(path, 5.0)
+    size = path.stat().st_size
+    assert size < 1_000_000 * films.MEGABYTES_PER_MINUTE * 5.5 / 60 + 150_000
+    clip, gif = films.cut_clip(path), films.make_gif(path)
+    assert 250_000 < len(clip.data) < 300_000 + films.FFMPEG_BUFFER
+    assert clip.seconds == pytest.approx(5.5 * len(clip.data) / size, rel=0.4)
+    assert len(gif.data) < 300_000 + 2 * 77_000
+    assert all(part.is_cut for part in (clip, gif))
+    assert imageio.imread(gif.data, extension=".gif", index=None).shape[1:] == (240, 320, 3)
+
+
+def test_a_long_episode_has_no_more_pictures_than_a_gif_may(monkeypatch):
+    monkeypatch.setattr(recording, "MAX_PICTURES", 2)
+    (one, _) = recorded(2, RateLimiter(0))
+    assert [picture[0, 0, 0] for picture in one.pictures] == [0, 1, 99]  # the last one always
+
+
+def test_no_pictures_make_no_video(tmp_path):
+    with VideoWriter(tmp_path / "film.mp4", 10.0):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rate", [8.75, 10.0, 15.0, 35.0, 50.0, 60.0, 240.0])
 def test_a_gif_plays_as_fast_as_the_game_and_holds_its_last_picture(rate):
     count = 71
     pictures, durations = gif_of([np.full((4, 4, 3), 3 * value, np.uint8) for value in range(count)], rate)
@@ -282,21 +318,21 @@ def test_a_picture_may_stay_longer_than_a_gifs_longest_duration(seconds):
 
 
 def test_an_end_between_two_shown_pictures_is_shown():
-    pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in (9, 9, 9, 200)], 100.0)
+    pictures, durations = gif_of([np.full((4, 4, 3), value, np.uint8) for value in [9] * 15 + [200]], 100.0)
     assert [int(picture[0, 0, 0]) for picture in pictures] == [9, 200]
-    assert durations == (20, 500)
+    assert durations == (100, 500)
 
 
 def test_films_are_joined_one_after_the_other(tmp_path):
     paths = [tmp_path / f"film it's {value}.mp4" for value in (0, 200)]
     for value, path in zip((0, 200), paths, strict=True):
-        with VideoWriter(path.with_suffix(""), 10.0) as film:
+        with VideoWriter(path, 10.0) as film:
             for _ in range(3):
                 film.add(np.full((32, 48, 3), value, np.uint8))
     films.join_films(paths, tmp_path / "all.mp4")
     video = imageio.imread(tmp_path / "all.mp4", index=None)
     np.testing.assert_allclose(video[:, 16, 24, 0], [0] * 8 + [200] * 8, atol=6)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(OSError, match=r"all\.mp4"):
         films.join_films([tmp_path / "none.mp4"], tmp_path / "all.mp4")
     assert not (tmp_path / "all.mp4").exists()

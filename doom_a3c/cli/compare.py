@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli.lines import Lines
-from doom_a3c.record.files import check_no_folders, write_json, write_table
+from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import (
     CAVEAT,
@@ -45,7 +45,6 @@ def compare(
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
-    check_no_folders(folder / f"comparison.{kind}" for kind in ("png", "csv", "json"))
     names = _name_models([agent.source for agent in agents])
     lines(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}
@@ -84,8 +83,6 @@ def _play_agent(
 
 
 def _write_scores(folder: Path, settings: PlaySettings, scores: dict[str, list[float]]) -> None:
-    for kind in ("png", "json"):  # old files could be mistaken for new ones
-        (folder / f"comparison.{kind}").unlink(missing_ok=True)
     rows = enumerate(zip_longest(*scores.values(), fillvalue=""), settings.seed)
     write_table(folder / "comparison.csv", ["seed", *scores], ([seed, *row] for seed, row in rows))
 

@@ -17,7 +17,7 @@ from doom_a3c.cli import command
 from doom_a3c.cli.flags import make_flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.streams import print_result
-from doom_a3c.record.files import output_folder
+from doom_a3c.record.files import claim_empty_folder
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.runs import find_checkpoint
@@ -25,6 +25,7 @@ from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
+from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
 
@@ -55,7 +56,10 @@ class Options:
     )
     scenario: str | None = setting(None, "Play this game, named as in train.py, instead of the checkpoint's own")
     wad: str | None = setting(None, "Wad of a model that was trained on one that does not come with ViZDoom")
-    out: str = setting("result", "Folder for index.html, the recordings, scores and summary.json")
+    out: str = setting(
+        "result",
+        "Folder for index.html, the recordings, scores and summary.json; if it is not empty, a numbered subfolder of it",
+    )
     device: str = setting("auto", "Device of the network: auto (a GPU if there is one), cpu, gpu, or gpu:1 for the second")
     verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", switch=True)
     quiet: bool = setting(False, "Print only errors", switch=True)
@@ -96,22 +100,23 @@ def _play(arguments: list[str] | None) -> int:
     from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported now
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
-    folder = output_folder(options.out, "--out")
-
     lines = Lines(options.quiet)
-    if options.compare:
-        from doom_a3c.cli.compare import compare
+    with claim_empty_folder(options.out, "--out") as folder:
+        if folder != expand(options.out):
+            lines(f"{options.out} is not empty: writing to {folder}")
+        if options.compare:
+            from doom_a3c.cli.compare import compare
 
-        compare(agents, settings, folder, lines, _handle_interrupts)
-        return 0
-    if options.export:
-        from doom_a3c.run.play.export import export  # late, as above
+            compare(agents, settings, folder, lines, _handle_interrupts)
+        elif options.export:
+            from doom_a3c.run.play.export import export  # late, as above
 
-        for path in export(agents[0], options.export, folder):
-            lines(str(path))
-        return 0
-    command_line = f"{command.find_program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
-    _play_agent(agents[0], options, settings, folder, command_line, lines)
+            for path in export(agents[0], options.export, folder):
+                lines(str(path))
+        else:
+            given = sys.argv[1:] if arguments is None else arguments
+            command_line = f"{command.find_program_call('play')} {shlex.join(given)}"
+            _play_agent(agents[0], options, settings, folder, command_line, lines)
     return 0
 
 
@@ -137,9 +142,10 @@ def _play_agent(
 ) -> None:
     """Plays an agent, and prints and writes its results."""
     from doom_a3c.run.play.playback import Playback  # late: TensorFlow is imported by now
+    from doom_a3c.run.play.recordings import describe_cost
 
     record = agent.record
-    if agent.builder.missing_pictures and (settings.record_episodes or options.window):
+    if agent.builder.missing_pictures and (settings.record_episodes != 0 or options.window):
         print(f"warning: {agent.builder.missing_pictures}: no recordings", file=sys.stderr)
 
     def format_row(index: int, score: str, steps: int) -> str:
@@ -153,7 +159,10 @@ def _play_agent(
 
     screen = _open_window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
-        lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy\nepisode   score      steps")
+        lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy")
+        if agent.builder.can_render:
+            lines(describe_cost(settings))
+        lines("episode   score      steps")
         random: Sequence[float] = ()
         try:
             with _shorten_warnings(lines):
@@ -166,9 +175,11 @@ def _play_agent(
                 lines(f"mean {mean}  std {std}  min {least}  max {most}{beside}")
                 if playback.shortfall:
                     lines(playback.shortfall)
-                if playback.removed:
-                    lines(f"removed {playback.removed} recordings of an earlier call")
-                lines(f"see {folder / 'index.html'}; films, scores.csv, scores.png and summary.json are beside it")
+                for film in playback.films:
+                    lines(f"{film.title}: {film.describe_extent()}")
+                lines(f"see {folder / 'index.html'}; scores.csv, scores.png and summary.json are beside it")
+            else:
+                lines("no episode has ended, so nothing is kept")
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
 import io
+import itertools
 import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from doom_a3c.settings.errors import UserError
@@ -84,6 +86,46 @@ def output_folder(path: str, flag: str) -> Path:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise UserError(f"{flag} {folder}: {why}; name a folder that can be written to") from None
     return folder
+
+
+@contextlib.contextmanager
+def claim_empty_folder(path: str, flag: str) -> Iterator[Path]:
+    """Yields the named folder if it is empty, or else the first of its subfolders 2, 3, ... that is.
+
+    No earlier output is touched, and no other call gets the folder inside the block.
+
+    Raises:
+        UserError: naming the flag, if there can be no such folder.
+    """
+    root = output_folder(path, flag)
+    for folder in itertools.chain([root], (root / str(number) for number in itertools.count(2))):
+        with contextlib.suppress(FileExistsError):  # a file
+            folder.mkdir(exist_ok=True)
+        with _claim(folder) as is_free:
+            if is_free:
+                yield folder
+                return
+
+
+@contextlib.contextmanager
+def _claim(folder: Path) -> Iterator[bool]:
+    """Yields whether a folder is empty and no other call has claimed it, and claims it inside the block."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # it is a file, or unreadable
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claimed = True
+    except BlockingIOError:
+        claimed = False
+    except OSError:  # a file system without locks
+        claimed = True
+    try:
+        yield claimed and not os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def output_file(path: str, flag: str) -> Path:

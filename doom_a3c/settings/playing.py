@@ -24,9 +24,9 @@ class PlaySettings:
     epsilon: float | None = setting(
         None, "Probability of a random action; unset is the run's --evaluation-epsilon if greedy, else 0", low=0, high=1
     )
-    record_episodes: int = setting(
-        10,
-        "First episodes to record as gif and mp4",
+    record_episodes: int | None = setting(
+        None,
+        "First episodes to keep as mp4 and gif; unset keeps the best, the median and the worst; 0 records none",
         unit="episodes",
         low=0,
         section=SHOWING,

@@ -1,4 +1,4 @@
-"""Writes films as mp4 files, each with a gif beside it."""
+"""Writes films as mp4 files, and makes gifs and clips from them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ import errno
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import imageio.v2
+import imageio_ffmpeg
 import numpy as np
 from PIL import Image
 
 from doom_a3c.record.files import write_whole
 from doom_a3c.record.films.gif_writer import HELD_SECONDS, GifWriter, Picture
 
+CLIP_SECONDS, CLIP_BYTES = 20, 1_300_000  # of a film: three of them make a page of 6 MB
+FFMPEG_BUFFER = 262_144  # bytes by which ffmpeg may exceed that
+# At this quality a minute of ViZDoom at 320x240 takes 2 MB; the limit is for games with more detail: 8 MB a minute.
+MEGABYTES_PER_MINUTE = 8
+_ENCODING = ["-crf", "30", "-preset", "veryfast", "-maxrate", "1M", "-bufsize", "1M"]
+
 
 class VideoWriter:
-    """Writes `stem`.mp4 (H.264, which every browser plays) picture by picture, and `stem`.gif at the end."""
+    """Writes an mp4 file (H.264, which every browser plays) picture by picture; none without pictures."""
 
-    def __init__(self, stem: Path, pictures_per_second: float) -> None:
-        self._stem, self._rate, self._gif = stem, pictures_per_second, GifWriter(pictures_per_second)
+    def __init__(self, path: Path, pictures_per_second: float) -> None:
+        self._path, self._rate = path, pictures_per_second
         self._newest: Picture
         self._video: Any = None
 
@@ -33,39 +40,41 @@ class VideoWriter:
         if self._video is None:
             self._size = picture.shape[1], picture.shape[0]
             self._video = imageio.v2.get_writer(
-                self._make_path("mp4"),
+                self._path,
                 "FFMPEG",
                 fps=self._rate,
                 codec="libx264",
+                quality=None,
+                output_params=[*_ENCODING],
                 macro_block_size=2,
                 ffmpeg_log_level="quiet",
             )
         if (picture.shape[1], picture.shape[0]) != self._size:
             picture = np.asarray(Image.fromarray(picture).resize(self._size))
-        with self._name_film():
+        with _name_film(self._path):
             self._video.append_data(_pad_to_even(picture))
-        self._gif.add(picture)
         self._newest = picture
 
     def __exit__(self, *error: object) -> None:
         if self._video is None:
             return
-        with self._name_film():
+        with _name_film(self._path):
             for _ in range(round(HELD_SECONDS * self._rate)):
                 self._video.append_data(_pad_to_even(self._newest))
             self._video.close()
-        write_whole(self._make_path("gif"), self._gif.finish())
 
-    @contextlib.contextmanager
-    def _name_film(self) -> Iterator[None]:
-        """Turns the errors of a broken pipe to ffmpeg into an OSError that names the film."""
-        try:
-            yield
-        except (OSError, StopIteration, RuntimeError):
-            raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(self._make_path("mp4"))) from None
 
-    def _make_path(self, kind: str) -> Path:
-        return self._stem.with_name(f"{self._stem.name}.{kind}")
+@contextlib.contextmanager
+def _name_film(path: Path) -> Iterator[None]:
+    """Turns the errors of a broken pipe to ffmpeg into an OSError that names the film."""
+    try:
+        yield
+    except (OSError, StopIteration, RuntimeError):
+        raise _blame_disk(path) from None
+
+
+def _blame_disk(path: Path) -> OSError:
+    return OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(path))
 
 
 def _pad_to_even(picture: Picture) -> Picture:
@@ -75,25 +84,84 @@ def _pad_to_even(picture: Picture) -> Picture:
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge") if odd else picture
 
 
+class Clip(NamedTuple):
+    """The beginning of a film, or all of it, in memory."""
+
+    data: bytes
+    seconds: float
+    film_seconds: float
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ends before the film."""
+        return self.seconds < self.film_seconds - 0.1
+
+    @property
+    def extent(self) -> str:
+        """The part of the film that it shows, such as 'first 20 s of 60'."""
+        return f"first {int(self.seconds)} s of {int(self.film_seconds)}" if self.is_cut else "whole"
+
+
+def cut_clip(film: Path) -> Clip:
+    """Returns the first 20 s of an mp4, without encoding them again, or as many as fit into 1.5 MB or so.
+
+    Raises:
+        OSError: naming the film, if there is no room.
+    """
+    seconds = _measure_seconds(film)
+    if seconds <= CLIP_SECONDS and film.stat().st_size <= CLIP_BYTES:
+        return Clip(film.read_bytes(), seconds, seconds)
+    clip = film.with_suffix(".clip.mp4")
+    limits = ["-t", str(CLIP_SECONDS), "-fs", str(CLIP_BYTES)]
+    try:
+        _copy(["-i", film.name, *limits], clip)
+        return Clip(clip.read_bytes(), _measure_seconds(clip), seconds)
+    finally:
+        clip.unlink(missing_ok=True)
+
+
+def make_gif(film: Path) -> Clip:
+    """Returns the beginning of an mp4 as a gif: as much as a gif may hold.
+
+    Raises:
+        OSError: naming the film, if it cannot be read.
+    """
+    with _name_film(film), contextlib.closing(imageio_ffmpeg.read_frames(film)) as pictures:
+        facts = next(pictures)
+        (width, height), rate = facts["size"], facts["fps"]
+        gif = GifWriter(rate)
+        for picture in pictures:
+            gif.add(np.frombuffer(picture, np.uint8).reshape(height, width, 3))
+            if gif.full:
+                break
+    return Clip(gif.finish(), gif.seconds, facts["duration"])
+
+
 def join_films(films: Sequence[Path], target: Path) -> None:
     """Joins mp4 files of equal size and rate, in the folder of `target`, without encoding them again.
 
     Raises:
         OSError: naming the film, if it cannot be written.
     """
-    import imageio_ffmpeg  # late: training does without
-
     listed = target.with_suffix(".list")
     names = [film.name.replace("'", r"'\''") for film in films]
-    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", "-f", "concat", "-safe", "0", "-i", listed.name]
     try:
         write_whole(listed, "".join(f"file '{name}'\n" for name in names).encode())
-        command = [*ffmpeg, "-c", "copy", target.name]
-        status = subprocess.run(
-            command, cwd=target.parent, stdin=subprocess.DEVNULL, check=False, start_new_session=True
-        ).returncode
+        _copy(["-f", "concat", "-safe", "0", "-i", listed.name], target)
     finally:
         listed.unlink(missing_ok=True)
-    if status != 0:
-        target.unlink(missing_ok=True)  # incomplete
-        raise OSError(errno.EPIPE, "ffmpeg has failed; is the disk full?", str(target))
+
+
+def _copy(source: Sequence[str], target: Path) -> None:
+    """Has ffmpeg copy encoded pictures from a source to a file in the same folder, and leaves no incomplete file."""
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "quiet", "-y", *source, "-c", "copy", target.name]
+    # In a session of its own, which no Ctrl-C of a terminal reaches.
+    ended = subprocess.run(ffmpeg, cwd=target.parent, stdin=subprocess.DEVNULL, check=False, start_new_session=True)
+    if ended.returncode != 0:
+        target.unlink(missing_ok=True)
+        raise _blame_disk(target)
+
+
+def _measure_seconds(film: Path) -> float:
+    with _name_film(film), contextlib.closing(imageio_ffmpeg.read_frames(film)) as pictures:
+        return float(next(pictures)["duration"])

@@ -1,7 +1,7 @@
-"""Encodes gifs picture by picture.
+"""Encodes gifs picture by picture, and stops before they grow large.
 
-Pillow's `save(append_images=...)` keeps every picture until the end: 3000 of 320x240 took 291 MB of memory where this takes
-116 MB, 53 MB of which are the gif. imageio's writer calls the same two functions of Pillow, and fails on NumPy 2.4.
+Pillow's `save(append_images=...)` keeps every picture until the end, and so cannot know when a gif has become too large:
+3000 pictures of 320x240 made 53 MB. imageio's writer calls the same two functions of Pillow, and fails on NumPy 2.4.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from PIL import GifImagePlugin, Image
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
 MAX_PICTURES = 3000  # in one gif
+MAX_BYTES = 2_000_000  # of one gif, save for its last two pictures
+GIF_RATE = 10  # pictures per second, at most
+_COLORS = 64  # of a picture: a third smaller than with 256
 GIF_PIXELS = 35 * 320 * 240  # per second of a gif: of larger pictures it shows fewer
 HELD_SECONDS = 0.5  # for the last picture of a film, which would flash by
 _MAX_DURATION = 60_000  # hundredths of a second per picture: gifs have 16 bits for it
@@ -23,8 +26,8 @@ _MIN_DURATION = 2  # hundredths of a second: browsers slow shorter ones down to 
 class GifWriter:
     """Makes a gif that loops in real time and holds the last picture for half a second.
 
-    It has at most 3000 pictures, the last one among them, only every n-th of large ones, and none for less than 0.02 s.
-    Owns the gif so far, and the latest picture, whose duration is not known yet.
+    It has at most 3000 pictures, 10 per second and 2 MB; once it is `full`, only the last picture is still added, and of
+    large pictures it has fewer. Owns the gif so far, and the latest picture, whose duration is not known yet.
     """
 
     def __init__(self, pictures_per_second: float) -> None:
@@ -35,6 +38,7 @@ class GifWriter:
         self._newest: Picture | None = None
         self._written: Picture | None = None
         self._data: list[bytes] = []
+        self._bytes = 0
 
     def add(self, picture: Picture) -> None:
         """Adds a picture.
@@ -44,15 +48,25 @@ class GifWriter:
         """
         if self._unwritten is None:
             self._unwritten = picture
-            self._every = math.ceil(picture[..., 0].size * self._rate / GIF_PIXELS)
+            self._every = math.ceil(self._rate * max(1 / GIF_RATE, picture[..., 0].size / GIF_PIXELS))
         if picture.shape != self._unwritten.shape:
             raise ValueError(f"a picture is {picture.shape}, earlier ones are {self._unwritten.shape}")
         begin = round(100 * self._count / self._rate)
         in_time = self._count % self._every == 0 and begin - self._newest_begun >= _MIN_DURATION
-        if in_time and self._shown < MAX_PICTURES - 1:
+        if in_time and not self.full:
             self._show(picture, begin)
         self._newest = picture
         self._count += 1
+
+    @property
+    def seconds(self) -> float:
+        """The time of all pictures so far."""
+        return self._count / self._rate
+
+    @property
+    def full(self) -> bool:
+        """Whether further pictures are left out, except for the last one."""
+        return self._shown >= MAX_PICTURES - 1 or self._bytes >= MAX_BYTES
 
     def _show(self, picture: Picture, begin: int) -> None:
         """Writes the previous picture, unless this one is equal."""
@@ -69,13 +83,14 @@ class GifWriter:
         if self._written is not None:
             changed = (picture != self._written).any(axis=2)
             rows, columns = (_find_extent(changed.any(axis=axis)) for axis in (1, 0))
-        image = Image.fromarray(picture[rows, columns]).convert("P", palette=Image.Palette.ADAPTIVE)
+        image = Image.fromarray(picture[rows, columns]).convert("P", palette=Image.Palette.ADAPTIVE, colors=_COLORS)
         if self._written is None:
             self._data += GifImagePlugin.getheader(image, info={"loop": 0})[0]
         whole, rest = divmod(hundredths - 1, _MAX_DURATION)
         for part in [_MAX_DURATION] * whole + [rest + 1]:  # a longer one is repeated
             options = {"duration": 10 * part, "include_color_table": True}
-            self._data += GifImagePlugin.getdata(image, (columns.start, rows.start), **options)
+            self._data += (encoded := GifImagePlugin.getdata(image, (columns.start, rows.start), **options))
+            self._bytes += sum(map(len, encoded))
         self._written = picture
 
     def finish(self) -> bytes:

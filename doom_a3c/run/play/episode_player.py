@@ -128,9 +128,9 @@ class EpisodePlayer:
                 view.close()
 
     def play_episode(
-        self, seed: int, stem: Path | None = None, on_step: Callable[[int], None] = lambda steps: None
+        self, seed: int, film: Path | None = None, on_step: Callable[[int], None] = lambda steps: None
     ) -> PlayedEpisode:
-        """Plays one episode; with a `stem`, records it as `stem`.mp4 and .gif.
+        """Plays one episode; with a `film`, records it as this mp4 file.
 
         `on_step` is called after each step with the number of steps so far.
 
@@ -139,18 +139,18 @@ class EpisodePlayer:
             UserError: if the game fails.
         """
         try:
-            return self._play_recorded(seed, stem, on_step)
+            return self._play_recorded(seed, film, on_step)
         except Exception:
             if self.interrupted:
                 raise KeyboardInterrupt from None
             raise
 
-    def _play_recorded(self, seed: int, stem: Path | None, on_step: Callable[[int], None]) -> PlayedEpisode:
-        recorder = self._recorder if stem or self._screen else None
+    def _play_recorded(self, seed: int, film: Path | None, on_step: Callable[[int], None]) -> PlayedEpisode:
+        recorder = self._recorder if film or self._screen else None
         if recorder is None:
             with self.await_game():
                 return self._play(seed, None, lambda picture: None, on_step)
-        video = VideoWriter(stem, recorder.pictures_per_second) if stem else None
+        video = VideoWriter(film, recorder.pictures_per_second) if film else None
 
         def show(picture: Picture) -> None:
             if self._screen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -19,6 +19,7 @@ from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import CAVEAT, describe_certainty, format_score, mean_interval
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.play.episode_player import PlayedEpisode
+from doom_a3c.run.play.recordings import Film
 
 MAX_ROWS = 1000  # of the table
 
@@ -35,6 +36,7 @@ class Results(NamedTuple):
     played: Sequence[PlayedEpisode]
     random: Sequence[float]  # scores of the random baseline; empty unless all its episodes ended
     asked: int  # requested episodes
+    folder: Path | None  # of the films, scores and the page
 
     @property
     def groups(self) -> dict[str, Sequence[float]]:
@@ -54,8 +56,8 @@ class Results(NamedTuple):
         return f"stopped in episode {len(self.played) + 1} of {self.asked}, which is left out: this favours short ones"
 
 
-def render_page(results: Results, films: Mapping[int, Path], command: str, record: RunRecord) -> str:
-    """Renders the page as HTML; `films` has the films of the recorded episodes, by index."""
+def render_page(results: Results, films: Sequence[Film], command: str, record: RunRecord) -> str:
+    """Renders the page as HTML, which needs no other file."""
     plain = record_to_plain(record)  # without the folders of the user's files
     settings = {name: plain[name] for name in ("scenario", "config")}
     count = len(results.played)
@@ -77,20 +79,17 @@ def render_page(results: Results, films: Mapping[int, Path], command: str, recor
     )
 
 
-def _render_films(played: Sequence[PlayedEpisode], films: Mapping[int, Path]) -> str:
-    """Renders the best, the median and the worst of the recorded episodes."""
-    ranked = sorted(films, key=lambda index: played[index].episode.score)
-    if not ranked:
-        return ""
-    chosen = {ranked[0]: "worst", ranked[len(ranked) // 2]: "median", ranked[-1]: "best"}
-    of = " of the recorded ones" if len(films) < len(played) else ""
+def _render_films(played: Sequence[PlayedEpisode], films: Sequence[Film]) -> str:
+    """Renders the films, each with a link to its file if it shows only the first seconds."""
     parts = []
-    for index, name in reversed(chosen.items()):
-        caption = f"{name}{of}: score {format_score(played[index].episode.score)}"
-        source = f"data:video/mp4;base64,{base64.b64encode(films[index].read_bytes()).decode()}"
-        film = f'<video controls loop muted autoplay playsinline src="{source}"></video>'
-        parts.append(f"<figure><figcaption>{caption}</figcaption>{film}</figure>")
-    return f'<div class="films">{"".join(parts)}</div>'
+    for film in films:
+        caption = f"{film.title}: score {format_score(played[film.episode].episode.score)}"
+        if film.clip.is_cut:
+            caption += f', {film.clip.extent}; whole: <a href="{film.path.name}">{film.path.name}</a>'
+        source = f"data:video/mp4;base64,{base64.b64encode(film.clip.data).decode()}"
+        video = f'<video controls loop muted autoplay playsinline src="{source}"></video>'
+        parts.append(f"<figure><figcaption>{caption}</figcaption>{video}</figure>")
+    return f'<div class="films">{"".join(parts)}</div>' if parts else ""
 
 
 def _make_plots(results: Results, record: RunRecord) -> list[Any]:

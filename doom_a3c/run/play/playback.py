@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from doom_a3c.record.files import check_no_folders, not_ours, write_json, write_table, write_whole
-from doom_a3c.record.films.films import join_films
+from doom_a3c.record.files import write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.episode_player import EpisodePlayer, GameWindow, PlayedEpisode
 from doom_a3c.run.play.page import Results, render_page
 from doom_a3c.run.play.random_play import play_random_episodes
+from doom_a3c.run.play.recordings import Film, Recordings
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.playing import PlaySettings
-
-JOINED = "episodes.mp4"  # all episodes as one film
-_RESULTS = ("index.html", "scores.csv", "scores.png", "summary.json")
-_GENERATOR = b'<meta name="generator" content="doom_a3c">'
-_RECORDING = re.compile(r"episode(s|_\d{3,})\.(gif|mp4)")
 
 
 class Playback:
@@ -43,15 +36,10 @@ class Playback:
         screen: GameWindow | None = None,
         on_step: Callable[[int, int], None] = lambda index, steps: None,
     ) -> None:
-        """Recordings and scores go to `folder`, if any, and pictures to `screen`.
+        """Recordings and scores go to `folder`, an empty one, if any, and pictures to `screen`.
 
         `on_step` is called after each step, with the index of its episode and the steps of that episode so far.
-
-        Raises:
-            UserError: if the folder has a page of another program, or folders with the names of results.
         """
-        if folder:
-            _check_outputs(folder)
         config = agent.record.config
         policy = settings.policy or agent.better_policy
         usual = config.evaluation_epsilon if policy == "greedy" else 0.0
@@ -64,14 +52,16 @@ class Playback:
         )
         self.statistics: Scores | None = None  # of the written episodes
         self.shortfall = ""  # see `Results`
-        self.removed = 0  # recordings of an earlier call that were deleted
+        self.films: list[Film] = []  # on the page
         self._played: list[PlayedEpisode] = []
+        recorded = self.settings.record_episodes
+        self._recordings = Recordings(folder, recorded) if folder and recorded != 0 else None
         self._player = EpisodePlayer(
             agent.builder,
             agent.network,
             greedy=policy == "greedy",
             epsilon=self.settings.epsilon or 0.0,
-            record=self.settings.record_episodes > 0,
+            record=self._recordings is not None,
             overlay=settings.overlay,
             screen=screen,
         )
@@ -85,10 +75,21 @@ class Playback:
     def __iter__(self) -> Iterator[PlayedEpisode]:
         """Plays the episodes, one after the other; raises as `EpisodePlayer.play_episode` does."""
         for index in range(self.settings.episodes):
-            self._remove_films(index)
-            on_step = functools.partial(self._on_step, index)
-            self._played.append(self._player.play_episode(self.settings.seed + index, self._choose_stem(index), on_step))
+            self._played.append(self._play(index, record=self._recordings is not None and self._recordings.wants(index)))
             yield self._played[-1]
+
+    def _play(self, index: int, *, record: bool) -> PlayedEpisode:
+        """Plays an episode, recording it on request."""
+        seed, on_step = self.settings.seed + index, functools.partial(self._on_step, index)
+        if not (record and self._recordings):
+            return self._player.play_episode(seed, None, on_step)
+        try:
+            played = self._player.play_episode(seed, self._recordings.make_path(index), on_step)
+        except BaseException:
+            self._recordings.discard(index)  # it has no end
+            raise
+        self._recordings.add(index)
+        return played
 
     def run(self, command: str, on_episode: Callable[[int, PlayedEpisode], None] = lambda index, played: None) -> Results:
         """Plays the episodes and the random baseline, and writes the results to the folder, if there is one.
@@ -105,14 +106,31 @@ class Playback:
         try:
             for index, played in enumerate(self):
                 on_episode(index, played)
+            self._record_missing()
             random = self._play_random() if self._folder else []
-            if self.interrupted:
-                raise KeyboardInterrupt
         finally:
             results = self._collect_results(random)
             if self._folder and results.played:
                 self._write(results, command)
+        if self.interrupted:
+            raise KeyboardInterrupt
         return results
+
+    def _record_missing(self) -> None:
+        """Plays the best, the median and the worst episode again if they were not recorded."""
+        if self._recordings is None:
+            return
+        for index in self._recordings.find_missing(self._scores):
+            score = self._play(index, record=True).episode.score
+            if score != self._scores[index]:  # a game that its seed does not determine
+                self._recordings.discard(index)
+                why = f"played again from its seed it scores {format_score(score)}, not {format_score(self._scores[index])}"
+                warnings.warn(f"no film of episode {index}: {why}", RuntimeWarning, stacklevel=3)
+
+    @property
+    def _scores(self) -> dict[int, float]:
+        """The scores by episode."""
+        return {index: played.episode.score for index, played in enumerate(self._played)}
 
     @property
     def waiting(self) -> bool:
@@ -128,10 +146,6 @@ class Playback:
         """Ends the current episode with its next step, as KeyboardInterrupt; a signal handler may call it."""
         self._player.interrupted = True
 
-    def _choose_stem(self, index: int) -> Path | None:
-        """Returns the path of an episode's recordings without its suffix; None if it is not recorded."""
-        return self._folder / f"episode_{index:03d}" if self._folder and index < self.settings.record_episodes else None
-
     def _collect_results(self, random: Sequence[float] = ()) -> Results:
         """Returns the results so far, with the scores of random play."""
         record, settings = self._agent.record, self.settings
@@ -145,6 +159,7 @@ class Playback:
             played=self._played,
             random=random,
             asked=settings.episodes,
+            folder=self._folder,
         )
 
     def _play_random(self) -> list[float]:
@@ -166,35 +181,17 @@ class Playback:
             OSError: if it cannot be written.
         """
         assert self._folder
-        if len(self._played) < self.settings.episodes:
-            self._remove_films(len(self._played))  # of an episode that has not been finished
-        films = {index: film for index in range(len(self._played)) if (film := self._find_film(index))}
-        together = self._folder / JOINED
-        if len(films) > 1:
-            join_films(list(films.values()), together)
-        recorded = [path for film in films.values() for path in (film.with_suffix(".gif"), film)]
-        recordings = [path.name for path in [*recorded, *[together] * (len(films) > 1)]]
-        self.removed = _remove_older(self._folder, recordings)
+        recordings: list[str] = []
+        if self._recordings:
+            self.films, recordings = self._recordings.keep(self._scores, lambda: self.interrupted)
         seen = summarize(results.scores)
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
         write_json(self._folder / "summary.json", _make_summary(results, seen, recordings))
         figure = figures.draw_distributions(f"{results.scenario}: scores", results.groups)
         figures.save_png(figure, self._folder / "scores.png")
-        write_whole(self._folder / "index.html", render_page(results, films, command, self._agent.record).encode())
+        write_whole(self._folder / "index.html", render_page(results, self.films, command, self._agent.record).encode())
         self.statistics, self.shortfall = seen, results.shortfall
-
-    def _remove_films(self, index: int) -> None:
-        """Deletes old films of an episode, which could be mistaken for new ones."""
-        if stem := self._choose_stem(index):
-            for kind in ("mp4", "gif"):
-                stem.with_suffix(f".{kind}").unlink(missing_ok=True)
-
-    def _find_film(self, index: int) -> Path | None:
-        """Returns the film of a finished episode, None if there is none."""
-        stem = self._choose_stem(index)
-        film = stem.with_suffix(".mp4") if stem else None
-        return film if film and self._agent.builder.can_render and film.exists() else None
 
 
 def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[str, Any]:
@@ -211,24 +208,3 @@ def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> 
         "random_scores": list(results.random),
         "recordings": recordings,
     }
-
-
-def _check_outputs(folder: Path) -> None:
-    """Raises UserError if a page of another program would be overwritten, or a folder is in the place of a result."""
-    check_no_folders(path for path in folder.iterdir() if path.name in _RESULTS or _RECORDING.fullmatch(path.name))
-    page = folder / "index.html"
-    with contextlib.suppress(OSError), page.open("rb") as file:  # missing
-        if _GENERATOR not in file.read(4096):  # the films come later
-            raise not_ours(page)
-
-
-def _remove_older(folder: Path, kept: Sequence[str]) -> int:
-    """Deletes the recordings that the summary of an earlier call lists; returns their number."""
-    try:
-        older = list(json.loads((folder / "summary.json").read_text())["recordings"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, or of another program
-        return 0
-    removed = [name for name in older if _RECORDING.fullmatch(str(name)) and name not in kept and (folder / name).exists()]
-    for name in removed:
-        (folder / name).unlink(missing_ok=True)
-    return len(removed)

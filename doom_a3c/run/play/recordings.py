@@ -1,0 +1,115 @@
+"""Chooses which films of an agent's episodes are kept, and makes gifs and clips of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from doom_a3c.record.files import write_whole
+from doom_a3c.record.films.films import MEGABYTES_PER_MINUTE, Clip, cut_clip, join_films, make_gif
+from doom_a3c.settings.playing import PlaySettings
+
+RECORDED = 10  # first episodes that are recorded while they play, until it is known which films to keep
+JOINED = "episodes.mp4"  # all recorded episodes as one film
+
+
+class Film(NamedTuple):
+    """A film for the page."""
+
+    episode: int
+    title: str  # such as 'best'
+    path: Path
+    clip: Clip
+    gif: str  # the part of the film that its gif shows; '' without a gif
+
+    def describe_extent(self) -> str:
+        """Returns where the film is, how long it is, and how much of it page and gif show."""
+        gif = f"; {self.path.with_suffix('.gif').name}: {self.gif}" if self.gif else ""
+        return f"{self.path} ({int(self.clip.film_seconds)} s); on the page: {self.clip.extent}{gif}"
+
+
+def describe_cost(settings: PlaySettings) -> str:
+    """Returns what the films of a playback cost, in words."""
+    wanted, size = settings.record_episodes, f"up to {MEGABYTES_PER_MINUTE} MB per minute of game"
+    if wanted == 0:
+        return "no films"
+    if wanted is not None:
+        return f"keeping films of the first {min(wanted, settings.episodes)} of {settings.episodes} episodes: {size} each"
+    return (
+        f"keeping films of the best, the median and the worst episode: {size} each, usually a quarter of that; "
+        "--record-episodes 0 plays without films, several times faster"
+    )
+
+
+def pick_shown(scores: Mapping[int, float]) -> dict[int, str]:
+    """Returns the best, the median and the worst episode by index, with these words; fewer if there are fewer."""
+    ranked = sorted(scores, key=lambda index: scores[index])
+    if not ranked:
+        return {}
+    picked = {ranked[0]: "worst", ranked[len(ranked) // 2]: "median", ranked[-1]: "best"}
+    return dict(reversed(picked.items()))
+
+
+class Recordings:
+    """The films of a folder: of the first `wanted` episodes, or, if that is None, of the best, median and worst one.
+
+    Films of all episodes that may be one of these are recorded; `keep` removes the others.
+    """
+
+    def __init__(self, folder: Path, wanted: int | None) -> None:
+        self._folder, self._wanted = folder, wanted
+        self._films: dict[int, Path] = {}  # complete ones, by episode
+
+    def make_path(self, episode: int) -> Path:
+        """Returns the path for the film of an episode."""
+        return self._folder / f"episode_{episode:03d}.mp4"
+
+    def wants(self, episode: int) -> bool:
+        """Returns whether an episode is to be recorded while it plays for the first time."""
+        return episode < (RECORDED if self._wanted is None else self._wanted)
+
+    def add(self, episode: int) -> None:
+        """Adds the film of an episode, if its game has drawn any pictures."""
+        if (path := self.make_path(episode)).exists():
+            self._films[episode] = path
+
+    def discard(self, episode: int) -> None:
+        """Removes the film of an episode."""
+        self.make_path(episode).unlink(missing_ok=True)
+        self._films.pop(episode, None)
+
+    def find_missing(self, scores: Mapping[int, float]) -> list[int]:
+        """Returns the episodes that must be played again for their films."""
+        if self._wanted is not None or not self._films:  # no game that draws no pictures is played again
+            return []
+        return [episode for episode in pick_shown(scores) if episode not in self._films]
+
+    def keep(self, scores: Mapping[int, float], is_interrupted: Callable[[], bool]) -> tuple[list[Film], list[str]]:
+        """Removes all other films; returns the shown ones, and the names of all recordings.
+
+        An interrupt leaves out the gifs that are not made yet.
+
+        Raises:
+            OSError: naming a recording that could not be written.
+        """
+        shown = pick_shown(scores)
+        if not shown.keys() <= self._films.keys():  # not all episodes are recorded, or a film was lost
+            shown = {i: f"{word} recorded" for i, word in pick_shown({i: scores[i] for i in self._films}).items()}
+        if self._wanted is None:
+            for episode in set(self._films) - set(shown):
+                self.discard(episode)
+        gifs: dict[int, str] = {}
+        recordings: list[Path] = []
+        for episode, path in sorted(self._films.items()):
+            if not is_interrupted():
+                gif = make_gif(path)
+                recordings.append(path.with_suffix(".gif"))
+                write_whole(recordings[-1], gif.data)
+                gifs[episode] = gif.extent
+            recordings.append(path)
+        if self._wanted is not None and len(self._films) > 1:
+            join_films([path for _, path in sorted(self._films.items())], self._folder / JOINED)
+            recordings.append(self._folder / JOINED)
+        films = [Film(i, word, self._films[i], cut_clip(self._films[i]), gifs.get(i, "")) for i, word in shown.items()]
+        return films, [path.name for path in recordings]

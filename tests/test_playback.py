@@ -1,0 +1,165 @@
+"""Playing into a folder: which films stay, and that no earlier call loses anything."""
+
+import itertools
+import json
+import multiprocessing
+import os
+
+import gymnasium
+import imageio.v3 as imageio
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+import doom_a3c as dc
+from doom_a3c.record.files import claim_empty_folder
+from doom_a3c.run.play import recordings
+from doom_a3c.run.play.playback import Playback
+from doom_a3c.run.play.recordings import pick_shown
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.playing import PlaySettings
+
+SHORT = {"policy": "sample", "epsilon": 1.0, "random_episodes": 2}  # episodes of some twenty steps
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return dc.load("cartpole")
+
+
+def list_files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_best_the_median_and_the_worst_are_picked():
+    assert pick_shown({}) == {}
+    assert pick_shown({4: 1.0}) == {4: "best"}
+    assert pick_shown({0: 1.0, 1: 2.0}) == {1: "best", 0: "worst"}
+    assert list(pick_shown({0: 5.0, 1: 9.0, 2: 1.0, 3: 6.0, 4: 2.0}).items()) == [(1, "best"), (0, "median"), (2, "worst")]
+    assert len(pick_shown(dict.fromkeys(range(10), 2100.0))) == 3
+
+
+@pytest.mark.parametrize("recorded", [10, 2], ids=["recorded while they play", "played again"])
+def test_films_of_the_best_the_median_and_the_worst_episode_stay(agent, tmp_path, monkeypatch, recorded):
+    monkeypatch.setattr(recordings, "RECORDED", recorded)
+    results = agent.play(tmp_path, episodes=7, seed=3, **SHORT)
+    shown = pick_shown(dict(enumerate(results.scores)))
+    assert len(shown) == 3
+    assert max(shown) > 1  # none of the first two
+    names = [f"episode_{index:03d}.{kind}" for index in sorted(shown) for kind in ("gif", "mp4")]
+    assert sorted(path.name for path in tmp_path.glob("episode*")) == names
+    assert json.loads((tmp_path / "summary.json").read_text())["recordings"] == names
+    for index in shown:
+        film = imageio.immeta(tmp_path / f"episode_{index:03d}.mp4", plugin="FFMPEG")
+        assert film["duration"] == pytest.approx((results.played[index].episode.length + 1) / 50 + 0.5, abs=0.05)
+    page = (tmp_path / "index.html").read_text()
+    assert [page.count(f"<figcaption>{word}: score {results.scores[index]:.1f}<") for index, word in shown.items()] == [
+        1
+    ] * 3
+
+
+def test_a_given_number_of_films_is_that_of_the_first_episodes(agent, tmp_path):
+    for count, names in ((0, []), (1, ["episode_000.gif", "episode_000.mp4"])):
+        results = agent.play(tmp_path, episodes=3, record_episodes=count, **SHORT)
+        assert sorted(path.name for path in results.folder.glob("episode*")) == names
+    assert "best recorded: score" in (results.folder / "index.html").read_text()
+
+
+class Drifting(CartPoleEnv):
+    """A game that its seed does not determine."""
+
+    starts = itertools.count(1)
+
+    def reset(self, **options):
+        observation, infos = super().reset(**options)
+        self.pay = float(next(self.starts))
+        return observation, infos
+
+    def step(self, action):
+        observation, _, terminated, truncated, infos = super().step(action)
+        return observation, self.pay, terminated, truncated, infos
+
+
+def test_another_episode_does_not_pass_for_the_one_that_was_played(tmp_path, monkeypatch):
+    monkeypatch.setattr(recordings, "RECORDED", 2)
+    gymnasium.register("Drifting-v0", Drifting, max_episode_steps=50)
+    agent = dc.load("cartpole", scenario="Drifting-v0")
+    with pytest.warns(RuntimeWarning, match=r"no film of episode \d: played again .* it scores"):
+        agent.play(tmp_path, episodes=5, **SHORT)
+    films = sorted(path.name for path in tmp_path.glob("*.mp4"))
+    assert films == ["episode_000.mp4", "episode_001.mp4"]
+    assert "best recorded: score" in (tmp_path / "index.html").read_text()
+
+
+def test_a_long_film_is_cut_on_the_page_which_says_so_and_names_the_whole_one(agent, tmp_path, monkeypatch):
+    monkeypatch.setattr(recordings, "cut_clip", lambda film: recordings.Clip(b"clip", 20.0, 60.2))
+    agent.play(tmp_path, episodes=1, **SHORT)
+    page = (tmp_path / "index.html").read_text()
+    assert 'first 20 s of 60; whole: <a href="episode_000.mp4">episode_000.mp4</a>' in page
+
+
+def test_a_second_call_leaves_alone_what_the_first_one_wrote(agent, tmp_path):
+    folders, before = [], {}
+    for _ in range(3):
+        folders.append(agent.play(tmp_path / "result", episodes=2, **SHORT).folder)
+        assert {name: data for name, data in list_files(tmp_path).items() if name in before} == before
+        before = list_files(tmp_path)
+    assert folders == [tmp_path / "result" / name for name in ("", "2", "3")]
+    assert [sorted(path.name for path in folder.glob("*.html")) for folder in folders] == [["index.html"]] * 3
+
+
+@pytest.mark.parametrize("played", [0, 2])
+def test_an_interrupted_playback_keeps_its_finished_episodes_and_their_page(agent, tmp_path, played):
+    def on_step(index, steps):
+        if (index, steps) == (played, 5):
+            playback.interrupt()
+
+    settings = PlaySettings(episodes=9, **SHORT)
+    with Playback(agent, settings, tmp_path, on_step=on_step) as playback, pytest.raises(KeyboardInterrupt):
+        playback.run("test")
+    assert len(list(tmp_path.glob("*.mp4"))) == played  # none of the unfinished one
+    assert (tmp_path / "index.html").exists() == (played > 0)
+    assert ("episode 3 of 9" in playback.shortfall) == (played > 0)
+
+
+def test_an_interrupt_while_films_are_written_leaves_gifs_out_and_the_page_whole(agent, tmp_path, monkeypatch):
+    def make_gif(film):
+        playback.interrupt()
+        return recordings.Clip(b"GIF89a", 1.0, 1.0)
+
+    monkeypatch.setattr(recordings, "make_gif", make_gif)
+    with Playback(agent, PlaySettings(episodes=4, **SHORT), tmp_path) as playback, pytest.raises(KeyboardInterrupt):
+        playback.run("test")
+    recorded = json.loads((tmp_path / "summary.json").read_text())["recordings"]
+    assert [name.endswith(".gif") for name in recorded].count(True) == 1
+    assert sorted(path.name for path in tmp_path.glob("episode*")) == recorded
+    assert (tmp_path / "index.html").read_text().count("<video") == 3
+
+
+def claim(folder, answers, done):
+    with claim_empty_folder(str(folder), "--out") as claimed:
+        answers.put(claimed)
+        done.wait()
+
+
+def test_a_folder_with_anything_in_it_is_passed_over(tmp_path):
+    with claim_empty_folder(str(tmp_path / "out"), "--out") as first:
+        assert first == tmp_path / "out"
+        context = multiprocessing.get_context("fork")
+        answers, done = context.Queue(), context.Event()
+        other = context.Process(target=claim, args=(first, answers, done))
+        other.start()
+        assert answers.get(timeout=30) == first / "2"  # the first is still empty, and taken
+    with claim_empty_folder(str(first), "--out") as third:
+        assert third == first / "3"
+    done.set()
+    other.join()
+    (first / "2").rmdir()
+    (first / "2").write_text("a file")
+    (first / "3" / ".hidden").touch()
+    with claim_empty_folder(str(first), "--out") as fourth:
+        assert fourth == first / "4"
+    with claim_empty_folder(str(first), "--out") as again:  # nothing was written to it
+        assert again == fourth
+    with pytest.raises(UserError, match=r"--out .*it is a file"), claim_empty_folder(str(first / "2"), "--out"):
+        pass
+    assert sorted(os.listdir(first)) == ["2", "3", "4"]
