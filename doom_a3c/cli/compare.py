@@ -40,7 +40,7 @@ def compare(
     `interruptible` wraps each playback from its start to its end.
 
     Raises:
-        UserError: if the agents play different games, or a folder is in the place of a result.
+        UserError: if the agents play different games.
     """
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:

@@ -35,18 +35,6 @@ def write_whole(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def not_ours(path: Path) -> UserError:
-    """Returns the error for a file that another program has written."""
-    return UserError(f"{path} was not written by this program and would be overwritten: name another folder")
-
-
-def check_no_folders(paths: Iterable[Path]) -> None:
-    """Raises UserError if a folder is in the place of a file that will be written."""
-    for path in paths:
-        if path.is_dir():
-            raise not_ours(path)
-
-
 def write_json(path: Path, data: object) -> None:
     """Writes data as JSON atomically; numbers that are not finite become null."""
     write_whole(path, f"{json.dumps(_replace_non_finite(data), indent=1, allow_nan=False)}\n".encode())

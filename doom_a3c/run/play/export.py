@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import tensorflow as tf
 
 from doom_a3c.agent.networks import ACNetwork
-from doom_a3c.record.files import not_ours, write_whole
+from doom_a3c.record.files import write_whole
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.inputs import check_file, exists
 
-_MARK = b"exported by doom_a3c"  # in a model
-_CHECK = "# as exported: "  # starts the last line of an example: a checksum that reveals edits
 OPSET = 17  # of ONNX, supported by converters and runtimes for years
 _BEGINNINGS = {
     "onnx": """import onnxruntime
@@ -73,33 +68,27 @@ _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
 def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
-    """Exports the network of an agent; returns the written paths.
+    """Exports the network of an agent to an empty folder; returns the written paths.
 
     The network computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset`
     (float32 [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32
     [N, size]); outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
-        UserError: if a package is missing, or a foreign file or an edited example would be overwritten.
+        UserError: if a package is missing.
         OSError: naming the file that could not be written.
     """
-    target = folder / _NAMES[kind]
-    if target.exists() and not _is_ours(target):
-        raise not_ours(target)
-    example = folder / f"example_{kind}.py"
-    if exists(example) and not _is_unchanged(example):
-        raise UserError(
-            f"{example} was edited or is of another version, and would be overwritten: move it, or name another folder"
-        )
+    target, example = folder / _NAMES[kind], folder / f"example_{kind}.py"
     network = _convert_to_float32(agent.network)
     decide, signature = _make_decide(network)
     if kind == "savedmodel":
         module = tf.Module()
         module.decide = tf.function(decide, input_signature=signature)
         module.parameters = list(network.parameters)  # TensorFlow saves only attributes
-        _replace_folder(
-            target, lambda part: tf.saved_model.save(module, part, signatures={"serving_default": module.decide})
-        )
+        try:
+            tf.saved_model.save(module, str(target), signatures={"serving_default": module.decide})
+        except tf.errors.ResourceExhaustedError:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
         write_whole(example, _make_example(agent, kind))
         return [target, example]
     try:
@@ -107,7 +96,6 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
     except ModuleNotFoundError as error:
         raise UserError(f"--export onnx needs {error.name}: pip install -r requirements-export.txt") from None
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
-    made.doc_string = _MARK.decode()
     write_whole(target, made.SerializeToString())
     write_whole(example, _make_example(agent, kind))
     return [target, example]
@@ -124,34 +112,7 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
     text = _EXAMPLE
     for name, part in parts.items():
         text = text.replace(name, part)
-    return f"{text}{_CHECK}{crc32(text.encode()):08x}\n".encode()
-
-
-def _is_unchanged(example: Path) -> bool:
-    try:
-        check_file(example)
-        text, _, check = example.read_bytes().replace(b"\r", b"").rpartition(_CHECK.encode())
-    except (OSError, UserError):  # a folder, say
-        return False
-    return check.strip() == f"{crc32(text):08x}".encode()
-
-
-def _is_ours(target: Path) -> bool:
-    """Returns whether a file is an earlier export, which may be replaced."""
-    return (target / "saved_model.pb").exists() if target.is_dir() else _MARK in target.read_bytes()
-
-
-def _replace_folder(target: Path, write: Callable[[str], None]) -> None:
-    """Replaces a folder atomically: the old one stays until the new one is complete."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".", ignore_cleanup_errors=True) as made:
-        part = Path(made) / target.name
-        try:
-            write(str(part))
-        except tf.errors.ResourceExhaustedError:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
-        if target.exists():
-            target.rename(Path(made) / "older")
-        part.rename(target)
+    return text.encode()
 
 
 def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
