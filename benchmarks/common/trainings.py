@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -51,21 +52,21 @@ def play_episodes(model: Path, folder: Path, episodes: int, seed: int) -> dict[s
 def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
     """Has a model play with flags for each of some folders in a folder; returns what play.py tells of the games there.
 
-    The programs run side by side, as each plays on one core. What one says is `play.txt` in its folder. Raises
-    CalledProcessError if one fails, when all have ended, and shows its last line.
+    What is in these folders is removed first. The programs run side by side, as each plays on one core. What one says is in
+    NAME.txt, beside its folder. Raises CalledProcessError if one fails, when all have ended, and shows its last line.
     """
     with ExitStack() as started:
         players = {}
         for name, own in flags.items():
             out = folder / name
-            out.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(out, ignore_errors=True)  # play.py would leave it alone, and play into a subfolder
             command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, own)]
-            players[name] = started.enter_context(run_supervised(command, out, out / "play.txt"))
+            players[name] = started.enter_context(run_supervised(command, folder, folder / f"{name}.txt"))
         for player in players.values():
             player.wait()
     for name, player in players.items():
         if player.returncode:
-            print(read_last_line(folder / name / "play.txt"), file=sys.stderr, flush=True)
+            print(read_last_line(folder / f"{name}.txt"), file=sys.stderr, flush=True)
             raise subprocess.CalledProcessError(player.returncode, player.args)
     return {name: json.loads((folder / name / "summary.json").read_text()) for name in flags}
 
