@@ -14,7 +14,7 @@ from PIL import GifImagePlugin, Image
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
 MAX_PICTURES = 3000  # in one gif
-MAX_BYTES = 2_000_000  # of one gif, save for its last two pictures
+MAX_BYTES = 1_200_000  # of one gif, save for its last two pictures
 GIF_RATE = 10  # pictures per second, at most
 _COLORS = 64  # of a picture: a third smaller than with 256
 GIF_PIXELS = 35 * 320 * 240  # per second of a gif: of larger pictures it shows fewer
@@ -26,7 +26,7 @@ _MIN_DURATION = 2  # hundredths of a second: browsers slow shorter ones down to 
 class GifWriter:
     """Makes a gif that loops in real time and holds the last picture for half a second.
 
-    It has at most 3000 pictures, 10 per second and 2 MB; once it is `full`, only the last picture is still added, and of
+    It has at most 3000 pictures, 10 per second and 1.2 MB; once it is `full`, only the last picture is still added, and of
     large pictures it has fewer. Owns the gif so far, and the latest picture, whose duration is not known yet.
     """
 

@@ -15,7 +15,7 @@ from doom_a3c.record.films.gif_writer import GifWriter, Picture
 from doom_a3c.record.films.recording import LostFilmError, Recording
 from doom_a3c.record.metrics.failure_reporter import FailureReporter
 
-KEPT_GIFS = 50
+KEPT_GIFS = 20
 SECONDS_BETWEEN_GIFS = 60.0
 
 
@@ -76,7 +76,7 @@ class GifMaker:
 
 
 class GifFolder:
-    """Keeps the newest 50 gifs of a run in a folder."""
+    """Keeps the newest 20 gifs of a run in a folder."""
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
         self._folder, self._failures = folder, FailureReporter("gifs", log)
