@@ -3,9 +3,8 @@
     import doom_a3c as dc
 
     agent = dc.train("basic", minutes=1)
-    agent.play(episodes=3, out="result")
-    agent = dc.load("models/best.ckpt")
-    action, state = agent.act(observation, state)
+    agent.play("result", episodes=3)
+    agent = dc.load(agent.source)
 
 This import loads next to nothing: TensorFlow comes with the first use of a name below. It has every scenario in Gymnasium's
 registry, as `doom_a3c/Basic-v0` and so on.
@@ -17,10 +16,33 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from doom_a3c.api import Agent, Results, RunError, Status, UserError, load, resume, train
+    from doom_a3c.api import (
+        Agent,
+        EvaluationPoint,
+        Results,
+        RunError,
+        SavedCheckpoint,
+        Status,
+        UserError,
+        load,
+        resume,
+        train,
+    )
 
 __version__ = "0.2.0"
-__all__ = ["Agent", "Results", "RunError", "Status", "UserError", "__version__", "load", "resume", "train"]
+__all__ = [
+    "Agent",
+    "EvaluationPoint",
+    "Results",
+    "RunError",
+    "SavedCheckpoint",
+    "Status",
+    "UserError",
+    "__version__",
+    "load",
+    "resume",
+    "train",
+]
 
 
 with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command lines say what is not installed

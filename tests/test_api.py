@@ -1,19 +1,26 @@
 """What programs call: training, loading, acting and playing, by `import doom_a3c`."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from commands import ROOT
+from registered_toys import Plain
 
 import doom_a3c as dc
 from doom_a3c.envs.games import make_game_factory
+from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.play import playback
 from doom_a3c.run.play.random_play import play_random_episodes
+from doom_a3c.settings.config import Config
 
 QUICK = {
     "workers": 2,
@@ -127,6 +134,132 @@ def test_a_callback_sees_the_run_and_may_stop_it(tmp_path, monkeypatch):
     assert dc.load(agent.folder / "last.ckpt").record.restarts == 1
 
 
+def make_cart():
+    """An environment of two layers that no registry knows: rewards count twice, and episodes end after 30 steps."""
+    env = gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1").unwrapped, lambda reward: 2 * reward)
+    return gymnasium.wrappers.TimeLimit(env, 30)
+
+
+@pytest.fixture(scope="module")
+def cart(folder):
+    """An agent of environments that a function makes, with what its run called meanwhile."""
+    evaluations, saved = [], []
+    hooks = {"on_evaluation": evaluations.append, "on_checkpoint": saved.append}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return dc.train(make_cart, frames=3000, **hooks, **QUICK), evaluations, saved
+
+
+def test_an_environment_comes_from_a_function(cart):
+    agent, _, _ = cart
+    assert agent.folder.name.startswith("CartPoleEnv-seed3-")
+    assert max(point.mean for point in agent.curve) <= 60
+    loaded = dc.load(agent.source, env=make_cart)
+    assert loaded.play(episodes=2).scores == agent.play(episodes=2).scores
+    again = dc.resume(agent.folder, env=make_cart, frames=4000)
+    newest = dc.load(again.folder / "last.ckpt", env=make_cart).record
+    assert (newest.config.frames, newest.restarts) == (4000, 1)
+    other = dc.load(agent.source, scenario="CartPole-v1")  # which has the same spaces, and 500 steps
+    assert other.record.scenario.name == "cartpole"
+
+
+def test_functions_hear_of_evaluations_and_checkpoints(cart):
+    agent, evaluations, saved = cart
+    assert evaluations == agent.evaluations
+    assert {checkpoint.path for checkpoint in saved} == {agent.folder / "last.ckpt", agent.folder / "best.ckpt"}
+    assert max(checkpoint.frames for checkpoint in saved) == agent.record.counters.frames
+
+
+def test_an_agent_says_what_it_is(cart, folder):
+    agent, _, _ = cart
+    shown = repr(agent)
+    for part in ("CartPoleEnv", agent.record.name, f"{agent.record.counters.frames:,} frames", "score", agent.source):
+        assert part in shown
+    assert Path(agent.source).is_absolute()  # valid in any folder
+    assert "not evaluated" in repr(
+        dc.api.Agent(agent.builder, agent.network, begin_run(agent.record.scenario, Config()), "x")
+    )
+
+
+def test_environments_from_a_function_are_played_in_processes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = 7  # the function is sent with it
+    make = lambda: gymnasium.wrappers.TimeLimit(gymnasium.make("CartPole-v1"), steps)  # noqa: E731  # has no name to import
+    agent = dc.train(make, frames=500, game_processes=1, **QUICK)
+    assert agent.play(episodes=1).scores == [7.0]
+
+
+ONE = Plain()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (dc.load, ("CartPoleEnv()", "env=")),
+        (lambda path: dc.resume(path.parent, frames=9000), ("CartPoleEnv()", "env=")),
+        (lambda path: dc.load(path, env=3), ("env", "3")),
+        (lambda path: dc.load(path, env=Plain), ("best.ckpt", "(2, 128)")),
+        (lambda path: dc.load(path, env=make_cart, scenario="CartPole-v1"), ("env", "scenario")),
+        (lambda path: dc.load("basic", env=make_cart), ("env", "basic.ckpt")),
+        (lambda path: dc.train(ONE), ("Plain", "function")),
+        (lambda path: dc.train(lambda: ONE), ("same environment",)),
+        (lambda path: dc.train(lambda: gymnasium.wrappers.TimeLimit(ONE, 3)), ("same environment",)),
+        (lambda path: dc.train(lambda: 3), ("int", "gymnasium.Env")),
+        (lambda path: dc.train(lambda: gymnasium.make_vec("CartPole-v1", 2)), ("single", "envs_per_worker")),
+        (lambda path: dc.train(lambda: 1 / 0), ("ZeroDivisionError",)),
+        (lambda path: dc.train(lambda env: env), ("TypeError", "env")),
+        (lambda path: dc.train(make_cart, engine="cluster"), ("engine", "CartPoleEnv()")),
+        (lambda path: dc.train("CartPoleEnv()"), ("CartPoleEnv()", "function")),
+        (lambda path: dc.train("basic", on_evaluation=3), ("on_evaluation", "3")),
+        (lambda path: dc.train("basic", on_checkpoint="print"), ("on_checkpoint", "print")),
+    ],
+)
+def test_mistakes_about_functions_are_one_line_and_leave_nothing(cart, tmp_path, monkeypatch, call, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(dc.UserError) as raised:
+        call(Path(cart[0].source))
+    assert all(word in str(raised.value) for word in words)
+    assert "\n" not in str(raised.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_function_that_cannot_be_sent_to_a_process_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lock = threading.Lock()
+    with pytest.raises(dc.UserError, match=r"game_processes.*Plain\(\).*lock"):
+        dc.train(lambda: Plain() if lock else None, game_processes=1, **QUICK)
+
+
+@pytest.mark.parametrize("name", ["callback", "on_evaluation", "on_checkpoint"])
+def test_an_exception_in_a_function_ends_the_run_saved(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def fail(event):
+        if event.frames > 200:
+            raise KeyError("mine")
+
+    often = {**QUICK, "evaluate_every": 0.1, "checkpoint_every": 0.1}
+    with pytest.raises(KeyError, match="mine") as raised:
+        dc.train("CartPole-v1", frames=1_000_000, **{name: fail}, **often)
+    assert raised.traceback[-1].name == "fail"
+    (run,) = Path("models").iterdir()
+    assert dc.load(run / "last.ckpt").record.counters.frames > 200
+
+
+@pytest.mark.parametrize("name", ["on_evaluation", "on_checkpoint"])
+def test_each_function_may_end_the_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    often = {**QUICK, "evaluate_every": 0.1, "checkpoint_every": 0.1}
+    dc.train("CartPole-v1", frames=1_000_000, **{name: lambda event: event.frames > 200}, **often)
+
+
+@pytest.mark.parametrize(("progress", "shown"), [(True, True), (None, False), (False, False)])
+def test_progress_is_shown_on_request_and_never_by_default_in_a_pipe(progress, shown, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    dc.train("CartPole-v1", frames=300, progress=progress, **QUICK)
+    assert ("frames 3" in capfd.readouterr().out) == shown
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -167,3 +300,23 @@ def test_the_import_is_light_and_knows_its_names():
     assert output.split() == ["False", "False", *sorted(dc.__all__)]
     with pytest.raises(AttributeError, match="'doom_a3c' has no attribute 'trian'"):
         dc.trian  # noqa: B018
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
+def test_the_python_of_a_page_runs_as_it_stands_in_any_folder(page, tmp_path):
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    own = [block for block in blocks if "stable_baselines3" not in block]  # tests/test_peers.py has that one
+    code = "".join(own).replace("minutes=1", "minutes=0.03")
+    assert "dc.train(" in code
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "result" / "index.html").exists()

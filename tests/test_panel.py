@@ -33,6 +33,7 @@ STATUS = Status(
     mean_score=75.25,
     means=[-300.0, 0.0, 75.25],
     evaluation=EvaluationPoint(2_300_000, 70.0, 5.0, 68.0, 5.0),
+    evaluations=[],
     best_evaluation=81.3,
     confirmed=False,
     entropy=0.1234,
@@ -224,6 +225,28 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
     assert not [line for line in lines if "nan" in line or "Traceback" in line]
     assert any(line.startswith("ended by SIGINT") for line in lines)
     assert (tmp_path / "models" / "last.ckpt").exists()
+
+
+@pytest.mark.process
+def test_a_program_on_a_terminal_shows_one_panel_below_its_own_lines(tmp_path):
+    (tmp_path / "mine.py").write_text("""
+import sys, doom_a3c as dc
+from registered_toys import Slow
+settings = dict(workers=1, envs_per_worker=4, evaluation_episodes=2, evaluate_every=1.0)
+
+def say(evaluation):
+    print("heard of", evaluation.frames)
+    print("aside", file=sys.stderr)
+
+print("it is", dc.train(Slow, minutes=0.1, on_evaluation=say, **settings))
+dc.train(Slow, frames=50, progress=False, **settings)
+""")
+    program = Terminal(tmp_path, 100, "mine.py", PYTHONPATH=os.pathsep.join([str(ROOT), *TOYS.values()]))
+    status, lines = program.end()
+    assert (status, program.cursor_is_shown) == (0, True)
+    assert len([line for line in lines if line.startswith("frames ")]) == 1
+    for begin in ("heard of ", "aside", "training Slow: ", "evaluation at ", "it is <Agent Slow: "):
+        assert any(line.startswith(begin) for line in lines), begin
 
 
 @pytest.mark.process

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from doom_a3c.cli.status import format_rows, format_time_left
-from doom_a3c.cli.streams import can_redraw
+from doom_a3c.cli.streams import can_redraw, in_notebook
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
@@ -31,12 +31,13 @@ class PanelSink(Protocol):
 class Panel:
     """Shows the progress of a run. Owns the thread that updates it; thread-safe."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, redirect: bool = False) -> None:
+        """With `redirect`, texts that others print appear above a live panel instead of breaking it."""
         self._status: Status | None = None
         self._phase: Callable[[], str] = str
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._sink = None if quiet else _choose_sink()
+        self._sink = None if quiet else _choose_sink(redirect)
         if self._sink is not None:
             threading.Thread(target=self._run, args=(self._sink,), name="panel", daemon=True).start()
 
@@ -73,11 +74,15 @@ class Panel:
                 self._sink.close()
 
 
-def _choose_sink() -> PanelSink:
+def _choose_sink(redirect: bool) -> PanelSink:
+    if in_notebook():
+        from doom_a3c.cli.notebook import NotebookPanel  # late, as below
+
+        return NotebookPanel()
     if can_redraw():
         from doom_a3c.cli.screen import LivePanel  # late: it loads rich, which files and pipes do not need
 
-        return LivePanel()
+        return LivePanel(redirect)
     return _PrintedStatus()
 
 

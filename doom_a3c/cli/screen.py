@@ -29,10 +29,11 @@ class LivePanel:
 
     seconds = 0.5
 
-    def __init__(self) -> None:
+    def __init__(self, redirect: bool = False) -> None:
+        """With `redirect`, texts that others print appear above the panel."""
         self._console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         # Not stderr, which may go to a file.
-        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=redirect, redirect_stderr=redirect)
         self._live.start()
 
     def show(self, status: Status | None, phase: str) -> None:

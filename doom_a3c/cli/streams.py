@@ -45,7 +45,13 @@ def print_result(text: str) -> None:
 
 def can_redraw() -> bool:
     """Returns whether standard output is a terminal whose last line can be overwritten."""
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def in_notebook() -> bool:
+    """Returns whether this process is the kernel of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
 
 
 def _harden(stream: io.TextIOWrapper | Any | None, descriptor: int) -> io.TextIOWrapper:

@@ -124,10 +124,13 @@ class GameFactory(ABC):
         self._early.close()
 
 
-def make_game_factory(game: GameSpec, observation: Observation, processes: int | None = None) -> GameFactory:
+def make_game_factory(
+    game: GameSpec, observation: Observation, processes: int | None = None, make_env: MakeEnv | None = None
+) -> GameFactory:
     """Returns the factory for a game; its vectors use `processes` game servers each.
 
-    0 keeps the games in this process, and None chooses the default: 1 for Doom, else 0.
+    0 keeps the games in this process, and None chooses the default: 1 for Doom, else 0. `make_env` makes the environment of
+    a spec that names only a function.
 
     Raises:
         UserError: if the game cannot be played, or not in game servers.
@@ -142,7 +145,7 @@ def make_game_factory(game: GameSpec, observation: Observation, processes: int |
         case AtariSpec():
             return _AtariFactory(game, observation)
         case GymnasiumSpec():
-            return _RegisteredFactory(game, observation, processes)
+            return _RegisteredFactory(game, observation, processes, make_env)
 
 
 def _describe_vector(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
@@ -240,9 +243,13 @@ class _AtariFactory(GameFactory):
 class _RegisteredFactory(GameFactory):
     """Any other Gymnasium environment. `envs.registered` is imported late: it loads OpenCV and configures Gymnasium."""
 
-    def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int) -> None:
+    def __init__(self, game: GymnasiumSpec, observation: Observation, processes: int, make_env: MakeEnv | None) -> None:
         super().__init__()
-        self._game, self._observation, self._processes = game, observation, processes
+        self._game, self._observation, self._processes, self._make_env = game, observation, processes, make_env
+        if make_env and processes:
+            from doom_a3c.envs.functions import check_can_be_sent
+
+            check_can_be_sent(make_env, game.id)
         with closing(self.make_vector(1, limited=True)) as env:
             self.steps_per_second = _parse_frame_rate(env.metadata.get("render_fps")) / game.frame_skip
             env.reset(seed=0)
@@ -255,12 +262,13 @@ class _RegisteredFactory(GameFactory):
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make
 
-        return _make_vector([partial(make, self._game, self._observation)] * games, self._processes, rows)
+        make_game = partial(make, self._game, self._observation, self._make_env)
+        return _make_vector([make_game] * games, self._processes, rows)
 
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         from doom_a3c.envs.registered import make
 
-        return make(self._game, self._observation)
+        return make(self._game, self._observation, self._make_env)
 
     def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder

@@ -11,7 +11,7 @@ import gymnasium
 
 from doom_a3c.settings.errors import UserError
 
-_REPLACED = "gym, which Gymnasium has replaced: write import gymnasium as gym"
+REPLACED = "gym, which Gymnasium has replaced: write import gymnasium as gym"
 
 
 class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -20,7 +20,7 @@ class CheckedCalls(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         """Raises UserError if `reset` does not accept `seed` and `options`."""
         super().__init__(env)
-        self._name = env.spec.id if env.spec else str(env)
+        self._name = name_env(env)
         try:
             signature = inspect.signature(env.reset)
         except ValueError:  # a function in C has no signature
@@ -58,6 +58,11 @@ def _describe_result(result: Any) -> str:
     return f"1 value, {type(result).__name__}{', as in gym' * (result is not None)}"
 
 
+def name_env(env: gymnasium.Env[Any, Any]) -> str:
+    """Returns the id of an environment, or its class if it has none."""
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
+
+
 def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Returns the environment with its outermost layer that is not Gymnasium's own inside `CheckedCalls`.
 
@@ -74,15 +79,15 @@ def check_calls(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 def check_space(name: str, space: Any) -> None:
     """Raises UserError for a space of gym: its classes have the same names as Gymnasium's, but are others."""
     if type(space).__module__.split(".")[0] == "gym":
-        raise UserError(f"{name}: its {type(space).__name__} is a space of {_REPLACED}")
+        raise UserError(f"{name}: its {type(space).__name__} is a space of {REPLACED}")
 
 
 def suggest_gymnasium(game_id: str, error: BaseException) -> str:
     """Returns the reason if Gymnasium does not know a game because it was written for gym, else ''."""
     missing = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
     if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] == "gym":
-        return f"its module imports {_REPLACED}"
+        return f"its module imports {REPLACED}"
     registry: Any = getattr(getattr(sys.modules.get("gym"), "envs", None), "registry", {})
     if game_id.rpartition(":")[2] in getattr(registry, "env_specs", registry):  # `env_specs` in gym before 0.26
-        return f"its module registers it with {_REPLACED}"
-    return "it is a class of " + _REPLACED if str(error).startswith("Gym is incompatible with Gymnasium") else ""
+        return f"its module registers it with {REPLACED}"
+    return "it is a class of " + REPLACED if str(error).startswith("Gym is incompatible with Gymnasium") else ""

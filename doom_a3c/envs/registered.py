@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import gymnasium
@@ -14,13 +14,17 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
 
+from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.observations import make_reader
-from doom_a3c.envs.old_api import check_calls, check_space, suggest_gymnasium
+from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.envs.unknown_ids import suggest_atari, suggest_id
 from doom_a3c.settings.errors import UserError, first_line
-from doom_a3c.settings.games import GymnasiumSpec, Observation
+from doom_a3c.settings.games import FUNCTION, GymnasiumSpec, Observation
 from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
+
+if TYPE_CHECKING:
+    from doom_a3c.envs.processes.supervisor import MakeEnv
 
 # Gymnasium's advice (newer versions, wrappers) is for authors of environments.
 gymnasium.logger.min_level = gymnasium.logger.ERROR
@@ -29,32 +33,42 @@ if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame then draws in memory and needs no display
 
 RECORDING_HEIGHT, MAX_WIDTH = 240, 960
-_RAISED = (Exception, SystemExit)  # exceptions that a user's environment may raise
 
 
-def make(game: GymnasiumSpec, observation: Observation) -> gymnasium.Env[Any, Any]:
-    """Returns one game as the agent plays it.
+def make(game: GymnasiumSpec, observation: Observation, make_env: MakeEnv | None = None) -> gymnasium.Env[Any, Any]:
+    """Returns one game as the agent plays it; `make_env` makes an environment that Gymnasium does not know.
 
     Raises:
         UserError: if there is no such environment, it cannot be made, or its observations are not supported.
     """
-    env = check_calls(_make_env(game))
-    if env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
+    env = check_calls(call_function(make_env, game.id) if make_env else _make_env(game))
+    if make_env is None and env.spec is not None and str(env.spec.entry_point).startswith("ale_py"):
         raise UserError(f"{game.id}: {suggest_atari(game.id) or 'name Atari games by their ids, such as ALE/Pong-v5'}")
-    if env.spec is None or env.spec.max_episode_steps is None:
+    if not _has_time_limit(env):
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
     return Preprocess(RenderFinalFrame(env), observation, game.frame_skip)
 
 
+def _has_time_limit(env: gymnasium.Env[Any, Any]) -> bool:
+    """Returns whether a wrapper limits the episodes; the spec does not say, as a program may have unwrapped its limit."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
+
+
 def _make_env(game: GymnasiumSpec) -> gymnasium.Env[Any, Any]:
     """Returns the environment, with `render_mode="rgb_array"` if it supports that."""
+    if FUNCTION.fullmatch(game.id):
+        raise UserError(f"{game.id} is made by a function of a Python program: doom_a3c.train(function) trains on it")
     if ":" in game.id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # where a user's module is, as a wad would be
-    with contextlib.suppress(*_RAISED):
+    with contextlib.suppress(*RAISED):
         return gymnasium.make(game.id, disable_env_checker=True, **{"render_mode": "rgb_array", **game.settings})
     try:  # without render_mode, which some environments do not accept
         return gymnasium.make(game.id, disable_env_checker=True, **dict(game.settings))
-    except _RAISED as error:
+    except RAISED as error:
         if reason := suggest_gymnasium(game.id, error):
             raise UserError(f"{game.id}: {reason}") from None
         if isinstance(error, gymnasium.error.UnregisteredEnv):
@@ -105,12 +119,12 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
         super().__init__(env)
-        self._name = env.spec.id if env.spec else str(env)
+        self._name = name_env(env)
         self._frame_skip = frame_skip
         for which in ("observation_space", "action_space"):
             try:
                 check_space(self._name, getattr(env, which))
-            except _RAISED as error:
+            except RAISED as error:
                 if isinstance(error, UserError):
                     raise
                 raise UserError(
@@ -139,7 +153,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self._reader.read(observation), {}
         except UserError:
             raise
-        except _RAISED as error:
+        except RAISED as error:
             raise self._make_error("reset", error) from error
 
     def step(self, action: Any) -> Any:
@@ -161,7 +175,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
         except UserError:
             raise
-        except _RAISED as error:
+        except RAISED as error:
             raise self._make_error("stepped", error) from error
 
     def _refuse_reward(self, reward: Any) -> UserError:
@@ -170,7 +184,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def close(self) -> None:
         """Closes the game and ignores its errors: it may have been closed already."""
-        with contextlib.suppress(*_RAISED):
+        with contextlib.suppress(*RAISED):
             super().close()
 
     def _make_error(self, verb: str, error: BaseException) -> UserError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,10 +90,12 @@ def open_session(
     view: View,
     verbose: bool = False,
     source: Path | None = None,
+    make_env: Callable[[], Any] | None = None,
 ) -> Iterator[Session]:
     """Starts the games while TensorFlow loads, builds a session, and closes everything afterwards.
 
-    Continues from the newest checkpoint if there is an `override`, or starts with the weights of `source`.
+    Continues from the newest checkpoint if there is an `override`, or starts with the weights of `source`. `make_env`
+    makes an environment that Gymnasium does not know.
 
     Raises:
         UserError: as `build_session` does, for a checkpoint that cannot be continued from, and if the user's environment
@@ -103,7 +105,7 @@ def open_session(
     config = record.config
     # The driver of a cluster only evaluates: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
-    with closing(_start_games(record.scenario, config)) as games:
+    with closing(_start_games(record.scenario, config, make_env)) as games:
         view.set_phase(lambda: ", ".join(filter(None, [games.startup_status(), "loading TensorFlow"])))
         import_tensorflow(cpu_count(), verbose, device)
         variables = None if override is None else _load_newest(checkpoints, override)
@@ -143,11 +145,13 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         raise UserError(f"{error}{saved}") from error
 
 
-def _start_games(scenario: scenarios.Scenario, config: Config) -> GameFactory:
+def _start_games(scenario: scenarios.Scenario, config: Config, make_env: Callable[[], Any] | None) -> GameFactory:
     """Starts the games of a run's workers; returns at once."""
+    if make_env and config.engine == "cluster":
+        raise UserError(f"engine: a cluster cannot play {scenario.game.title}: register it, and name it module:Name-v0")
     from doom_a3c.envs.games import make_game_factory  # late: --help does not need it
 
-    games = make_game_factory(scenario.game, scenario.observation, config.game_processes)
+    games = make_game_factory(scenario.game, scenario.observation, config.game_processes, make_env)
     if config.engine != "cluster":  # its hosts start their own games
         games.start_early(config.worker_count, config.envs_per_worker, config.rows_kept)
     return games

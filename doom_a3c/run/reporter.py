@@ -39,6 +39,7 @@ class Status(NamedTuple):
     mean_score: float | None  # of the last 100 episodes
     means: Sequence[float]  # a sample of earlier values of mean_score
     evaluation: EvaluationPoint | None  # the newest
+    evaluations: Sequence[EvaluationPoint]  # all, or every n-th of many
     best_evaluation: float | None
     confirmed: bool  # measured in games that selected neither weights nor policy; otherwise biased upwards
     entropy: float | None
@@ -176,6 +177,7 @@ class Reporter:
             mean_score=progress.mean_score,
             means=progress.means(_MEANS),
             evaluation=evaluation,
+            evaluations=best.evaluations,
             best_evaluation=best.score,
             confirmed=best.confirmed,
             entropy=None if math.isnan(progress.entropy) else progress.entropy,

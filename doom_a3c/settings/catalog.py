@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, suggest
-from doom_a3c.settings.games import ATARI, DoomSpec, GameSpec, locate, shipped_folder
+from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, GameSpec, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
@@ -75,6 +75,8 @@ def find(name: str) -> Scenario:
     """
     if path := find_users_file(name):
         return _load(path)
+    if FUNCTION.fullmatch(name):
+        return _build_untuned("base/gymnasium", name.removesuffix("()"), name, {"id": name})
     path, known = _to_path(name), list_scenario_files()
     bare = (name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name).lower()
     if bare in known:

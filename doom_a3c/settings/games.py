@@ -13,6 +13,7 @@ from doom_a3c.settings.inputs import exists
 
 ATARI = "ALE/"  # begins the ids of Atari games
 RULE = re.compile(r"sv_[a-z0-9_]{1,40}")  # a variable of the engine that shapes a game
+FUNCTION = re.compile(r"[^\W\d]\w{0,99}\(\)")  # the id of an environment that a function of a program makes: 'MyEnv()'
 FREEDOOM, FIRST_MAP = "freedoom2.wad", "map01"  # ViZDoom's defaults
 
 
@@ -92,7 +93,7 @@ class AtariSpec(_Spec):
 class GymnasiumSpec(_Spec):
     """Any other registered Gymnasium environment with discrete actions, seen as pixels or as a vector of numbers."""
 
-    id: str = ""  # 'CartPole-v1', or 'module:Name-v0' to import the module that registers it
+    id: str = ""  # 'CartPole-v1'; 'module:Name-v0' to import the module that registers it; or see `FUNCTION`
     settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make
 
     @property

@@ -6,12 +6,12 @@ docs/security.md describes the threats.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.games import locate
+from doom_a3c.settings.games import FUNCTION, locate
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import to_plain
 
@@ -28,6 +28,7 @@ class GameOverride(NamedTuple):
 
     scenario: str | None = None  # its game is played instead
     wad: str | None = None  # a file that replaces the game's wad
+    env: Callable[[], Any] | None = None  # makes the environment, for a checkpoint that names only a function
 
 
 NO_OVERRIDE = GameOverride()
@@ -44,6 +45,8 @@ def check_game_allowed(game: Mapping[str, Any], source: str, override: GameOverr
     Raises:
         UserError: if it names anything that ViZDoom or Gymnasium does not ship; the message says how to allow it.
     """
+    if override.env:
+        return _check_function(game, source, override)
     if override.wad and (override.scenario or "id" in game):
         why = "--scenario already names the game" if override.scenario else f"{source} does not play Doom"
         raise UserError(f"--wad {override.wad} has no effect: {why}")
@@ -83,7 +86,21 @@ def _is_shipped(file: object) -> bool:
     return isinstance(file, str) and bool(_BARE.fullmatch(file)) and locate(file).is_file()
 
 
+def _check_function(game: Mapping[str, Any], source: str, override: GameOverride) -> dict[str, Any]:
+    if override.scenario or override.wad:
+        raise UserError("env has no effect beside scenario or wad, which name the game already")
+    if not FUNCTION.fullmatch(str(game.get("id"))):
+        raise UserError(f"env has no effect: the environment of {source} has a name, so no function is needed to make it")
+    return {key: value for key, value in game.items() if key in ("id", "frame_skip")}
+
+
 def _check_gymnasium(game: Mapping[str, Any], source: str) -> dict[str, Any]:
+    if FUNCTION.fullmatch(str(game["id"])):
+        raise UserError(
+            f"{source} plays {game['id']}, which a function of a Python program makes: pass that function, as in "
+            "doom_a3c.load(path, env=function) or doom_a3c.resume(folder, env=function), or name a registered game with "
+            "--scenario"
+        )
     if not isinstance(game["id"], str) or not _ID.fullmatch(game["id"]):
         raise UserError(
             f"{source} plays {str(game['id'])[:100]!r}: a game from a module is played only if you name it with --scenario"

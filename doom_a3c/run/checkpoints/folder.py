@@ -30,6 +30,11 @@ class CheckpointFolder:
         self.folder, self.last, self.best, self.lock = folder, folder / LAST, folder / BEST, lock
         self._frames: dict[Path, int] = {}  # of `last` and `best`, if this session saved them
 
+    @property
+    def saved(self) -> dict[Path, int]:
+        """The frames of `last` and `best`, if this session has saved them."""
+        return dict(self._frames)
+
     def find_whole(self) -> Path | None:
         """Returns the newest undamaged checkpoint by frames, None if there is none."""
         newest_first = sorted(self.folder.glob("frames-*.ckpt"), reverse=True)

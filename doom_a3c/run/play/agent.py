@@ -12,6 +12,7 @@ import numpy as np
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.metrics.progress import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
@@ -46,7 +47,9 @@ class TrainedAgent:
         checkpoint.check_finite(Path(path))
         if override.scenario:
             record = record._replace(scenario=dataclasses.replace(record.scenario, name=find(override.scenario).name))
-        builder = Builder(record.scenario, record.config)
+        scenario, processes = record.scenario, record.config.game_processes
+        games = make_game_factory(scenario.game, scenario.observation, processes, override.env)
+        builder = Builder(scenario, record.config, games)
         if not builder.has_learned(record.learned):
             raise UserError(f"{path} was trained on other actions than {override.scenario} has, or in another order")
         network = builder.make_network("player", record.config.seed)
@@ -55,9 +58,9 @@ class TrainedAgent:
         except (KeyError, ValueError) as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         agent = cls(builder, network, record, str(path))
-        if name := override.wad or override.scenario:
-            file = find_users_file(name)
-            agent.plays = str(file.absolute()) if file else name  # absolute: valid from any folder
+        name = override.wad or override.scenario or agent.plays
+        file = find_users_file(name)
+        agent.plays = str(file.absolute()) if file else name  # absolute: valid from any folder
         return agent
 
     @property
