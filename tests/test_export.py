@@ -3,20 +3,23 @@
 import ast
 import errno
 import os
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 import tensorflow as tf
-from commands import ROOT
+from commands import ROOT, call
 from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.export import export
@@ -115,13 +118,18 @@ def test_what_a_strangers_checkpoint_calls_its_scenario_is_no_code_in_the_exampl
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_the_example_plays_from_any_folder(tmp_path, kind):
-    _, example = export(agent_of("basic"), kind, tmp_path)
-    (tmp_path / "elsewhere").mkdir()
+def test_the_next_command_plays_from_any_folder(tmp_path, kind):
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    said = call("play", "--model", "basic", "--export", kind, "--out", elsewhere / "exported", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    _, _, command = said.stdout.partition("next:\n")
+    words = shlex.split(command)
+    assert words[0] == "python"
     result = subprocess.run(
-        [sys.executable, str(example)],
-        cwd=tmp_path / "elsewhere",
-        env={"PYTHONPATH": str(ROOT)},
+        [sys.executable, *words[1:]],
+        cwd=elsewhere,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         check=False,
@@ -129,6 +137,24 @@ def test_the_example_plays_from_any_folder(tmp_path, kind):
     )
     assert result.returncode == 0, result.stderr
     assert -500 < float(result.stdout) < 100
+
+
+def test_the_example_names_the_scenario_file_of_its_run_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text('base = "cartpole"\n')
+    monkeypatch.chdir(tmp_path)
+    variables, record = load(PRETRAINED / "cartpole.ckpt")
+    save(Path("mine.ckpt"), variables, record._replace(config=replace(record.config, scenario="./mine.toml")))
+    agent = TrainedAgent.load("mine.ckpt")
+    _, example = export(agent, "onnx", tmp_path)
+    assert f"make({str(tmp_path / 'mine.toml')!r}, " in example.read_text()
+
+
+def test_the_example_plays_with_the_frame_skip_of_the_run(tmp_path):
+    agent = agent_of("basic")
+    game = replace(agent.record.scenario.game, frame_skip=7)
+    agent.record = agent.record._replace(scenario=replace(agent.record.scenario, game=game))
+    _, example = export(agent, "onnx", tmp_path)
+    assert "make('basic', frame_skip=7)" in example.read_text()
 
 
 def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path, monkeypatch):
@@ -142,4 +168,4 @@ def test_the_example_names_a_file_that_was_named_for_it_from_any_folder(tmp_path
     ):
         agent = TrainedAgent.load(PRETRAINED / "cartpole.ckpt", named)
         _, example = export(agent, "savedmodel", tmp_path)
-        assert f"make({plays!r})" in example.read_text()
+        assert f"make({plays!r}, frame_skip=1)" in example.read_text()

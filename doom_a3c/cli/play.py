@@ -111,8 +111,8 @@ def _play(arguments: list[str] | None) -> int:
         elif options.export:
             from doom_a3c.run.play.export import export  # late, as above
 
-            for path in export(agents[0], options.export, folder):
-                lines(str(path))
+            model, example = export(agents[0], options.export, folder)
+            lines(f"{model}\n{example} plays an episode with it\nnext:\n  python {shlex.quote(str(example))}")
         else:
             given = sys.argv[1:] if arguments is None else arguments
             command_line = f"{command.find_program_call('play')} {shlex.join(given)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,18 @@ def decide(inputs):
 }
 _EXAMPLE = '''"""Plays an episode with the exported network.
 
-It needs NEEDED, and doom_a3c for the game: pip install . in its checkout, or PYTHONPATH=CHECKOUT. A scenario file of
-your own must be in the current folder, unless the export named it with --scenario.
+It needs NEEDED, and doom_a3c for the game.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
+
+sys.path.append(CHECKOUT)  # where doom_a3c was at the export, if it is not installed
 BEGINNING
 
-env = make(SCENARIO)
+env = make(SCENARIO, frame_skip=FRAME_SKIP)
 state = {name: np.zeros((1, size), np.float32) for name, size in sizes.items()}
 (observation, _), over, score, reset = env.reset(seed=1), False, 0.0, np.ones(1, np.float32)
 while not over:
@@ -67,8 +70,8 @@ _NAMES = {"onnx": "model.onnx", "savedmodel": "savedmodel"}
 _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 
-def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
-    """Exports the network of an agent to an empty folder; returns the written paths.
+def export(agent: TrainedAgent, kind: str, folder: Path) -> tuple[Path, Path]:
+    """Exports the network of an agent to an empty folder; returns the paths of the model and of its example.
 
     The network computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset`
     (float32 [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32
@@ -90,7 +93,7 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
         except tf.errors.ResourceExhaustedError:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
         write_whole(example, _make_example(agent, kind))
-        return [target, example]
+        return target, example
     try:
         import tf2onnx  # late: an optional extra
     except ModuleNotFoundError as error:
@@ -98,7 +101,7 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> list[Path]:
     made, _ = tf2onnx.convert.from_function(tf.function(decide, input_signature=signature), signature, opset=OPSET)
     write_whole(target, made.SerializeToString())
     write_whole(example, _make_example(agent, kind))
-    return [target, example]
+    return target, example
 
 
 def _make_example(agent: TrainedAgent, kind: str) -> bytes:
@@ -106,13 +109,12 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
     parts = {
         "NEEDED": _NEEDED[kind],
         "BEGINNING": _BEGINNINGS[kind],
+        "CHECKOUT": repr(str(Path(__file__).resolve().parents[3])),
         "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
-        "SCENARIO": repr(agent.plays),  # replaced last: its text may be untrusted
+        "SCENARIO": repr(agent.plays),  # untrusted
+        "FRAME_SKIP": str(agent.record.scenario.game.frame_skip),
     }
-    text = _EXAMPLE
-    for name, part in parts.items():
-        text = text.replace(name, part)
-    return text.encode()
+    return re.sub("|".join(parts), lambda match: parts[match[0]], _EXAMPLE).encode()
 
 
 def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
