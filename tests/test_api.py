@@ -1,5 +1,6 @@
 """What programs call: training, loading, acting and playing, by `import doom_a3c`."""
 
+import itertools
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 from commands import ROOT
-from registered_toys import Plain
+from registered_toys import Plain, Toy
 
 import doom_a3c as dc
 from doom_a3c.envs.games import make_game_factory
@@ -189,7 +190,17 @@ def test_environments_from_a_function_are_played_in_processes(tmp_path, monkeypa
     assert agent.play(episodes=1).scores == [7.0]
 
 
-ONE = Plain()
+ONE, COUNT = Plain(), itertools.count(2)
+
+
+class Sealed(Plain):
+    """Has spaces that cannot be read, and cannot be closed."""
+
+    @property
+    def action_space(self):
+        raise RuntimeError("sealed")
+
+    close = action_space
 
 
 @pytest.mark.parametrize(
@@ -204,6 +215,8 @@ ONE = Plain()
         (lambda path: dc.train(ONE), ("Plain", "function")),
         (lambda path: dc.train(lambda: ONE), ("same environment",)),
         (lambda path: dc.train(lambda: gymnasium.wrappers.TimeLimit(ONE, 3)), ("same environment",)),
+        (lambda path: dc.train(lambda: Toy(actions=next(COUNT))), ("different action_space",)),
+        (lambda path: dc.train(Sealed), ("Sealed", "RuntimeError", "sealed")),
         (lambda path: dc.train(lambda: 3), ("int", "gymnasium.Env")),
         (lambda path: dc.train(lambda: gymnasium.make_vec("CartPole-v1", 2)), ("single", "envs_per_worker")),
         (lambda path: dc.train(lambda: 1 / 0), ("ZeroDivisionError",)),

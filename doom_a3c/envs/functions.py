@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -46,13 +46,24 @@ def name_function(make_env: MakeEnv) -> str:
         UserError: unless each call makes a new environment, with the same spaces.
     """
     name = getattr(make_env, "__name__", "env")
-    with closing(call_function(make_env, name)) as first, closing(call_function(make_env, name)) as second:
-        if first.unwrapped is second.unwrapped:
+    envs: list[gymnasium.Env[Any, Any]] = []
+    try:
+        envs += [call_function(make_env, name)]
+        envs += [call_function(make_env, name)]
+        if envs[0].unwrapped is envs[1].unwrapped:
             raise UserError(f"{name}: the function returned the same environment twice: make a new one in each call")
         for space in ("observation_space", "action_space"):
-            if getattr(first, space, None) != getattr(second, space, None):
+            if getattr(envs[0], space, None) != getattr(envs[1], space, None):
                 raise UserError(f"{name}: two calls of the function made environments of different {space}")
-        return f"{type(first.unwrapped).__name__[:100]}()"
+        return f"{type(envs[0].unwrapped).__name__[:100]}()"
+    except UserError:
+        raise
+    except RAISED as error:
+        raise UserError(f"{name}: {type(error).__name__}: {first_line(error)}") from error
+    finally:
+        for env in envs:
+            with contextlib.suppress(*RAISED):
+                env.close()
 
 
 def check_can_be_sent(make_env: MakeEnv, name: str) -> None:
