@@ -120,6 +120,8 @@ def test_an_unknown_flag_names_the_nearest(typed, meant):
         ("--num-envs=8", "--envs-per-worker (per worker)"),
         ("--batch_size", "--minibatches (how many, not how large)"),
         ("--env", "--scenario"),
+        ("--wandb-project-name", "--wandb-project"),
+        ("--wandb_user", "--wandb-entity"),
         ("-lr", "--learning-rate"),
         ("--no-norm-adv", "--no-normalize-advantages"),
         ("--no-cuda", "--device"),

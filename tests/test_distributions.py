@@ -267,7 +267,7 @@ def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
         advantages = np.reshape(getattr(targets, "weights", 1.0) * targets.advantages, -1)
         policy, value = -tf.reduce_mean(advantages * log_probs), 0.5 * tf.reduce_mean((returns - values) ** 2)
         total = policy + 0.5 * value - 0.1 * tf.reduce_mean(entropies)
-    gradients, metrics, finite, _ = learner.compute_gradients([learner.prepare(rollout)], 0)
+    gradients, metrics, finite, *_ = learner.compute_gradients([learner.prepare(rollout)], 0)
     assert_close(gradients, tape.gradient(total, network.parameters))
     np.testing.assert_allclose(metrics[:3], [policy, value, tf.reduce_mean(entropies)], rtol=1e-4)
     assert finite

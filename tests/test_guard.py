@@ -10,8 +10,9 @@ from fakes import actor as play
 from fakes import changed, finish, model, network, queue_runs
 from run_fakes import ScriptedEngine, run_record, settings
 
-from doom_a3c.agent.learner import Gradients, LearnerMetrics
+from doom_a3c.agent.learner import Gradients
 from doom_a3c.agent.model import MAX_HALVINGS
+from doom_a3c.agent.train_metrics import LearnerMetrics, PolicyChange
 from doom_a3c.algorithm import step_size
 from doom_a3c.engines.local import LocalEngine, capture_state
 from doom_a3c.engines.thread_group import ThreadGroup
@@ -418,7 +419,7 @@ def test_what_lost_weights_have_played_has_no_say_in_the_step_factor(run):
     updater = Updater(config, run.engine.model, run.progress, factor, None)
     run.engine.roll_back(run.engine.capture())
     zeros = [0 * parameter for parameter in run.engine.model.network.parameters]
-    gradients = Gradients(zeros, LearnerMetrics(*[0.0] * 6), True, kl=5.0)
+    gradients = Gradients(zeros, LearnerMetrics(*[0.0] * 6), True, PolicyChange(5.0, 0.0, 0.0))
     updater.apply(gradients, 0, last=True)
     assert (factor.value, run.progress.updates) == (0.1, 0)
     updater.apply(gradients, run.engine.model.since, last=True)

@@ -9,7 +9,9 @@ from by_hand import (
     SETTINGS,
     B,
     T,
+    advantages_by_hand,
     assert_close,
+    corrected_by_hand,
     decided,
     differ,
     gae_by_hand,
@@ -46,7 +48,7 @@ def gradients_of(learner, rollouts, frames=0):
 def test_gradients_equal_those_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
-    gradients, metrics, finite, _ = learn(network, rollout, normalize_advantages=normalize)
+    gradients, metrics, finite, *_ = learn(network, rollout, normalize_advantages=normalize)
     terms, expected = gae_by_hand(network, rollout, normalize)
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-5)
@@ -85,7 +87,7 @@ def test_gradients_of_another_policys_rollout_equal_those_by_hand(make_network, 
     clips = changes.get("rho_clip", 1.0), changes.get("c_clip", 1.0)
     assert ratios.min() < min(clips) <= max(clips) < ratios.max()
     terms, expected = vtrace_by_hand(network, rollout, *clips, changes.get("normalize_advantages", False))
-    gradients, metrics, finite, _ = learn(network, rollout, **changes)
+    gradients, metrics, finite, *_ = learn(network, rollout, **changes)
     assert_close(gradients, expected)
     np.testing.assert_allclose(metrics[:3], terms, rtol=1e-4, atol=1e-6)
     assert finite
@@ -393,6 +395,73 @@ def test_all_updates_are_made_until_apply_ends_them(make_network, epochs, ends):
     assert steps == (whole[:3] if ends else whole)
     assert (update is None) == ends
     assert update is None or (update.kl is None) == (epochs == 1)
+
+
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_the_measures_of_all_updates_are_those_of_stable_baselines3(make_network, core):
+    network, clip = decided(make_network(core=core)), 0.2
+    rollout = random_rollout(network)
+    learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3, clip_range=clip), 0)
+    update = learner.learn([learner.prepare(rollout)], lambda: 0, lambda *_: True, lambda: None)
+    log_probs, values = played_by(network, rollout)
+    ratios = np.exp(log_probs - rollout.log_probs)
+    advantages, returns = advantages_by_hand(rollout)
+    surrogates = np.minimum(ratios * advantages, np.clip(ratios, 1 - clip, 1 + clip) * advantages)
+    fraction = (np.abs(ratios - 1) > clip).mean()
+    assert 0 < fraction < 1
+    assert update.train._asdict() == pytest.approx(
+        {
+            "policy_gradient_loss": -surrogates.mean(),
+            "value_loss": np.mean((returns - values[:T]) ** 2),
+            "entropy_loss": -float(loss_by_hand(network, rollout, advantages, returns)[0][2]),
+            "approx_kl": (ratios - 1 - np.log(ratios)).mean(),
+            "clip_fraction": fraction,
+            "explained_variance": 1 - np.var(returns - rollout.values) / np.var(returns),
+        },
+        rel=1e-4,
+    )
+
+
+def test_the_kl_is_that_of_the_last_pass_and_the_other_measures_those_of_all(make_network):
+    network = decided(make_network())
+    learner = Learner(network, changed(SETTINGS, epochs=2, minibatches=3), 0)
+    batch, made = learner.prepare(random_rollout(network)), []
+
+    def apply(gradients, last):
+        made.append(gradients)
+        for parameter in network.parameters if len(made) == 3 else ():
+            parameter.assign(1.1 * parameter)
+        return True
+
+    train = learner.learn([batch], lambda: 0, apply, network.refresh).train
+    assert train.approx_kl == pytest.approx(np.mean([each.change.kl for each in made[3:]]))
+    assert train.approx_kl != pytest.approx(np.mean([each.change.kl for each in made]))
+    assert train.clip_fraction == pytest.approx(np.mean([each.change.clip_fraction for each in made]))
+    assert train.value_loss == pytest.approx(2 * np.mean([each.metrics.value_loss for each in made]))
+
+
+@pytest.mark.parametrize("changes", [{}, {"engine": "queue"}])
+def test_a_single_update_has_a2cs_measures(make_network, changes):
+    network = decided(make_network())
+    rollout = random_rollout(network)
+    learner = Learner(network, changed(SETTINGS, **changes), 0)
+    update = learner.learn([learner.prepare(rollout)], lambda: 0, lambda *_: True, lambda: None)
+    assert update.train.policy_gradient_loss == pytest.approx(update.metrics.policy_loss)
+    assert (update.train.approx_kl, update.train.clip_fraction) == (None, None)
+    returns, values = advantages_by_hand(rollout)[1], rollout.values
+    if changes:
+        returns, values = corrected_by_hand(network, rollout, 1.0, 1.0)[1], played_by(network, rollout)[1][:T]
+    explained = 1 - np.var(returns - values) / np.var(returns)
+    assert update.train.explained_variance == pytest.approx(explained, rel=1e-4)
+
+
+def test_equal_returns_have_no_variance_to_explain(make_network):
+    network = make_network()
+    zeros = np.zeros((T, B), np.float32)
+    rollout = random_rollout(network)._replace(rewards=zeros, values=zeros, next_values=zeros)
+    learner = Learner(network, SETTINGS, 0)
+    update = learner.learn([learner.prepare(rollout)], lambda: 0, lambda *_: True, lambda: None)
+    assert update.train.explained_variance is None
 
 
 def test_deals_are_the_seeds_and_the_learners_own(make_network):

@@ -128,10 +128,13 @@ def test_counters_are_a_snapshot():
 def test_counters_survive_json():
     progress = Progress()
     play(progress, scores(120))
+    progress.add_steps(0, 0, [], [], lengths=[*range(120)])
     progress.add_fault("engine_died")
     progress.add_update(0.5, 3)
     counters = progress.counters()._replace(reward_sums=RunningMoments(7, 0.1, 2.5))
-    assert from_plain(json.loads(json.dumps(to_plain(counters)))) == counters
+    restored = from_plain(json.loads(json.dumps(to_plain(counters))))
+    assert restored == counters
+    assert restored.lengths == [*range(20, 120)]
     assert counters[:5] == (120 * 120, 120 * 30, 1, 120, {"engine_died": 1})
 
 
@@ -144,6 +147,8 @@ def test_counters_survive_json():
         ({"frames": -1}, ValueError),
         ({"scores": [math.nan]}, ValueError),
         ({"scores": "many"}, ValueError),
+        ({"lengths": [-1]}, ValueError),
+        ({"lengths": [1] * 101}, ValueError),
         ({"faults": {"died": -1}}, ValueError),
         ({"faults": {"\x1b[2J": 1}}, ValueError),
         ({"faults": {f"a{n}": 1 for n in range(5000)}}, ValueError),
@@ -167,6 +172,12 @@ def test_invalid_counters_are_refused(changes, error):
         from_plain(data)
 
 
+def test_counters_of_older_checkpoints_have_no_lengths():
+    data = to_plain(Progress().counters())
+    del data["lengths"]
+    assert from_plain(data).lengths == []
+
+
 def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
     leader, follower = Progress(), Progress()
     play(leader, [1.0, 3.0])
@@ -181,7 +192,7 @@ def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
 
 def test_a_new_progress_has_no_mean():
     progress = Progress()
-    assert progress.counters() == Counters(0, 0, 0, 0, {}, [], [], 1)
+    assert progress.counters() == Counters(0, 0, 0, 0, {}, [], [], 1, lengths=[])
     play(progress, [1.0] * (WINDOW - 1))
     assert progress.mean_score is None
     assert progress.newest_scores() == [1.0] * (WINDOW - 1)

@@ -7,6 +7,7 @@ import pytest
 from fakes import changed
 from run_fakes import Audience, ScriptedEngine
 
+from doom_a3c.record.metrics.loggers import flatten
 from doom_a3c.run import reporter as module
 from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluator import Evaluation, summarize
@@ -181,7 +182,7 @@ def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(report
     assert reported.audience.points == []  # nothing has been learned yet
     reported.engine.update()
     reported.reporter.report(0.0, Best())
-    (metrics, frames), engine = reported.audience.points
+    (metrics, frames), _, engine = reported.audience.points
     assert frames == 5000
     assert isinstance(metrics, RunMetrics)
     assert (metrics.episodes, metrics.updates, metrics.policy_lag, metrics.entropy) == (1, 1, 0, 1.0)
@@ -196,16 +197,31 @@ def test_scores_are_logged_over_episodes_as_well(reported):
     reported.engine.update()
     reported.progress.add_steps(10, 40, [*range(100)], [])
     reported.reporter.report(0.0, Best())
-    curve, (metrics, frames), _ = reported.audience.points
+    curve, (metrics, frames), *_ = reported.audience.points
     assert curve == (EpisodeCurve(49.5, 99.0), 100)
     assert (metrics.reward, metrics.maximum_reward, frames) == (49.5, 99.0, 40)
+
+
+def test_stable_baselines3s_names_have_its_numbers(reported):
+    reported.progress.add_steps(1000, 4000, [], [])
+    resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
+    reported.progress.add_steps(500, 2000, [*range(150)], [], lengths=[*range(1, 151)])
+    reported.engine.update()
+    resumed.report(4.0, Best())
+    (shared,) = (dict(flatten(metrics)) for metrics, _ in reported.audience.points if "rollout" in str(metrics))
+    assert shared == {
+        "rollout.ep_rew_mean": 99.5,  # of the last 100
+        "rollout.ep_len_mean": 100.5,
+        "time.fps": 125.0,  # steps, not frames, of this session
+        "train.learning_rate": 1e-4,
+    }
 
 
 def test_points_are_limited_and_statuses_are_not(reported, clock):
     reported.engine.update()
     for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):
         reported.reporter.report(clock.now - 1000, Best())
-    assert len(reported.audience.points) == 2 * 2  # the run's and the engine's, at 1000 and 1001
+    assert len(reported.audience.points) == 2 * 3  # the run's, those of its neighbours and the engine's, at 1000 and 1001
     assert len(reported.audience.statuses) == 5
 
 

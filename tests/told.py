@@ -9,7 +9,7 @@ from functools import partial
 from fakes import changed
 from run_fakes import settings
 
-from doom_a3c.agent.learner import LearnerMetrics
+from doom_a3c.agent.train_metrics import LearnerMetrics, TrainMetrics
 from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
 from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
@@ -18,18 +18,21 @@ from doom_a3c.record.metrics.loggers import flatten
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import begin_run
-from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RunMetrics
+from doom_a3c.run.reporter import ConfirmedMetrics, EpisodeCurve, EvaluationMetrics, RolloutMetrics, RunMetrics
 from doom_a3c.run.session import build_session
 
 # What each log is told; `host` is that of every host.
 SHAPING = {"shaped_reward"}  # where a scenario has it
-PASSES = {*StepMetrics._fields}  # where there are several
+# Where there are several.
+PASSES = {*StepMetrics._fields, "train.approx_kl", "train.clip_fraction"}
 CONFIRMED = {*ConfirmedMetrics._fields}  # where the run ends by itself
 WORKER = {*LearnerMetrics._fields, *EpisodeMetrics._fields} - SHAPING
-RUN = {*RunMetrics._fields, *EpisodeCurve._fields} - {"faults"}
+TRAINED = {f"train.{name}" for name in TrainMetrics._fields} - PASSES
+ROLLOUT = {f"rollout.{name}" for name in RolloutMetrics._fields}
+RUN = {*RunMetrics._fields, *EpisodeCurve._fields, *ROLLOUT, "time.fps", "train.learning_rate"} - {"faults"}
 SPREAD = ("mean", "std", "min", "max")
 EVALUATION = {"score", *(f"{policy}.{number}" for policy in EvaluationMetrics._fields[1:] for number in SPREAD)}
-TRAIN = WORKER | {"actions"}
+TRAIN = WORKER | TRAINED | {"actions"}
 LOGS = {
     "threads": {"global": RUN | EVALUATION, "train_0": TRAIN, "train_1": TRAIN},
     "queue": {"global": RUN | EVALUATION | {*QueueMetrics._fields}, "train_0": TRAIN},

@@ -14,7 +14,8 @@ from doom_a3c.agent.distributions import Actions, Array
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
-from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, normalize
+from doom_a3c.agent.train_metrics import LearnerMetrics, PolicyChange, TrainMetrics, UpdateMeasures, summarize_updates
+from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, clipped_surrogate, importance_ratios, normalize
 from doom_a3c.algorithm.vtrace import WeightedTargets
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -66,31 +67,22 @@ class Batch(NamedTuple):
         return int(length * sequences)
 
 
-class LearnerMetrics(NamedTuple):
-    """Losses and norms of an update."""
-
-    policy_loss: float
-    value_loss: float
-    entropy: float  # nats
-    uniform_kl: float  # KL(u || pi) in nats, u the uniform policy
-    grad_norm: float  # before clipping
-    var_norm: float  # of all weights
-
-
 class Gradients(NamedTuple):
     """Clipped gradients of the mean loss over a minibatch, in the order of the network's parameters."""
 
     gradients: Sequence[tf.Tensor]
     metrics: LearnerMetrics
     finite: bool  # whether the loss and all gradients are finite; others must not be applied
-    kl: float = 0.0  # KL(mu || pi) in nats, mu the acting and pi the learning policy
+    change: PolicyChange = PolicyChange(0.0, 0.0, 0.0)
+    fit: Array = np.zeros((2, 0), np.float32)  # see `UpdateMeasures`
 
 
 class Update(NamedTuple):
-    """The last update from a set of rollouts, for the log."""
+    """The updates from a set of rollouts, for the log."""
 
-    metrics: LearnerMetrics
-    kl: float | None  # of its `Gradients`; None without PPO's clipping, as each rollout makes one update
+    metrics: LearnerMetrics  # of the last one
+    kl: float | None  # of the `PolicyChange` before the last one; None without PPO's clipping: a rollout makes one update
+    train: TrainMetrics  # of all
 
 
 class Learner:
@@ -125,15 +117,19 @@ class Learner:
             pull: copies the newest weights into the network.
 
         Returns:
-            The last update, or None if `apply` ended the learning.
+            The measures of the updates, or None if `apply` ended the learning.
         """
+        made: list[UpdateMeasures] = []
         for minibatches, last in self.deal_minibatches(batches):
             gradients = self.compute_gradients(minibatches, frames())
+            made.append(UpdateMeasures(gradients.metrics, gradients.change, gradients.fit))
             if not apply(gradients, last):
                 return None
             if not last:
                 pull()
-        return Update(gradients.metrics, None if self._estimator.clip_range is None else gradients.kl)
+        clips = self._estimator.clip_range is not None
+        train = summarize_updates(made, self._config.minibatch_count, clips)
+        return Update(gradients.metrics, gradients.change.kl if clips else None, train)
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Returns a rollout with the basis of its targets, cut into sequences of `sequence_length` or of single steps."""
@@ -184,12 +180,13 @@ class Learner:
         """
         # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
-        gradients, losses = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
+        gradients, losses, fits = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
         steps = np.array([batch.steps for batch in batches], np.float32)
         combined, metrics = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
-        total, *terms, kl = metrics.numpy().tolist()
-        named = LearnerMetrics(*terms)
-        return Gradients(combined, named, bool(np.isfinite([total, named.grad_norm]).all()), kl)
+        total, *terms = metrics.numpy().tolist()
+        named, change = LearnerMetrics(*terms[:6]), PolicyChange(*terms[6:])
+        finite = bool(np.isfinite([total, named.grad_norm]).all())
+        return Gradients(combined, named, finite, change, np.concatenate([fit.numpy() for fit in fits], axis=1))
 
     def _compute_gradients(
         self,
@@ -200,18 +197,19 @@ class Learner:
         played_log_probs: tf.Tensor,
         basis: Basis,
         entropy_cost: tf.Tensor,
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         network, length, rows = self._network, actions.shape[0], resets.shape[0]
         with tf.GradientTape() as tape:
             output, taken, log_probs = evaluate_actions(network, observations, resets, core_state, actions)
             log_ratios = tf.stop_gradient(tf.reshape(log_probs, (length, -1)) - played_log_probs)
             targets = self._estimator.compute_targets(basis, log_ratios, tf.reshape(output.values, (rows, -1)))
+            weights, surrogate_loss, clip_fraction = self._weigh(targets, log_ratios)
             loss = actor_critic_loss(
                 log_probs,
                 network.distribution.entropy(taken.logits),
                 network.distribution.kl_from_uniform(taken.logits),
                 taken.values,
-                tf.reshape(self._weights(targets, log_ratios), [-1]),
+                tf.reshape(weights, [-1]),
                 tf.reshape(targets.returns, [-1]),
                 entropy_cost=entropy_cost,
                 uniform_cost=self._config.uniform_cost,
@@ -220,14 +218,24 @@ class Learner:
         # Schulman, "Approximating KL divergence" (2020), estimator k3: low variance, never negative, and unbiased, since
         # mu drew the actions.
         kl = tf.reduce_mean(tf.exp(log_ratios) - 1 - log_ratios)
-        return tape.gradient(loss.total, network.parameters), tf.stack([*loss, kl])
+        change = PolicyChange(kl, loss.policy if surrogate_loss is None else surrogate_loss, clip_fraction)
+        fit = tf.reshape(tf.stack([targets.returns, targets.errors]), (2, -1))
+        return tape.gradient(loss.total, network.parameters), tf.stack([*loss, *change]), fit
 
-    def _weights(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tf.Tensor:
-        """Returns the weights of log pi in the policy loss, [T, B]."""
+    def _weigh(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor]:
+        """Returns the weights of log pi in the policy loss, [T, B], PPO's loss, and its share of clipped ratios.
+
+        A single update has no such loss, and clips nothing.
+        """
         advantages = normalize(targets.advantages) if self._config.normalize_advantages else targets.advantages
         weighted = targets.weights * advantages
         clip_range = self._estimator.clip_range
-        return weighted if clip_range is None else clip_weights(weighted, advantages, log_ratios, clip_range)
+        if clip_range is None:
+            return weighted, None, tf.zeros(())
+        moved = tf.abs(importance_ratios(log_ratios) - 1) > clip_range
+        surrogate_loss = clipped_surrogate(weighted, advantages, log_ratios, clip_range)
+        weights = clip_weights(weighted, advantages, log_ratios, clip_range)
+        return weights, surrogate_loss, tf.reduce_mean(tf.cast(moved, tf.float32))
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], shares: tf.Tensor
@@ -240,5 +248,6 @@ class Learner:
 
         averages = [average(parts) for parts in zip(*gradients, strict=True)]
         clipped, norm = tf.clip_by_global_norm(averages, self._config.max_grad_norm)
-        *loss, kl = tf.unstack(average(losses))
-        return clipped, tf.stack([*loss, norm, tf.linalg.global_norm(self._network.parameters), kl])
+        *loss, kl, surrogate_loss, clip_fraction = tf.unstack(average(losses))
+        norms = norm, tf.linalg.global_norm(self._network.parameters)
+        return clipped, tf.stack([*loss, *norms, kl, surrogate_loss, clip_fraction])

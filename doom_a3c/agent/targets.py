@@ -92,7 +92,8 @@ class PlayedTargets:
     def compute_targets(self, basis: Basis, log_ratios: tf.Tensor, values: tf.Tensor) -> WeightedTargets:
         """Returns the prepared targets, weighted by PPO's ratio if a rollout makes several updates."""
         assert isinstance(basis, Targets)
-        return WeightedTargets(*basis, 1.0 if self.clip_range is None else importance_ratios(log_ratios))
+        weights = 1.0 if self.clip_range is None else importance_ratios(log_ratios)
+        return WeightedTargets(*basis, weights, errors=basis.advantages)
 
 
 class VTraceTargets:

@@ -13,6 +13,7 @@ class WeightedTargets(NamedTuple):
     returns: tf.Tensor  # [T, B], the targets of the values
     advantages: tf.Tensor  # [T, B], without their importance weights
     weights: tf.Tensor | float  # importance weights of the advantages, [T, B]; 1 on policy
+    errors: tf.Tensor  # [T, B], returns minus the values that they correct
 
 
 def vtrace(
@@ -75,4 +76,4 @@ def vtrace(
     correction = tf.stack(corrections[:0:-1])
     later = tf.stack(corrections[-2::-1])  # v_{t+1} - V(s_{t+1}) for each t
     advantages = rewards + discounts * next_values + onward * trace_decay * later - values
-    return WeightedTargets(*map(tf.stop_gradient, (values + correction, advantages, rhos)))
+    return WeightedTargets(*map(tf.stop_gradient, (values + correction, advantages, rhos, correction)))

@@ -49,6 +49,7 @@ class UpdateLog:
             return
         logger.metrics(update.metrics, frames)
         logger.metrics(StepMetrics(update.kl, None if update.kl is None else step_factor), frames)
+        logger.metrics({"train": update.train}, frames)
         logger.metrics(average_episodes(self._episodes), frames)
         if self._actions is not None:
             logger.histogram("actions", self._actions.ravel().tolist(), frames)

@@ -102,7 +102,7 @@ class Updater:
             return False
         frames, schedule = self._progress.frames, self._config.learning_rate
         if last:
-            self._step_size.adapt(gradients.kl, schedule.share(frames, self._config.frames) * self._model.rate_share)
+            self._step_size.adapt(gradients.change.kl, schedule.share(frames, self._config.frames) * self._model.rate_share)
         if not gradients.finite:
             self._note_failure()
         else:
@@ -141,7 +141,8 @@ class Updater:
 def count_rollout(stats: RolloutStats, progress: Progress, reward_stats: RewardStats) -> None:
     """Adds a rollout to the counters and reward statistics of the run."""
     scores = [episode.score for episode in stats.episodes]
-    progress.add_steps(stats.steps, stats.frames, scores, stats.faults)
+    lengths = [episode.length for episode in stats.episodes]
+    progress.add_steps(stats.steps, stats.frames, scores, stats.faults, lengths=lengths)
     reward_stats.add(stats.reward_sums)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from doom_a3c.run.session import Session
 
 # Not restored from a checkpoint, which may be untrusted: output folders, limits, device, cluster and logger.
-_OF_A_SESSION = ("models_dir", "minutes", "target_score", "device", "address", "logger")
+_OF_A_SESSION = (
+    *("models_dir", "minutes", "target_score", "device", "address"),
+    *("logger", "wandb_project", "wandb_entity"),
+)
 
 
 def make_new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRecord:

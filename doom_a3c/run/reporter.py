@@ -67,15 +67,23 @@ class RunMetrics(NamedTuple):
     frames_per_second: float | None
     episodes: int
     updates: int
-    learning_rate: float | None  # this and the next two are None if constant
-    entropy_cost: float | None
+    learning_rate: float
+    entropy_cost: float | None  # this and the next are None if constant
     epsilon: float | None
     policy_lag: int
     entropy: float
+    training_score: float | None  # the same as `reward`, for a chart of its own
     reward: float | None  # mean of the last 100 episodes, None before that many
     maximum_reward: float | None  # of the last 100 episodes
     reward_spread: float | None  # divisor of normalized rewards, None for others
     faults: Mapping[str, int]  # number of survived faults, by kind
+
+
+class RolloutMetrics(NamedTuple):
+    """The metrics that stable-baselines3 logs as `rollout/...`: means of the last 100 episodes, None before that many."""
+
+    ep_rew_mean: float | None
+    ep_len_mean: float | None  # steps
 
 
 class EpisodeCurve(NamedTuple):
@@ -117,7 +125,7 @@ class Reporter:
     ) -> None:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
-        self._newest_gif, self._updates_before = newest_gif, progress.updates
+        self._newest_gif, self._updates_before, self._steps_before = newest_gif, progress.updates, progress.steps
         # Times and frame counts, both increasing.
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
         self._seen = -1  # frames at the last measurement
@@ -132,7 +140,7 @@ class Reporter:
         """Reports the progress after `seconds` of this session."""
         self._measure_rate()
         if self._progress.updates > 0 and self._limiter.allow():
-            self._write_point()
+            self._write_point(seconds)
         self._view.show(self._make_status(seconds, best))
 
     def _measure_rate(self) -> None:
@@ -192,9 +200,10 @@ class Reporter:
             return None
         return max(0.0, (frames - self._progress.frames) / self._measure_rate_over(_LEFT_SECONDS))
 
-    def _write_point(self) -> None:
+    def _write_point(self, seconds: float) -> None:
         progress, config = self._progress, self._config
-        scores = progress.newest_scores()
+        learning_rate = config.learning_rate.at(progress.frames, config.frames)
+        scores, length = progress.newest_scores(), progress.mean_length
         mean, best = (sum(scores) / WINDOW, max(scores)) if len(scores) == WINDOW else (None, None)
         if mean is not None and best is not None:
             self._logger.metrics(EpisodeCurve(mean, best), progress.episodes)
@@ -202,17 +211,24 @@ class Reporter:
             self._rate,
             progress.episodes,
             progress.updates,
-            self._read_schedule(config.learning_rate),
+            learning_rate,
             self._read_schedule(config.entropy_cost),
             self._read_schedule(config.epsilon),
             progress.lag,
             progress.entropy,
+            mean,
             mean,
             best,
             self._engine.reward_sums.spread if config.normalize_rewards else None,
             dict(progress.faults),
         )
         self._logger.metrics(metrics, progress.frames)
+        shared = {  # with stable-baselines3; its frames per second are steps since the start of the session
+            "rollout": RolloutMetrics(mean, length),
+            "time": {"fps": (progress.steps - self._steps_before) // seconds if seconds else None},
+            "train": {"learning_rate": learning_rate},
+        }
+        self._logger.metrics(shared, progress.frames)
         self._logger.metrics(self._engine.metrics(), progress.frames)
 
     def _read_schedule(self, schedule: Schedule) -> float | None:

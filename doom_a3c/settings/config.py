@@ -9,7 +9,7 @@ from typing import Protocol
 
 from doom_a3c.settings.engines import ClusterSettings, QueueSettings
 from doom_a3c.settings.fields import setting
-from doom_a3c.settings.setting import OUTPUTS, USUAL
+from doom_a3c.settings.setting import OUTPUTS, USUAL, WANDB
 from doom_a3c.settings.training import MAX_NORMALIZED, TrainingSettings
 
 
@@ -66,6 +66,12 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         "Where metrics go; must be repeated with --resume",
         choices=("tensorboard", "csv", "wandb", "mlflow"),
         section=OUTPUTS,
+    )
+    wandb_project: str | None = setting(
+        None, "Project in Weights & Biases, before WANDB_PROJECT; else doom_a3c", goes_with=WANDB, section=OUTPUTS
+    )
+    wandb_entity: str | None = setting(
+        None, "User or team in Weights & Biases, before WANDB_ENTITY", goes_with=WANDB, section=OUTPUTS
     )
     gif_every: int = setting(
         25,

@@ -57,6 +57,8 @@ OTHERS = {
     "tensorboard_log": "logs_dir",
     "track": "logger",
     "with_wandb": "logger",
+    "wandb_project_name": "wandb_project",
+    "wandb_user": "wandb_entity",
     "cuda": "device",
     "capture_video": "gif_every",
     "max_num_episodes": "episodes",

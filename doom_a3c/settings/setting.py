@@ -141,4 +141,5 @@ REPEATED = Group(
 SEQUENCES = Group("--minibatches 2 or more, and --engine threads or --no-vtrace", lambda config: config.splits_sequences)
 SCALED = Group("rewards that are not normalized (--no-normalize-rewards)", lambda config: not config.normalize_rewards)
 GRADIENTS = Group("--engine cluster --transport gradients", lambda config: config.sends_gradients)
+WANDB = Group("--logger wandb", lambda config: config.logger == "wandb")
 WAITING = Group("--engine queue, or --engine cluster --transport rollouts", lambda config: config.learns_from_queue)

@@ -8,8 +8,10 @@ from doom_a3c.record.metrics.loggers import MakeLogger
 from doom_a3c.settings.errors import UserError
 
 
-def find_logger(kind: str) -> MakeLogger:
+def find_logger(kind: str, project: str | None = None, entity: str | None = None) -> MakeLogger:
     """Returns the constructor of loggers of a kind: 'tensorboard', 'csv', 'wandb' or 'mlflow'.
+
+    `project` and `entity` are the destination of 'wandb'; None leaves it to its environment variables.
 
     Raises:
         UserError: if a package that it needs is not installed.
@@ -24,7 +26,7 @@ def find_logger(kind: str) -> MakeLogger:
                 os.environ.setdefault("WANDB_SILENT", "true")
                 from doom_a3c.record.metrics.wandb_logger import WandbRun
 
-                return WandbRun().logger
+                return WandbRun(project, entity).logger
             case "mlflow":
                 from doom_a3c.record.metrics.mlflow_logger import MlflowRun
 

@@ -58,6 +58,7 @@ class Counters(NamedTuple):
     stride: int  # episodes between points of the curve
     reward_sums: RunningMoments = NO_MOMENTS  # see RolloutStats
     halvings: int = 0  # of the learning rate, one for each roll-back while learning this game
+    lengths: Sequence[int] = ()  # steps of the newest episodes, 100 at most
 
 
 def to_plain(counters: Counters) -> dict[str, Any]:
@@ -71,7 +72,8 @@ def to_plain(counters: Counters) -> dict[str, Any]:
 
 def from_plain(data: Mapping[str, Any]) -> Counters:
     """Returns the counters of `to_plain`; raises KeyError, TypeError or ValueError for any other data."""
-    if len(data["scores"]) > WINDOW or len(data["curve"]) > MAX_POINTS:
+    lengths = data.get("lengths", ())  # older checkpoints have none
+    if max(len(data["scores"]), len(lengths)) > WINDOW or len(data["curve"]) > MAX_POINTS:
         raise ValueError("there are too many scores")
     numbers = {name: parse_int(data[name], name) for name in ("frames", "steps", "updates", "episodes")}
     return Counters(
@@ -82,6 +84,7 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
         stride=parse_int(data["stride"], "stride", low=1),
         reward_sums=parse_moments(data["reward_sums"], numbers["steps"]),
         halvings=parse_int(data["halvings"], "halvings"),
+        lengths=[parse_int(length, "a length") for length in lengths],
     )
 
 
@@ -137,6 +140,7 @@ class Progress:
         self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
         self.faults: Counter[str] = Counter()
         self.scores: deque[float] = deque(maxlen=WINDOW)
+        self.lengths: deque[int] = deque(maxlen=WINDOW)  # steps
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
         self._stride = 1
 
@@ -146,9 +150,11 @@ class Progress:
         frames: int,
         scores: Iterable[float],
         faults: Iterable[str],
+        lengths: Iterable[int] = (),
     ) -> None:
-        """Counts steps with their frames, the scores of finished episodes, and faults by kind."""
+        """Counts steps with their frames, the scores and lengths of finished episodes, and faults by kind."""
         with self._lock:
+            self.lengths.extend(lengths)
             self.steps += steps
             self.frames += frames
             for score in scores:
@@ -207,6 +213,12 @@ class Progress:
         scores = self.newest_scores()
         return sum(scores) / WINDOW if len(scores) == WINDOW else None
 
+    @property
+    def mean_length(self) -> float | None:
+        """Mean steps of the last 100 episodes, None before there are 100."""
+        with self._lock:
+            return sum(self.lengths) / WINDOW if len(self.lengths) == WINDOW else None
+
     def counters(self, *, curve: bool = True) -> Counters:
         """Returns everything that a resumed run continues from; with `curve` False the curve is empty."""
         with self._lock:
@@ -219,6 +231,7 @@ class Progress:
                 list(self.scores),
                 list(self.curve) if curve else [],
                 self._stride,
+                lengths=list(self.lengths),
             )
 
     def restore(self, counters: Counters) -> None:
@@ -237,3 +250,4 @@ class Progress:
         self.frames, self.steps = counters.frames, counters.steps
         self.updates, self.episodes = counters.updates, counters.episodes
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)
+        self.lengths = deque(counters.lengths, maxlen=WINDOW)

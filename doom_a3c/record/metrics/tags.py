@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _FAULTS = "faults."  # prefix of fault names, before the kind
 TAGS = {
+    "training_score": "0 Score/Training",  # TensorBoard sorts groups by name: the first chart of its page
     "reward": "Perf/Reward",
     "shaped_reward": "Perf/Shaped Reward",
     "maximum_reward": "Perf/Maximum Reward",
@@ -47,6 +48,17 @@ TAGS = {
     "sampled.std": "Evaluation/Sampled Std",
     "sampled.min": "Evaluation/Sampled Min",
     "sampled.max": "Evaluation/Sampled Max",
+    # The names and definitions of stable-baselines3.
+    "rollout.ep_rew_mean": "rollout/ep_rew_mean",
+    "rollout.ep_len_mean": "rollout/ep_len_mean",
+    "time.fps": "time/fps",
+    "train.learning_rate": "train/learning_rate",
+    "train.policy_gradient_loss": "train/policy_gradient_loss",
+    "train.value_loss": "train/value_loss",
+    "train.entropy_loss": "train/entropy_loss",
+    "train.approx_kl": "train/approx_kl",
+    "train.clip_fraction": "train/clip_fraction",
+    "train.explained_variance": "train/explained_variance",
 }
 
 

@@ -23,6 +23,7 @@ class TensorBoardLogger:
     """One TensorBoard run in its own folder. Owns the event file."""
 
     def __init__(self, folder: Path) -> None:
+        self._run_name = folder.parent.name
         self._writer = tf.summary.create_file_writer(str(folder), max_queue=100, flush_millis=5000)
 
     @_QUIETLY
@@ -46,7 +47,7 @@ class TensorBoardLogger:
                 hparams=[hparams.HParam(name) for name in sorted(known)],
                 metrics=[hparams.Metric(make_tag(name), display_name=shown) for name, shown in _RESULTS.items()],
             )
-            hparams.hparams(known)
+            hparams.hparams(known, trial_id=self._run_name)  # the name of the row
         self._writer.flush()
 
     def graph(self, graph: Any) -> None:

@@ -1,7 +1,7 @@
 """Logs to Weights & Biases: one run per session, which uploads the contents of TensorBoard's event files.
 
-Its environment variables choose the destination: `WANDB_MODE=offline` keeps the run on this machine, `WANDB_PROJECT`
-names the project.
+Its environment variables choose the destination: `WANDB_MODE=offline` keeps the run on this machine, `WANDB_PROJECT` and
+`WANDB_ENTITY` name the project and whose it is, unless the settings do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PROJECT = "doom_a3c"
 class WandbRun:
     """A run that lasts from its first log to the end of its last one. Owns the library's hook into TensorFlow."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: str | None, entity: str | None) -> None:
+        self._project, self._entity = project or os.environ.get("WANDB_PROJECT", PROJECT), entity
         self._lock, self._open = threading.Lock(), 0
         self._run: wandb.Run | None = None
 
@@ -33,7 +34,8 @@ class WandbRun:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 patch(root_logdir=str(folder.parent))  # before TensorFlow opens the first event file
                 self._run = wandb.init(
-                    project=os.environ.get("WANDB_PROJECT", PROJECT),
+                    project=self._project,
+                    entity=self._entity,
                     name=folder.parent.name,
                     dir=str(folder.parent),
                     settings=wandb.Settings(silent=True, console="off"),

@@ -158,7 +158,7 @@ def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -
     """Returns the record of a resumed run with new settings."""
     counters, best = old.counters, old.best
     if old.scenario.name != scenario.name:  # scores of two games cannot be compared
-        counters = counters._replace(scores=(), curve=(), stride=1, halvings=0)
+        counters = counters._replace(scores=(), lengths=(), curve=(), stride=1, halvings=0)
         best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
