@@ -99,7 +99,7 @@ def write_pages(work: Path) -> None:
         runs = [one for one in found if one.game == game]
         curves = [([at for at, _ in one.curve], [mean for _, mean in one.curve]) for one in runs if len(one.curve) > 1]
         if curves:
-            save_png(draw_runs(game, {game: curves}), CURVES / f"{game}.png")
+            save_png(draw_runs({game: {game: curves}}), CURVES / f"{game}.png")
         if (best := find_best(one for one in runs if film_path(work, one).exists())) is not None:
             FILMS.mkdir(exist_ok=True)
             (FILMS / f"{game}.webp").write_bytes(make_film(film_path(work, best)))

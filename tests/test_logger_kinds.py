@@ -2,9 +2,11 @@
 
 import csv
 import json
+import shutil
 import sqlite3
 import sys
 from contextlib import closing
+from types import SimpleNamespace
 
 import imageio.v3 as imageio
 import numpy as np
@@ -15,8 +17,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
+from doom_a3c.record.files import write_table
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.figures import draw_runs
 from doom_a3c.record.metrics.logger_kinds import find_logger
 from doom_a3c.record.metrics.loggers import Loggers
+from doom_a3c.record.metrics.progress import Point
 from doom_a3c.settings.errors import UserError
 
 GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8] * 8], np.uint8), extension=".gif")
@@ -74,7 +80,9 @@ def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path
     content = events.PluginTagToContent("hparams")["_hparams_/experiment"]
     assert b"Evaluation/Score" in content
     assert b"Evaluation/Confirmed Score" in content
-    assert b"seed" in events.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    start = events.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    assert b"seed" in start
+    assert b"basic-seed1" in start  # the name of its row
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
 
 
@@ -97,6 +105,22 @@ def test_weights_and_biases_takes_everything_offline(tmp_path, monkeypatch):
     assert gif.read_bytes() == GIF
     assert write("wandb", tmp_path) == folder  # a second run in the same process
     assert len(list((folder / "wandb").glob("offline-run-*"))) == 2
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("flags", "expected"), [((None, None), ("theirs", None)), (("doom", "team"), ("doom", "team"))], ids=["unset", "set"]
+)
+def test_the_flags_of_weights_and_biases_go_before_its_environment(flags, expected, tmp_path, monkeypatch):
+    from wandb.integration.tensorboard import unpatch
+
+    monkeypatch.setenv("WANDB_PROJECT", "theirs")
+    monkeypatch.setattr("wandb.init", lambda project, entity, **others: begun.append((project, entity)))
+    begun = []
+    log = find_logger("wandb", *flags)(tmp_path / "logs" / "run" / "global")
+    monkeypatch.setattr(log, "_owner", SimpleNamespace(release=unpatch))
+    log.close()
+    assert begun == [expected]  # without an entity, the library reads its own variable
 
 
 @pytest.mark.tools
@@ -126,6 +150,80 @@ def test_a_missing_package_is_one_line(kind, monkeypatch):
         find_logger(kind)
 
 
+RUNS = ("basic-seed1-20261122-120000", "basic-seed2-20261122-120000", "cartpole-seed1-20261122-120000")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three runs of two games with all their folders; the table beside the gifs of the first has more than its log."""
+    folder = tmp_path_factory.mktemp("runs")
+    for index, name in enumerate(RUNS):
+        log = find_logger(("csv", "tensorboard")[index % 2])(folder / "logs" / name / "global")
+        game = {"id": "CartPole-v1"} if name.startswith("cartpole") else {"wad": "basic.wad"}
+        log.settings({"seed": 1, "tables": {"game": game}})
+        for frames in (1000, 1100):
+            log.metrics({"reward": frames / 100}, frames)
+        log.close()
+        points = [Point(n, 10 * n, n / 10, n / 10) for n in range(1, 112 if index == 0 else 105)]
+        write_table(folder / "frames" / name / "scores.csv", Point._fields, points)
+        (folder / "models" / name).mkdir(parents=True)
+    (folder / "models" / "pretrained").mkdir()
+    return folder
+
+
+def compare(runs, out, *words):
+    text = compare_runs(words, str(out), str(runs / "logs"), str(runs / "models"))
+    with (out / "comparison.csv").open(newline="") as file:
+        return text, [tuple(row.values()) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("place", ["logs", "frames", "models"])
+def test_runs_have_the_same_figures_whichever_of_their_folders_are_named(runs, place, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "draw_runs", lambda games: drawn.append(games) or draw_runs(games))
+    text, rows = compare(runs, runs / "frames", str(runs / place))
+    assert rows == [
+        (RUNS[0], "basic", "basic.wad", "1110", "11.1"),
+        (RUNS[1], "basic", "basic.wad", "1100", "11.0"),
+        (RUNS[2], "cartpole", "CartPole-v1", "1100", "11.0"),
+    ]
+    assert [line.split()[:4] for line in text.splitlines()[1:3]] == [
+        ["basic.wad", "basic", "2", "11.1"],
+        ["CartPole-v1", "cartpole", "1", "11.0"],
+    ]
+    assert "pretrained" not in text
+    (games,) = drawn
+    assert games["basic.wad"]["basic"][0].frames == [1000 + 10 * n for n in range(12)]  # from 100 episodes on
+
+
+def test_each_game_has_a_pane_with_an_axis_of_its_own(runs):
+    curve, other = ([0.0, 1.0], [1.0, 2.0]), ([0.0, 1.0], [-300.0, 80.0])
+    panes = draw_runs({"a": {"one": [curve]}, "b": {"two": [other]}, "c": {"three": [curve]}}).axes
+    assert [axes.get_title() for axes in panes] == ["a", "b", "c"]
+    assert panes[0].get_ylim()[1] < 3 < panes[1].get_ylim()[1]
+
+
+@pytest.mark.parametrize("word", [RUNS[2], "CartPole", f"logs/{RUNS[2]}", f"models/{RUNS[2]}", f"frames/{RUNS[2]}"])
+def test_a_run_is_named_by_its_name_the_beginning_of_it_or_a_folder(runs, word, monkeypatch):
+    monkeypatch.chdir(runs)
+    assert [row[0] for row in compare(runs, runs / "frames", word)[1]] == [RUNS[2]]
+
+
+def test_a_beginning_of_several_names_and_an_unknown_name_are_refused(runs, tmp_path):
+    with pytest.raises(UserError, match=rf"--compare-runs basic may be any of {RUNS[0]}, {RUNS[1]}"):
+        compare(runs, runs / "frames", "basic")
+    with pytest.raises(UserError, match=rf"--compare-runs pong: .*the runs are {RUNS[0]}"):
+        compare(runs, runs / "frames", "pong")
+    with pytest.raises(UserError, match=r"--compare-runs pong: there is no such run"):
+        compare_runs(["pong"], str(tmp_path), str(tmp_path / "logs"), str(tmp_path / "models"))
+
+
+def test_without_a_log_the_scenario_of_the_name_has_the_game(runs, tmp_path):
+    shutil.copytree(runs / "frames", tmp_path / "frames")
+    _, rows = compare(tmp_path, tmp_path / "out", str(tmp_path / "frames"))
+    assert {row[1]: row[2] for row in rows} == {"basic": "basic.wad", "cartpole": "CartPole-v1"}
+
+
 @pytest.mark.process
 def test_a_run_uses_the_logger_of_its_flag(tmp_path):
     result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
@@ -142,6 +240,7 @@ def test_a_run_uses_the_logger_of_its_flag(tmp_path):
 def test_runs_are_compared_by_their_logs_grouped_by_name(kind, tmp_path):
     for name, means in (("a-seed1", [1.0, 3.0]), ("a-seed2", [2.0, 5.0]), ("b-seed1", [0.0, -1.5])):
         loggers = Loggers(find_logger(kind), tmp_path / "logs" / f"{name}-20261122-120000", print)
+        loggers("global").settings({"tables": {"game": {"wad": "./orchard.wad"}}})
         for frames, mean in zip((40, 80), means, strict=True):
             loggers("global").metrics({"reward": mean}, frames)
         loggers.close()

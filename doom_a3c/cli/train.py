@@ -52,7 +52,7 @@ class Options:
     )
     compare_runs: tuple[str, ...] = setting(
         (),
-        "Plot the curves of these runs (logs/RUN, or logs for all) in one picture, and exit",
+        "Plot the curves of these runs (names, their beginnings or folders; logs for all) in one picture, and exit",
         section=OUTPUTS,
         many=True,
     )
@@ -83,7 +83,8 @@ def _train(arguments: list[str] | None) -> int:
         import_tensorflow(cpu_count(), options.verbose, "cpu")  # quietly: TensorBoard would print its messages
         from doom_a3c.cli.compare_runs import compare_runs  # late: rarely needed
 
-        print_result(compare_runs(options.compare_runs, flags.get("frames_dir", Config.frames_dir)))
+        folders = (flags.get(name, getattr(Config, name)) for name in ("frames_dir", "logs_dir", "models_dir"))
+        print_result(compare_runs(options.compare_runs, *folders))
         return 0
     overrides = select(flags, Config) | select(flags, GameSettings)
     scenarios.split_overrides(overrides, "flags")

@@ -117,38 +117,54 @@ def draw_values_and_returns(title: str, values: Sequence[float], returns: Sequen
     return figure
 
 
-def draw_runs(title: str, groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]) -> Figure:
-    """Draws the curves (frames and means) of groups of runs, and in bold the mean over each group."""
-    figure, axes = _make_axes((9, 5))
-    for index, (name, curves) in enumerate(groups.items()):
-        color = f"C{index % 10}"
-        for frames, means in curves:
-            axes.plot(frames, means, color=color, linewidth=1, alpha=0.45 if len(curves) > 1 else 1)
-        runs = f"{len(curves)} run{'s' * (len(curves) > 1)}"
-        start, end = max(c[0][0] for c in curves), min(c[0][-1] for c in curves)
-        if len(curves) > 1 and start < end:  # the range that all runs cover
-            places = np.linspace(start, end, BANDS)
-            mean = np.mean([np.interp(places, *curve) for curve in curves], axis=0)
-            axes.plot(places, mean, color=color, linewidth=3)
-        axes.plot([], [], color=color, linewidth=3, label=f"{_escape(name)} ({runs})")
-    axes.set(title=_escape(title), xlabel="frames", ylabel=f"mean score of the last {WINDOW} episodes")
-    _format_frames(axes)
-    axes.legend()
+def draw_runs(games: Mapping[str, Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]]) -> Figure:
+    """Draws the curves (frames and means) of groups of runs, and in bold the mean over each group; a pane for each game."""
+    columns = 1 if len(games) == 1 else 2
+    rows = -(-len(games) // columns)
+    figure = _make_figure((9 if columns == 1 else 14, 5 * rows))
+    for place, (game, groups) in enumerate(games.items(), 1):
+        axes = _add_axes(figure, (rows, columns, place))
+        for index, (name, curves) in enumerate(groups.items()):
+            _draw_group(axes, f"C{index % 10}", name, curves)
+        axes.set(title=_escape(game), xlabel="frames", ylabel=f"mean score of the last {WINDOW} episodes")
+        _format_frames(axes)
+        axes.legend()
     return figure
+
+
+def _draw_group(axes: Axes, color: str, name: str, curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
+    for frames, means in curves:
+        axes.plot(frames, means, color=color, linewidth=1, alpha=0.45 if len(curves) > 1 else 1)
+    runs = f"{len(curves)} run{'s' * (len(curves) > 1)}"
+    start, end = max(c[0][0] for c in curves), min(c[0][-1] for c in curves)
+    if len(curves) > 1 and start < end:  # the range that all runs cover
+        places = np.linspace(start, end, BANDS)
+        mean = np.mean([np.interp(places, *curve) for curve in curves], axis=0)
+        axes.plot(places, mean, color=color, linewidth=3)
+    axes.plot([], [], color=color, linewidth=3, label=f"{_escape(name)} ({runs})")
 
 
 def _make_axes(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """Creates a figure of that size in inches with axes."""
+    figure = _make_figure(size)
+    return figure, _add_axes(figure)
+
+
+def _make_figure(size: tuple[float, float]) -> Figure:
     # Late: it takes half a second, and a run needs it once. Without pyplot no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    return figure
+
+
+def _add_axes(figure: Figure, place: tuple[int, int, int] = (1, 1, 1)) -> Axes:
+    axes = figure.add_subplot(*place)
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
-    return figure, axes
+    return axes
 
 
 def _format_frames(axes: Axes) -> None:
