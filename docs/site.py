@@ -1,16 +1,18 @@
-"""The pages that are made from the program, and what the site does with links that lead out of it.
+"""The pages that are made from the program, and the pages of the repository's files that other pages link to.
 
-python docs/site.py writes the pages; mkdocs calls `on_page_markdown`, see mkdocs.yml.
+python docs/site.py writes the former; mkdocs calls `on_files` and `on_page_markdown`, see mkdocs.yml.
 """
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -23,16 +25,76 @@ from doom_a3c.settings.games import GameSettings  # noqa: E402
 from doom_a3c.settings.playing import PlaySettings  # noqa: E402
 from doom_a3c.settings.setting import Setting  # noqa: E402
 
-_OUTWARD = re.compile(r"\[((?:`[^`\n]+`|[^\]`])*)\]\((?:\.\./)+(?!results/)[^)\s]*\)")  # to a file that is no page
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import File, Files
+    from mkdocs.structure.pages import Page
+
+DOCS = ROOT / "docs"
+CODE = "code"  # folder of the site with the files of the repository that its pages link to
+_LINK = re.compile(r"\]\(([^)\s:#]+)((?:#[^)\s]*)?)\)")
+_PERIPHERAL = ("notes/", "results/")  # found below other pages
 
 
-def on_page_markdown(markdown: str, **others: Any) -> str:
-    """Returns a page whose links into the code are words: the site has no code."""
-    return _OUTWARD.sub(r"\1", markdown)
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds a page for each file of the repository, and for each folder, that a page links to."""
+    from mkdocs.structure.files import File  # late: who only writes pages may not have it
+
+    found = {path for page in files.documentation_pages() for path in _list_outside(page, files)}
+    found |= {path / name for path in found if (ROOT / path).is_dir() for name in os.listdir(ROOT / path)}
+    for path in sorted(path for path in found if not path.name.startswith("_")):
+        files.append(File.generated(config, _place(path), content=_show(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Returns a page with links into the repository that lead to its files on the site."""
+    source = page.file.src_uri
+    if source.startswith(f"{CODE}/"):
+        page.meta = {"search": {"exclude": True}, "hide": ["toc"]}
+        return markdown
+    if source.startswith(_PERIPHERAL):
+        page.meta["search"] = {"boost": 0.1}
+
+    def lead(link: re.Match[str]) -> str:
+        path = _find_outside(source, link[1], files)
+        return f"]({posixpath.relpath(_place(path), posixpath.dirname(source))})" if path else link[0]
+
+    return _LINK.sub(lead, markdown)
+
+
+def _list_outside(page: File, files: Files) -> Iterator[PurePosixPath]:
+    for link in _LINK.finditer(page.content_string):
+        if path := _find_outside(page.src_uri, link[1], files):
+            yield path
+
+
+def _find_outside(source: str, link: str, files: Files) -> PurePosixPath | None:
+    """Returns the path in the repository of a file that is no part of the site; None for a link to one that is."""
+    path = (DOCS / source).parent.joinpath(link).resolve()
+    if not path.is_relative_to(ROOT) or not path.exists():
+        return None
+    known = files.get_file_from_path(path.relative_to(DOCS).as_posix()) if path.is_relative_to(DOCS) else None
+    if known is not None and known.inclusion.is_included():
+        return None
+    return PurePosixPath(path.relative_to(ROOT))
+
+
+def _place(path: PurePosixPath) -> str:
+    return f"{CODE}/{path}.md"
+
+
+def _show(path: PurePosixPath) -> str:
+    """Returns a page with a file of the repository, or with links to those of a folder."""
+    where = ROOT / path
+    if where.is_dir():
+        names = sorted(name for name in os.listdir(where) if not name.startswith("_"))
+        return "\n".join([f"# {path}", "", *(f"- [{name}]({path.name}/{name}.md)" for name in names)])
+    return f"# {path}\n\n~~~~~~ {where.suffix[1:]}\n{where.read_text()}\n~~~~~~\n"
 
 
 def settings_page() -> str:
-    """Returns a page with a table for each part of the help."""
+    """Returns a page with all flags, by the parts of the help."""
     parts = ["# Settings", "", _ABOUT_SETTINGS]
     for program, records in (
         ("train.py", (Config, GameSettings, train.Options)),
@@ -44,8 +106,9 @@ def settings_page() -> str:
         for one in (one for name, one in known.items() if not _belongs_to_schedule(name, known)):
             sections.setdefault(one.section, []).append(one)
         for section, settings in sections.items():
-            parts += ["", f"### {section[0].upper()}{section[1:]}", "", "flag | meaning", "---|---"]
-            parts += [f"`{one.flag}` | {_escaped(_short_help(one))}" for one in settings]
+            parts += ["", f"### {section[0].upper()}{section[1:]}"]
+            for one in settings:  # under a heading, where the site's search finds it
+                parts += ["", f"#### `{one.flag}`", "", _escape(_short_help(one))]
     return "\n".join([*parts, ""])
 
 
@@ -69,15 +132,15 @@ def _belongs_to_schedule(name: str, known: Collection[str]) -> bool:
 
 
 def _short_help(setting: Setting) -> str:
-    """Returns the help of a setting with its default, unit and range in as few words as a table needs."""
+    """Returns the help of a setting with its default, unit and range in few words."""
     facts = replace(setting, goes_with=None).help.removeprefix(setting.text)
     for long, short in (("[default ", "["), (" or more", "+"), (" or ", ", "), ("above ", ">"), (" [unset]", "")):
         facts = facts.replace(long, short)
     return setting.text + re.sub(r"(?<=\d) to (?=\d)", "-", facts)
 
 
-def _escaped(words: str) -> str:
-    return words.replace("|", r"\|").replace("<", "&lt;")
+def _escape(words: str) -> str:
+    return words.replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
 
 
 _ABOUT_SETTINGS = """\
