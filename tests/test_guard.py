@@ -10,9 +10,8 @@ from fakes import actor as play
 from fakes import changed, finish, model, network, queue_runs
 from run_fakes import ScriptedEngine, run_record, settings
 
-from doom_a3c.agent.learner import Gradients
+from doom_a3c.agent.learner import Gradients, LearnerMetrics, PolicyChange
 from doom_a3c.agent.model import MAX_HALVINGS
-from doom_a3c.agent.train_metrics import LearnerMetrics, PolicyChange
 from doom_a3c.algorithm import step_size
 from doom_a3c.engines.local import LocalEngine, capture_state
 from doom_a3c.engines.thread_group import ThreadGroup

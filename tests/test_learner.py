@@ -32,6 +32,7 @@ from doom_a3c.agent.rollouts import concatenate
 from doom_a3c.agent.targets import PlayedTargets
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import n_step_returns
+from doom_a3c.engines.train_metrics import summarize_updates
 
 
 def learn(network, rollout, **changes):
@@ -394,7 +395,7 @@ def test_all_updates_are_made_until_apply_ends_them(make_network, epochs, ends):
     whole = [*["apply", "pull"] * (epochs - 1), "last"]
     assert steps == (whole[:3] if ends else whole)
     assert (update is None) == ends
-    assert update is None or (update.kl is None) == (epochs == 1)
+    assert update is None or update.clips == (epochs > 1)
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
@@ -409,7 +410,7 @@ def test_the_measures_of_all_updates_are_those_of_stable_baselines3(make_network
     surrogates = np.minimum(ratios * advantages, np.clip(ratios, 1 - clip, 1 + clip) * advantages)
     fraction = (np.abs(ratios - 1) > clip).mean()
     assert 0 < fraction < 1
-    assert update.train._asdict() == pytest.approx(
+    assert summarize_updates(update)._asdict() == pytest.approx(
         {
             "policy_gradient_loss": -surrogates.mean(),
             "value_loss": np.mean((returns - values[:T]) ** 2),
@@ -433,7 +434,7 @@ def test_the_kl_is_that_of_the_last_pass_and_the_other_measures_those_of_all(mak
             parameter.assign(1.1 * parameter)
         return True
 
-    train = learner.learn([batch], lambda: 0, apply, network.refresh).train
+    train = summarize_updates(learner.learn([batch], lambda: 0, apply, network.refresh))
     assert train.approx_kl == pytest.approx(np.mean([each.change.kl for each in made[3:]]))
     assert train.approx_kl != pytest.approx(np.mean([each.change.kl for each in made]))
     assert train.clip_fraction == pytest.approx(np.mean([each.change.clip_fraction for each in made]))
@@ -446,13 +447,13 @@ def test_a_single_update_has_a2cs_measures(make_network, changes):
     rollout = random_rollout(network)
     learner = Learner(network, changed(SETTINGS, **changes), 0)
     update = learner.learn([learner.prepare(rollout)], lambda: 0, lambda *_: True, lambda: None)
-    assert update.train.policy_gradient_loss == pytest.approx(update.metrics.policy_loss)
-    assert (update.train.approx_kl, update.train.clip_fraction) == (None, None)
+    assert summarize_updates(update).policy_gradient_loss == pytest.approx(update.made[-1].metrics.policy_loss)
+    assert summarize_updates(update)[3:5] == (None, None)
     returns, values = advantages_by_hand(rollout)[1], rollout.values
     if changes:
         returns, values = corrected_by_hand(network, rollout, 1.0, 1.0)[1], played_by(network, rollout)[1][:T]
     explained = 1 - np.var(returns - values) / np.var(returns)
-    assert update.train.explained_variance == pytest.approx(explained, rel=1e-4)
+    assert summarize_updates(update).explained_variance == pytest.approx(explained, rel=1e-4)
 
 
 def test_equal_returns_have_no_variance_to_explain(make_network):
@@ -461,7 +462,7 @@ def test_equal_returns_have_no_variance_to_explain(make_network):
     rollout = random_rollout(network)._replace(rewards=zeros, values=zeros, next_values=zeros)
     learner = Learner(network, SETTINGS, 0)
     update = learner.learn([learner.prepare(rollout)], lambda: 0, lambda *_: True, lambda: None)
-    assert update.train.explained_variance is None
+    assert summarize_updates(update).explained_variance is None
 
 
 def test_deals_are_the_seeds_and_the_learners_own(make_network):

@@ -145,7 +145,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "noop_max = -1", ("noop_max", "0 to 10,000")),
         (ATARI + "max_frames = 0", ("max_frames", "1 or more")),
         (ATARI + "frame_skip = 65", ("[game]", "frame_skip", "65", "1 to 64")),
-        (ATARI + "frame_skip = 2.0", ("frame_skip", "a whole number", "2.0")),
+        (ATARI + "frame_skip = 2.5", ("frame_skip", "a whole number", "2.5")),
         (ATARI + "[training]\nframe_skip = 2", ("frame_skip", "[training]", "belongs in [game]")),
         (ATARI + "full_actions = 1", ("full_actions", "true or false")),
         ('[game]\nid = "CartPole-v1"\nsetings = {}', ("did you mean settings?",)),

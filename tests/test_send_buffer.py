@@ -6,11 +6,10 @@ import tensorflow as tf
 from cluster_fakes import METRICS
 from fakes import FRAME_SKIP, actor, caught, network, prompt, waits
 
-from doom_a3c.agent.learner import Gradients
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import RolloutStats
-from doom_a3c.agent.train_metrics import LearnerMetrics
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 from doom_a3c.engines.thread_group import ClosedError

@@ -9,9 +9,10 @@ from functools import partial
 from fakes import changed
 from run_fakes import settings
 
-from doom_a3c.agent.train_metrics import LearnerMetrics, TrainMetrics
+from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.engines.cluster.rates import ClusterMetrics
 from doom_a3c.engines.queue import QueueMetrics
+from doom_a3c.engines.train_metrics import TrainMetrics
 from doom_a3c.engines.update_log import EpisodeMetrics, StepMetrics
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.metrics.loggers import flatten

@@ -52,9 +52,8 @@ def make_push(config: Config, builder: Builder) -> Push:
     """Returns a push of the size that a host of this scenario would send."""
     import tensorflow as tf
 
-    from doom_a3c.agent.learner import Gradients
+    from doom_a3c.agent.learner import Gradients, LearnerMetrics
     from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout, make_blank_rollout
-    from doom_a3c.agent.train_metrics import LearnerMetrics
     from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
     network, length, games = builder.make_network("any", 0), config.rollout_length, config.envs_per_worker

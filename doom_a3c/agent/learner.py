@@ -14,8 +14,7 @@ from doom_a3c.agent.distributions import Actions, Array
 from doom_a3c.agent.networks import ACNetwork, Observations
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
-from doom_a3c.agent.train_metrics import LearnerMetrics, PolicyChange, TrainMetrics, UpdateMeasures, summarize_updates
-from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, clipped_surrogate, importance_ratios, normalize
+from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, importance_ratios, normalize
 from doom_a3c.algorithm.vtrace import WeightedTargets
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -67,6 +66,25 @@ class Batch(NamedTuple):
         return int(length * sequences)
 
 
+class LearnerMetrics(NamedTuple):
+    """Losses and norms of an update."""
+
+    policy_loss: float
+    value_loss: float
+    entropy: float  # nats
+    uniform_kl: float  # KL(u || pi) in nats, u the uniform policy
+    grad_norm: float  # before clipping
+    var_norm: float  # of all weights
+
+
+class PolicyChange(NamedTuple):
+    """How far the learning policy pi has moved from the acting policy mu, before an update."""
+
+    kl: float  # KL(mu || pi) in nats
+    surrogate_loss: float  # PPO's clipped objective, as a loss; the policy loss if there is nothing to clip
+    clip_fraction: float  # share of steps with a ratio pi / mu beyond the clip range
+
+
 class Gradients(NamedTuple):
     """Clipped gradients of the mean loss over a minibatch, in the order of the network's parameters."""
 
@@ -74,15 +92,15 @@ class Gradients(NamedTuple):
     metrics: LearnerMetrics
     finite: bool  # whether the loss and all gradients are finite; others must not be applied
     change: PolicyChange = PolicyChange(0.0, 0.0, 0.0)
-    fit: Array = np.zeros((2, 0), np.float32)  # see `UpdateMeasures`
+    fit: Array = np.zeros((2, 0), np.float32)  # [2, N], the returns, and their differences from the values
 
 
 class Update(NamedTuple):
-    """The updates from a set of rollouts, for the log."""
+    """All updates from a set of rollouts, for the log."""
 
-    metrics: LearnerMetrics  # of the last one
-    kl: float | None  # of the `PolicyChange` before the last one; None without PPO's clipping: a rollout makes one update
-    train: TrainMetrics  # of all
+    made: Sequence[Gradients]  # without the tensors
+    minibatches: int
+    clips: bool  # whether PPO's clipping applies: a rollout makes several updates
 
 
 class Learner:
@@ -117,19 +135,17 @@ class Learner:
             pull: copies the newest weights into the network.
 
         Returns:
-            The measures of the updates, or None if `apply` ended the learning.
+            The updates, or None if `apply` ended the learning.
         """
-        made: list[UpdateMeasures] = []
+        made: list[Gradients] = []
         for minibatches, last in self.deal_minibatches(batches):
             gradients = self.compute_gradients(minibatches, frames())
-            made.append(UpdateMeasures(gradients.metrics, gradients.change, gradients.fit))
+            made.append(gradients._replace(gradients=()))
             if not apply(gradients, last):
                 return None
             if not last:
                 pull()
-        clips = self._estimator.clip_range is not None
-        train = summarize_updates(made, self._config.minibatch_count, clips)
-        return Update(gradients.metrics, gradients.change.kl if clips else None, train)
+        return Update(made, self._config.minibatch_count, self._estimator.clip_range is not None)
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Returns a rollout with the basis of its targets, cut into sequences of `sequence_length` or of single steps."""
@@ -232,10 +248,11 @@ class Learner:
         clip_range = self._estimator.clip_range
         if clip_range is None:
             return weighted, None, tf.zeros(())
-        moved = tf.abs(importance_ratios(log_ratios) - 1) > clip_range
-        surrogate_loss = clipped_surrogate(weighted, advantages, log_ratios, clip_range)
-        weights = clip_weights(weighted, advantages, log_ratios, clip_range)
-        return weights, surrogate_loss, tf.reduce_mean(tf.cast(moved, tf.float32))
+        ratios = importance_ratios(log_ratios)
+        clipped = tf.clip_by_value(ratios, 1 - clip_range, 1 + clip_range) * advantages
+        surrogate_loss = -tf.reduce_mean(tf.minimum(weighted, clipped))
+        moved = tf.reduce_mean(tf.cast(tf.abs(ratios - 1) > clip_range, tf.float32))
+        return clip_weights(weighted, advantages, log_ratios, clip_range), surrogate_loss, moved
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], shares: tf.Tensor

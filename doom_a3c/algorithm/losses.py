@@ -96,15 +96,6 @@ def clip_weights(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tens
     return tf.where(tf.where(advantages > 0, ratios > 1 + clip, ratios < 1 - clip), 0.0, weighted)
 
 
-def clipped_surrogate(weighted: tf.Tensor, advantages: tf.Tensor, log_ratios: tf.Tensor, clip: float) -> tf.Tensor:
-    """Returns PPO's clipped objective as a loss, -mean(min(w A, clip(r, 1 - clip, 1 + clip) A)), for the log only.
-
-    Its gradient is that of `clip_weights`; arguments as there.
-    """
-    clipped = tf.clip_by_value(importance_ratios(log_ratios), 1 - clip, 1 + clip) * advantages
-    return -tf.reduce_mean(tf.minimum(weighted, clipped))
-
-
 def normalize(advantages: tf.Tensor, floor: float = 0.1) -> tf.Tensor:
     """Centres advantages of any shape and divides them by max(standard deviation, `floor`).
 

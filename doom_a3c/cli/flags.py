@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
+import itertools
+import re
+import sys
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
+from doom_a3c.cli.mistakes import NO_OTHERS, Others, explain_switch, explain_unknown
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.fields import hint, settings_of
+from doom_a3c.settings.fields import parse_setting, settings_of
 from doom_a3c.settings.setting import Setting
 
 _SHELLS = ("bash", "zsh", "tcsh")
+_WORDS = ("true", "false", "yes", "no", "on", "off")  # values that other programs' switches take
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with one-line errors that suggest the nearest known flag."""
+    """An argument parser with one-line errors that suggest the flag that was meant."""
+
+    def __init__(self, others: Others, **options: Any) -> None:
+        super().__init__(**options)
+        self._others = others
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # argparse's own takes -1e6 and -1k for flags
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError, where argparse would print the usage and exit."""
@@ -22,11 +34,20 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: list[str] | None) -> dict[str, Any]:
         """Returns the values of the flags on the command line, by setting; raises UserError for an unknown flag."""
+        arguments = sys.argv[1:] if arguments is None else arguments
+        self._check_switches(arguments)
         values, unknown = self.parse_known_args(arguments)
         if unknown:
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            raise UserError(f"unknown argument {unknown[0]}{hint(unknown[0].split('=')[0], flags)}; --help lists all")
+            raise UserError(explain_unknown(unknown, self._option_string_actions, self._others))
         return vars(values)
+
+    def _check_switches(self, arguments: list[str]) -> None:
+        """Raises UserError for a value after a flag that takes none."""
+        for argument, following in itertools.pairwise([*arguments, ""]):
+            flag, equals, value = argument.partition("=")
+            action = self._option_string_actions.get(flag)
+            if action and action.nargs == 0 and (equals or following.lower() in _WORDS):
+                raise UserError(explain_switch(flag, value if equals else following, self._option_string_actions))
 
 
 class _Completion(argparse.Action):
@@ -39,9 +60,10 @@ class _Completion(argparse.Action):
         parser.exit()
 
 
-def make_flag_parser(program: str, description: str, *records: type) -> Parser:
+def make_flag_parser(program: str, description: str, *records: type, others: Others = NO_OTHERS) -> Parser:
     """Makes a parser with one flag per setting of `records`; absent flags are left out of its result."""
     parser = Parser(
+        others,
         prog=program,
         usage="%(prog)s [flags]",
         description=description,
@@ -59,6 +81,11 @@ def make_flag_parser(program: str, description: str, *records: type) -> Parser:
     return parser
 
 
+def list_flags(*records: type) -> set[str]:
+    """Returns the flags of all settings of some records."""
+    return {one.flag for record in records for one in settings_of(record).values()}
+
+
 def _add(section: argparse._ArgumentGroup, one: Setting) -> None:
     text = one.help.replace("%", "%%")
     if one.switch:
@@ -68,5 +95,7 @@ def _add(section: argparse._ArgumentGroup, one: Setting) -> None:
     else:
         metavar = one.kind.__name__.upper() if not one.choices else "NAME"
         count = "+" if one.many else "?" if one.bare else None
-        bare = one.bare or None  # the value of the flag alone
-        section.add_argument(one.flag, dest=one.name, type=one.kind, metavar=metavar, help=text, nargs=count, const=bare)
+        parse = functools.partial(parse_setting, dataclasses.replace(one, many=False), source="flags")
+        section.add_argument(
+            one.flag, dest=one.name, type=parse, metavar=metavar, help=text, nargs=count, const=one.bare or None
+        )

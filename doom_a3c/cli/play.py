@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import make_flag_parser
+from doom_a3c.cli.flags import list_flags, make_flag_parser
 from doom_a3c.cli.lines import Lines
+from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import claim_empty_folder
 from doom_a3c.record.metrics.statistics import format_score
@@ -25,6 +26,7 @@ from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
+from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
@@ -78,8 +80,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _play(arguments: list[str] | None) -> int:
+    others = Others(command.find_program_name("train"), list_flags(Config, GameSettings))
     description = "Plays a trained agent and records it."
-    flags = make_flag_parser(command.find_program_name("play"), description, Options, PlaySettings).parse(arguments)
+    program = command.find_program_name("play")
+    flags = make_flag_parser(program, description, Options, PlaySettings, others=others).parse(arguments)
     options = parse_values(Options, select(flags, Options), "flags")
     settings = parse_values(PlaySettings, select(flags, PlaySettings), "flags")
     if options.list_models:

@@ -11,8 +11,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from doom_a3c.cli import command
-from doom_a3c.cli.flags import make_flag_parser
+from doom_a3c.cli.flags import list_flags, make_flag_parser
+from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.panel import Panel
+from doom_a3c.cli.play import Options as PlayOptions
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_file
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
@@ -27,6 +29,7 @@ from doom_a3c.settings.errors import RunError, UserError
 from doom_a3c.settings.fields import parse_values, select, setting
 from doom_a3c.settings.games import GameSettings
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.playing import PlaySettings
 from doom_a3c.settings.setting import OUTPUTS, USUAL
 from doom_a3c.settings.trust import GameOverride
 
@@ -69,9 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(arguments: list[str] | None) -> int:
-    parser = make_flag_parser(
-        command.find_program_name("train"), "Trains an A3C agent on a scenario.", Config, GameSettings, Options
-    )
+    others = Others(command.find_program_name("play"), list_flags(PlayOptions, PlaySettings))
+    description = "Trains an A3C agent on a scenario."
+    program = command.find_program_name("train")
+    parser = make_flag_parser(program, description, Config, GameSettings, Options, others=others)
     flags = parser.parse(arguments)
     options = parse_values(Options, select(flags, Options), "flags")
     if options.list_scenarios:

@@ -10,6 +10,7 @@ import numpy as np
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.learner import Update
 from doom_a3c.agent.player import Episode
+from doom_a3c.engines.train_metrics import summarize_updates
 from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.rate_limiter import log_limiter
 
@@ -47,9 +48,10 @@ class UpdateLog:
         logger = self._logger
         if not self._limiter.allow():
             return
-        logger.metrics(update.metrics, frames)
-        logger.metrics(StepMetrics(update.kl, None if update.kl is None else step_factor), frames)
-        logger.metrics({"train": update.train}, frames)
+        last = update.made[-1]
+        logger.metrics(last.metrics, frames)
+        logger.metrics(StepMetrics(last.change.kl, step_factor) if update.clips else StepMetrics(None, None), frames)
+        logger.metrics({"train": summarize_updates(update)}, frames)
         logger.metrics(average_episodes(self._episodes), frames)
         if self._actions is not None:
             logger.histogram("actions", self._actions.ravel().tolist(), frames)

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -30,9 +31,7 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
     Raises:
         UserError: if there is no such device.
     """
-    kind, _, number = device.partition(":")
-    if kind not in ("auto", "cpu", "gpu") or (number and (kind != "gpu" or not number.isdigit())):
-        raise UserError(f"--device takes auto, cpu, gpu, or gpu:0, gpu:1, ..., not {device!r}")
+    kind, number = parse_device(device)
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if platform.machine() in ("x86_64", "AMD64"):
@@ -54,6 +53,16 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         tf.constant(0)  # starts the runtime, which prints too
     if kind == "gpu" and not chosen:
         raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; use --device cpu or auto")
+
+
+def parse_device(device: str) -> tuple[str, str]:
+    """Returns the kind and the number of a device, such as 'gpu' and '1', or 'auto' and ''; raises UserError for others."""
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "gpu") or (number and (kind != "gpu" or not number.isdigit())):
+        meant = re.sub("cuda|nvidia|rocm|mps", "gpu", device.lower())
+        likely = f": did you mean --device {meant}?" if re.fullmatch(r"cpu|auto|gpu(:\d+)?", meant) else ""
+        raise UserError(f"--device takes auto, cpu, gpu, or gpu:0, gpu:1, ..., not {device!r}{likely}")
+    return kind, number
 
 
 @contextlib.contextmanager

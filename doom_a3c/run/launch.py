@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, is_run_name
-from doom_a3c.run.imports import import_tensorflow, pause_gc
+from doom_a3c.run.imports import import_tensorflow, parse_device, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config, cpu_count
@@ -67,8 +67,9 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
 
 
 def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
-    """Returns the settings after checking their combinations with each other and with the network."""
-    if settings.get("sequence_length") and scenario.network.core == "none":
+    """Returns the settings after checking the device, and their combinations with each other and with the network."""
+    parse_device(config.device)
+    if "sequence_length" in settings and config.sequence_length and scenario.network.core == "none":
         raise UserError(f"--sequence-length has no effect here: {scenario.name} has no LSTM; leave it out")
     return check_combinations(config, settings)
 

@@ -9,12 +9,11 @@ from collections.abc import Collection, Mapping
 
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
-from doom_a3c.settings.fields import parse_values, settings_of
+from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
 from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 from doom_a3c.settings.setting import MAX_TEXT
 from doom_a3c.settings.shaping import parse_weights
-from doom_a3c.settings.vizdoom import VizdoomSettings
 
 NAME = re.compile(r"[^/\\.~-][^/\\]{0,199}")
 MAX_SCALE = 1e6  # of a game variable: sums must stay finite
@@ -63,7 +62,6 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
         bool(game.wad or game.available_buttons), "[game] needs a config or a wad, or the id of a Gymnasium environment"
     )
     require(all(isinstance(name, str) for name in game.available_buttons), "[game] available_buttons takes names")
-    parse_values(VizdoomSettings, game.settings, "[game.settings]")
     require(
         game.settings.get("episode_timeout") != 0,
         "episode_timeout = 0 disables the time-out: set the maximum frames of an episode, such as 2100, or leave it out if "

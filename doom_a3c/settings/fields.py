@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from doom_a3c.settings.errors import UserError, suggest
-from doom_a3c.settings.renames import explain, find_new_name, is_removed
+from doom_a3c.settings.renames import describe_elsewhere, find_new_name, format_note, is_removed
 from doom_a3c.settings.setting import KINDS, Group, Setting, make_flag
 
 if TYPE_CHECKING:
@@ -127,24 +127,32 @@ def _name_parts(name: str) -> dict[str, str]:
 
 def parse_values(record: type[Record], values: Mapping[str, Any], source: str) -> Record:
     """Builds `record` from flat `values`, naming `source` in the UserError that a bad key, type or range raises."""
-    known = settings_of(record)
-    checked: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in known:
-            raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
-        try:
-            checked[key] = known[key].parse(value)
-        except ValueError as error:
-            kind = "" if known[key].choices else KINDS[known[key].kind]
-            takes = ", ".join(filter(None, (kind, known[key].allowed)))
-            subject = known[key].flag if source == "flags" else f"{source}: {key}"
-            raise UserError(f"{subject}: {error}; it takes {takes}") from None
+    checked = parse_flat(record, values, source)
     for field in dataclasses.fields(record):
         if isinstance(field.default, Schedule):
             names = _name_parts(field.name).items()
             parts = {part: checked.pop(name) for part, name in names if name in checked}
             checked[field.name] = dataclasses.replace(field.default, **parts)
     return record(**checked)
+
+
+def parse_flat(record: type, values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns flat `values` of settings of `record` as their types; raises UserError as `parse_values` does."""
+    known = settings_of(record)
+    for key in values:
+        if key not in known:
+            raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
+    return {key: parse_setting(known[key], value, source) for key, value in values.items()}
+
+
+def parse_setting(one: Setting, value: Any, source: str) -> Any:
+    """Returns `value` as the setting's type; raises UserError as `parse_values` does."""
+    try:
+        return one.parse(value)
+    except ValueError as error:
+        takes = ", ".join(filter(None, ("" if one.choices else KINDS[one.kind], one.allowed)))
+        subject = one.flag if source == "flags" else f"{source}: {one.name}"
+        raise UserError(f"{subject}: {error}; it takes {takes}") from None
 
 
 def to_flat(record: DataclassInstance) -> dict[str, Any]:
@@ -183,5 +191,6 @@ def hint(word: str, known: Iterable[str]) -> str:
     known = list(known)
     if is_removed(word):
         return ": it was removed, as no game gained by it"
-    new = find_new_name(word, known)
-    return f": its name here is {new}{explain(word)}" if new else suggest(word, known)
+    if new := find_new_name(word, known):
+        return f": its name here is {new.name}{format_note(new)}"
+    return describe_elsewhere(word) or suggest(word, known)

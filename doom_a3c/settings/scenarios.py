@@ -23,11 +23,11 @@ from doom_a3c.settings.checks import (
 )
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
-from doom_a3c.settings.fields import hint, parse_values, select, settings_of
+from doom_a3c.settings.fields import hint, parse_flat, parse_values, select, settings_of
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, find_game_kind
 from doom_a3c.settings.network import Network
-from doom_a3c.settings.renames import explain, find_new_name
-from doom_a3c.settings.setting import KINDS, format_value
+from doom_a3c.settings.renames import find_new_name, format_note
+from doom_a3c.settings.setting import KINDS, convert, format_value
 from doom_a3c.settings.shaping import parse_shaping, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
@@ -100,7 +100,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     for key, kind in kinds.items():
         tables[key] = _parse_table(kind, tables[key], f"{source}: [{key}]")
     require("scenario" not in tables["training"], f"{source}: [training]: unknown setting 'scenario'")
-    parse_values(Config, tables["training"], f"{source}: [training]")
+    tables["training"] = parse_flat(Config, tables["training"], f"{source}: [training]")
     return validate_scenario(Scenario(**tables))
 
 
@@ -110,14 +110,14 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
     own |= dict.fromkeys(settings_of(Config), "training")
     own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
     own |= dict.fromkeys(("id", "config"), "game")  # they choose the kind of the game
-    own |= dict.fromkeys(("base", "description", "expected_score"), "")
+    own |= dict.fromkeys(("base", "description", "expected_score", *kinds, "training"), "")
     del own["scenario"]  # the file itself is the scenario
     given = {key: tables[key] for key in (*kinds, "training")} | {"": tables}
     for table, values in given.items():
         for key, value in values.items():
             if key not in own and (new := find_new_name(key, own)):
-                place = f", in [{own[new]}]" if own[new] != table else ""
-                raise UserError(f"{source}: unknown setting {key!r}: its name here is {new}{explain(key)}{place}")
+                place = f", in [{own[new.name]}]" if own[new.name] != table else ""
+                raise UserError(f"{source}: unknown setting {key!r}: its name here is {new.name}{format_note(new)}{place}")
             if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
                 place = "in a table of its own, [shaping]" if key == "shaping" else _describe_place(own[key])
                 raise UserError(f"{source}: {key} is {_describe_place(table)}, but belongs {place}")
@@ -137,8 +137,10 @@ def _parse_table(kind: type, values: Mapping[str, Any], source: str) -> Any:
             raise UserError(f"{source}: unknown setting {key!r}{hint(key, names)}")
         default = getattr(defaults, key)
         value = _to_tuples(given) if isinstance(default, tuple) else given
-        if isinstance(default, float) and type(value) is int:
-            value = float(value)
+        try:
+            value = convert(value, type(default))
+        except ValueError as error:
+            raise UserError(f"{source}: {key}: {error}") from None
         if key != "buttons" and type(value) is not type(default):
             example = f", such as {format_value(default)}" if default and not isinstance(default, bool) else ""
             raise UserError(f"{source}: {key} must be {KINDS[type(default)]}{example}, not {format_value(given)}")
@@ -163,7 +165,10 @@ def validate_scenario(scenario: Scenario) -> Scenario:
         )
         parse_values(GameSettings, {"frame_skip": scenario.game.frame_skip}, "[game]")
         if isinstance(scenario.game, DoomSpec):
-            check_doom(scenario.game, scenario.observation)
+            settings = parse_flat(VizdoomSettings, scenario.game.settings, "[game.settings]")
+            game = dataclasses.replace(scenario.game, settings=settings)
+            check_doom(game, scenario.observation)
+            scenario = dataclasses.replace(scenario, game=game)
         elif isinstance(scenario.game, AtariSpec):
             check_atari(scenario.game)
         check_observation(scenario.observation)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from doom_a3c.settings.numbers import MAX, parse_number
+
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list", dict: "a table"}
 MAX_TEXT = 1000  # characters of any text
 _WORDS = {"None": "unset", "()": "unset", "True": "on", "False": "off"}  # words for defaults in the help
@@ -70,7 +72,7 @@ class Setting:
         return self.text + (f" [{facts}]" if facts else "")
 
     def parse(self, value: Any) -> Any:
-        """Returns `value` as this setting's type; an int is a valid float, and None is valid if the setting may be unset.
+        """Returns `value` as this setting's type, see `convert`; None is valid if the setting may be unset.
 
         Raises:
             ValueError: for a value of another type, or out of range.
@@ -81,8 +83,7 @@ class Setting:
             value = (value,)
         if self.many and isinstance(value, list | tuple):
             return tuple(dataclasses.replace(self, many=False).parse(each) for each in value)
-        if self.kind is float and type(value) is int:
-            value = float(value) if abs(value) < 2**63 else (math.inf if value > 0 else -math.inf)
+        value = convert(value, self.kind, self.unit)
         if type(value) is not self.kind:
             raise ValueError(f"{format_value(value)} is not {KINDS[self.kind]}")
         if isinstance(value, str) and not (value.isprintable() and len(value) <= MAX_TEXT):
@@ -98,10 +99,25 @@ class Setting:
             return value in self.choices
         if isinstance(value, str):
             return True
-        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) >= 2**63:
+        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) >= MAX:
             return False
         above_low = (self.low is None or value >= self.low) and (self.above is None or value > self.above)
         return above_low and (self.high is None or value <= self.high)
+
+
+def convert(value: Any, kind: type, unit: str = "") -> Any:
+    """Returns `value` as `kind` if it is a number of the other kind, or a text with one; any other value unchanged.
+
+    Raises:
+        ValueError: for a text that is no such number, see `parse_number`.
+    """
+    if isinstance(value, str) and kind in (int, float):
+        return parse_number(value, kind, unit)
+    if kind is float and type(value) is int:
+        return float(value) if abs(value) < MAX else math.copysign(math.inf, value)
+    if kind is int and type(value) is float and value.is_integer() and abs(value) < MAX:
+        return int(value)  # TOML and Python have 1e6 as a float
+    return value
 
 
 def format_number(value: object) -> str:

@@ -13,10 +13,10 @@ from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.guards import FindingError
 from benchmarks.stress.doors.mutations import Mutator, mutate_json
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, flatten
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.rollouts import Rollout, VersionedRollout, make_blank_rollout
-from doom_a3c.agent.train_metrics import LearnerMetrics
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict

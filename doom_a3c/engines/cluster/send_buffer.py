@@ -10,11 +10,10 @@ import numpy as np
 
 from doom_a3c.agent.distributions import Actions
 from doom_a3c.agent.graphs import Graph
-from doom_a3c.agent.learner import Gradients, Update
+from doom_a3c.agent.learner import Gradients, LearnerMetrics, Update
 from doom_a3c.agent.model import Vector, flatten
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import RolloutStats, VersionedRollout
-from doom_a3c.agent.train_metrics import LearnerMetrics
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push

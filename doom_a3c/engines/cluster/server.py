@@ -26,12 +26,11 @@ import traceback
 from collections import deque
 from functools import partial
 
-from doom_a3c.agent.learner import Gradients
+from doom_a3c.agent.learner import Gradients, LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, split
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import Rollout, RolloutStats, VersionedRollout
-from doom_a3c.agent.train_metrics import LearnerMetrics
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.members import Members
 from doom_a3c.engines.cluster.messages import (

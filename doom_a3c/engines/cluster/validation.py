@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
 from doom_a3c.agent.rollouts import RolloutStats, make_blank_rollout
-from doom_a3c.agent.train_metrics import LearnerMetrics
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.cluster.messages import MAX_COUNT, MAX_GIF_BYTES, GifMessage
 from doom_a3c.engines.cluster.send_buffer import make_push
