@@ -54,7 +54,14 @@ with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command line
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from doom_a3c import api  # late: it loads TensorFlow
+    try:
+        from doom_a3c import api  # late: it loads TensorFlow
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("doom_a3c"):
+            raise
+        from doom_a3c.run.imports import describe_missing  # late: rarely needed
+
+        raise ModuleNotFoundError(describe_missing(error), name=error.name) from None
 
     return getattr(api, name)
 

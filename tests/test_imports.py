@@ -30,7 +30,11 @@ INNER = {
     "doom_a3c.run.checkpoints": (),
     "doom_a3c.run.play": ("doom_a3c.run",),
 }
-DOORS = {"doom_a3c.api", "doom_a3c.envs.registry"}  # that the package itself opens, for those who import it alone
+DOORS = {
+    "doom_a3c.api",
+    "doom_a3c.envs.registry",
+    "doom_a3c.run.imports",
+}  # that the package itself opens, for those who import it alone
 HEAVY = ("tensorflow", "keras", "ray")
 READING_LIST = (  # that explains an update completely, in this order
     *("algorithm/returns.py", "algorithm/losses.py"),

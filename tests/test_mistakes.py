@@ -1,5 +1,7 @@
 """A user's mistake is one line that says what would be right; help and lists say it beforehand."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from fakes import complaint
 
 from doom_a3c import __version__
 from doom_a3c.record.files import check_exists
+from doom_a3c.run.imports import PACKAGES
 from doom_a3c.settings.catalog import list_scenario_files
 
 
@@ -193,8 +196,53 @@ def test_a_python_without_the_packages_is_told_what_to_do(tmp_path, program):
     bare = [sys.executable, "-S", str(ROOT / f"{program}.py"), *arguments]  # the standard library alone
     result = subprocess.run(bare, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
-    assert "is not installed for" in result.stderr
+    assert "not installed for" in result.stderr
     assert ". .venv/bin/activate" in result.stderr
+
+
+BLOCKER = """
+import os, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in os.environ["BLOCKED"].split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+"""
+BUT_NUMPY = " ".join({*PACKAGES, "google", "absl", "keras", "h5py"} - {"numpy"})
+PLAYED = ("play", "--model", "basic", "--episodes", "1", "--random-episodes", "0")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("blocked", "arguments", "packages"),
+    [
+        (BUT_NUMPY, ("train",), ("tensorflow", "requirements.txt")),
+        (BUT_NUMPY, ("play", "--model", "basic"), ("tensorflow", "requirements.txt")),
+        ("tensorflow google", ("train",), ("pip install tensorflow ",)),
+        ("vizdoom", ("train",), ("pip install vizdoom ",)),
+        ("gymnasium", ("train",), ("pip install gymnasium ",)),
+        ("ale_py", ("train", "--scenario", "pong"), ("pip install ale-py ",)),
+        ("cv2", PLAYED, ("pip install opencv-python-headless ",)),  # in the process of the game
+        ("scipy", PLAYED, ("pip install scipy ",)),
+        ("rich", ("play", "--list-models"), ("pip install rich ",)),
+        ("google", ("train",), ("pip install protobuf ",)),
+    ],
+)
+def test_missing_packages_are_named_as_pip_installs_them(tmp_path, blocked, arguments, packages):
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+    program = [sys.executable, str(ROOT / f"{arguments[0]}.py"), *arguments[1:]]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "BLOCKED": blocked}
+    result = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stderr
+    line = result.stderr.splitlines()[-1]
+    assert [token for token in (*packages, "not installed for", "-c constraints.txt") if token not in line] == []
+    assert ("google" in line, "Traceback" in result.stderr) == (False, False)
+
+
+def test_the_packages_named_are_those_of_the_requirements():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    required = {re.split(r"[\[<>=;]", line)[0] for line in lines if line and not line.startswith("#")}
+    assert {*PACKAGES.values(), "tomli"} == required
 
 
 @pytest.mark.process

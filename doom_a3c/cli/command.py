@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from doom_a3c.cli.streams import OutputLostError, can_redraw, harden_streams
 from doom_a3c.quiet import print_at_once
+from doom_a3c.run.imports import describe_missing
 from doom_a3c.settings.errors import UserError
 
 _NO_ROOM = (
@@ -79,11 +80,10 @@ def _is_foreign(error: BaseException) -> bool:
 
 
 def report_missing_package(program: str, error: ModuleNotFoundError) -> int:
-    """Prints how to install a missing package; returns the exit status. Re-raises errors about this package's modules."""
+    """Prints how to install missing packages; returns the exit status. Re-raises errors about this package's modules."""
     if (error.name or "doom_a3c").startswith("doom_a3c"):
         raise error
-    remedy = "activate the environment (. .venv/bin/activate), or pip install -r requirements.txt -c constraints.txt"
-    print(f"{program}: {error.name} is not installed for {sys.executable}: {remedy}", file=sys.stderr)
+    print(f"{program}: {describe_missing(error)}", file=sys.stderr)
     return 2
 
 

@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import cast
 
 from doom_a3c.quiet import capture_stderr
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, shorten_list
+
+# The packages of requirements.txt by module, the most important one first.
+PACKAGES = {
+    **{name: name for name in ("tensorflow", "vizdoom", "gymnasium")},
+    **{"ale_py": "ale-py", "cv2": "opencv-python-headless", "PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"},
+    **{name: name for name in ("numpy", "scipy", "rich", "safetensors", "matplotlib", "tensorboard", "imageio")},
+    **{name: name for name in ("cloudpickle", "shtab", *(("tomli",) if sys.version_info < (3, 11) else ()))},
+}
+_PARTS = {"google": "protobuf", "absl": "absl-py", "yaml": "pyyaml"}  # of packages that these need
+_LISTED = 3  # packages in a message
+
+
+def describe_missing(error: ModuleNotFoundError) -> str:
+    """Returns which packages are not installed, all that there are, and how to install them."""
+    module = str(error.name).partition(".")[0]
+    missing = [package for name, package in PACKAGES.items() if name == module or not _is_installed(name)]
+    if not missing:  # another package's part, or one that the user's environment needs
+        missing = [_PARTS.get(module, module)]
+    many = len(missing) > _LISTED
+    install = "-r requirements.txt" if many else shlex.join(missing)
+    return (
+        f"{shorten_list(missing, _LISTED)} {'are' if len(missing) > 1 else 'is'} not installed for {sys.executable}: "
+        f"activate the environment (. .venv/bin/activate), or pip install {install} -c constraints.txt"
+    )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:

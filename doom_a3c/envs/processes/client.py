@@ -146,7 +146,7 @@ class GameProcess:
 
         Raises:
             ProcessError: if the process has ended, or gave no sign of life for `seconds` (by default `ANSWER_SECONDS`).
-            UserError: if the method raised one.
+            UserError, ModuleNotFoundError: if the method raised one.
             RemoteError: if the method raised another exception.
         """
         try:
