@@ -8,6 +8,7 @@ import functools
 import itertools
 import re
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
@@ -17,6 +18,7 @@ from doom_a3c.settings.fields import parse_setting, settings_of
 from doom_a3c.settings.setting import Setting
 
 _SHELLS = ("bash", "zsh", "tcsh")
+Describe = Callable[[Mapping[str, Any]], Mapping[str, str]]
 _WORDS = ("true", "false", "yes", "no", "on", "off")  # values that other programs' switches take
 
 
@@ -24,22 +26,33 @@ class Parser(argparse.ArgumentParser):
     """An argument parser with one-line errors that suggest the flag that was meant."""
 
     def __init__(self, others: Others, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(add_help=False, **options)
         self._others = others
+        self.add_argument("-h", "--help", action="store_true", help="Show this help and exit")
         self._negative_number_matcher = re.compile(r"-\.?\d")  # argparse's own takes -1e6 and -1k for flags
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError, where argparse would print the usage and exit."""
         raise UserError(message)
 
-    def parse(self, arguments: list[str] | None) -> dict[str, Any]:
-        """Returns the values of the flags on the command line, by setting; raises UserError for an unknown flag."""
+    def parse(self, arguments: list[str] | None, describe: Describe = lambda values: {}) -> dict[str, Any]:
+        """Returns the values of the flags on the command line, by setting; raises UserError for an unknown flag.
+
+        --help exits; `describe` returns texts by setting that replace those of its help, given the other flags' values.
+        """
         arguments = sys.argv[1:] if arguments is None else arguments
         self._check_switches(arguments)
-        values, unknown = self.parse_known_args(arguments)
+        parsed, unknown = self.parse_known_args(arguments)
+        values = vars(parsed)
+        if values.pop("help", False):
+            texts = describe(values)
+            for action in self._actions:
+                action.help = texts[action.dest].replace("%", "%%") if action.dest in texts else action.help
+            self.print_help()
+            self.exit()
         if unknown:
             raise UserError(explain_unknown(unknown, self._option_string_actions, self._others))
-        return vars(values)
+        return values
 
     def _check_switches(self, arguments: list[str]) -> None:
         """Raises UserError for a value after a flag that takes none."""

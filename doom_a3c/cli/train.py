@@ -15,6 +15,7 @@ from doom_a3c.cli.flags import list_flags, make_flag_parser
 from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.play import Options as PlayOptions
+from doom_a3c.cli.provenance import describe_help, format_run
 from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import output_file
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
@@ -22,7 +23,7 @@ from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.run.checkpoints.runs import NEWEST, find_run, open_new_run, open_run
 from doom_a3c.run.imports import import_tensorflow
-from doom_a3c.run.launch import make_new_run, make_resumed_run, open_session
+from doom_a3c.run.launch import make_new_run, make_resumed_run, open_session, override_record
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import RunError, UserError
@@ -59,6 +60,12 @@ class Options:
         section=OUTPUTS,
         many=True,
     )
+    print_settings: bool = setting(
+        False,
+        "Show what the run would use and where each value comes from (default, base, file, flag), and exit",
+        section=USUAL,
+        switch=True,
+    )
     list_scenarios: bool = setting(False, "List the names that --scenario takes, and exit", section=USUAL, switch=True)
     wad: str | None = setting(None, "With --resume: the wad of a run whose wad does not come with ViZDoom", section=OUTPUTS)
     summary: str | None = setting(None, "Write the final result to this file as JSON", section=OUTPUTS)
@@ -73,10 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _train(arguments: list[str] | None) -> int:
     others = Others(command.find_program_name("play"), list_flags(PlayOptions, PlaySettings))
-    description = "Trains an A3C agent on a scenario."
+    description = (
+        "Trains an A3C agent on a scenario. Scenario files override the defaults below, and flags override both: "
+        "--scenario NAME --help, or --print-settings, shows what a run would use and where each value comes from."
+    )
     program = command.find_program_name("train")
     parser = make_flag_parser(program, description, Config, GameSettings, Options, others=others)
-    flags = parser.parse(arguments)
+    flags = parser.parse(arguments, _describe_scenario)
     options = parse_values(Options, select(flags, Options), "flags")
     if options.list_scenarios:
         from doom_a3c.cli.listing import list_scenarios  # late: it imports ViZDoom
@@ -90,8 +100,11 @@ def _train(arguments: list[str] | None) -> int:
         folders = (flags.get(name, getattr(Config, name)) for name in ("frames_dir", "logs_dir", "models_dir"))
         print_result(compare_runs(options.compare_runs, *folders))
         return 0
-    overrides = select(flags, Config) | select(flags, GameSettings)
+    overrides = _select_overrides(flags)
     scenarios.split_overrides(overrides, "flags")
+    if options.print_settings:
+        print_result(format_run(_find_record(options, overrides)))
+        return 0
     if options.summary:
         output_file(options.summary, "--summary")
     if options.doctor:
@@ -103,6 +116,15 @@ def _train(arguments: list[str] | None) -> int:
     return (_resume if options.resume else _begin)(options, overrides)
 
 
+def _describe_scenario(flags: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns the help of the settings of a run that these flags start, if they name a scenario."""
+    return describe_help(make_new_run(_select_overrides(flags))) if "scenario" in flags else {}
+
+
+def _select_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return select(flags, Config) | select(flags, GameSettings)
+
+
 def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     """Trains a new run."""
     if options.wad:
@@ -111,6 +133,15 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
     source = find_model(options.from_) if options.from_ else None
     with open_new_run(record) as (record, checkpoints):
         return _run(options, record, checkpoints, source=source)
+
+
+def _find_record(options: Options, settings: Mapping[str, Any]) -> RunRecord:
+    """Returns the record of the run that would start or be resumed; writes nothing."""
+    if not options.resume:
+        return make_new_run(settings, options.name)
+    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), options.resume)
+    override = GameOverride(settings.get("scenario"), options.wad)
+    return override_record(CheckpointFolder(folder).read_record(override), settings)
 
 
 def _resume(options: Options, settings: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import GymnasiumSpec
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.sources import CHECKPOINT, FLAG, Layer
 from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def make_new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRec
         UserError: for an unknown setting, or a value that does not fit.
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
-    scenario, config = scenarios.apply_overrides(scenario, {**scenario.training, **settings}, "settings")
+    scenario, config = scenarios.apply_layers(scenario, scenario.training, [Layer(FLAG, settings)], "settings")
     return begin_run(scenario, _check_combinations(scenario, config, settings), name)
 
 
@@ -51,19 +53,26 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     Raises:
         UserError: for an unknown setting, a value that does not fit, or if the run has used its budget.
     """
-    scenario = old.scenario
-    if settings.get("scenario", old.config.scenario) != old.config.scenario:
-        scenario = catalog.find(settings["scenario"])
-    kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
-    _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
-    scenario, config = scenarios.apply_overrides(scenario, {**kept, **settings}, "the checkpoint's settings")
-    record = continue_run(old, scenario, _check_combinations(scenario, config, settings))
-    if budget := config.exhausted_budget(record.counters):
+    record = override_record(old, settings)
+    if budget := record.config.exhausted_budget(record.counters):
         used = getattr(record.counters, budget)
         raise UserError(
             f"the run has used its budget of {used:,} {budget}; set a larger one, such as --{budget} {2 * used}"
         )
     return record
+
+
+def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
+    """Returns what `make_resumed_run` does, even if the run has used its budget."""
+    scenario = old.scenario
+    if settings.get("scenario", old.config.scenario) != old.config.scenario:
+        scenario = catalog.find(settings["scenario"])
+    kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
+    _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
+    tables = {path: source for path, source in scenario.sources.items() if not path.startswith("training.")}
+    layers = [Layer(CHECKPOINT, kept), Layer(FLAG, settings)]
+    scenario, config = scenarios.apply_layers(replace(scenario, sources=tables), {}, layers, "the checkpoint's settings")
+    return continue_run(old, scenario, _check_combinations(scenario, config, settings))
 
 
 def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:

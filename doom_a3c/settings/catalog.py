@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from doom_a3c.settings.errors import UserError, error_context, suggest
-from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, GameSpec, locate, shipped_folder
+from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
 from doom_a3c.settings.scenarios import Scenario, from_plain
+from doom_a3c.settings.sources import FLAG, Layer, find_sources, merge, override
 from doom_a3c.settings.vizdoom import read_cfg
 from doom_a3c.settings.wads import GAME_FILES, check_archive
 
@@ -104,7 +105,7 @@ def _load(path: Path) -> Scenario:
     check_file(path)
     kind, path = path.suffix.lower(), path.resolve()  # the target of a link may have another extension
     if kind == ".toml":
-        return _build_scenario(_read_table(path), str(path))
+        return _build_scenario(_read_layers(path), str(path))
     if kind == ".cfg":
         files = {"config": str(path)}
     else:
@@ -131,55 +132,69 @@ def _find_newest(name: str) -> str | None:
 def _find_gymnasium(name: str) -> Scenario:
     for path in list_scenario_files().values():  # by name: pong comes before its variant pong_lstm
         if path.suffix == ".toml" and path.parent.name != "reference":
-            table = _read_table(path)
-            if table["game"].get("id") == name:
-                return _build_scenario(table, str(path))
+            layers = _read_layers(path)
+            if merge(layers)["game"].get("id") == name:
+                return _build_scenario(layers, str(path))
     base = "base/atari" if name.startswith(ATARI) else "base/gymnasium"
     return _build_untuned(base, re.split(r"[/:]", name)[-1].replace("-", "_"), name, {"id": name})
 
 
 def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Scenario:
-    table = _read_table(_list_own_files()[base])
-    training = {"normalize_rewards": "reward_clip" not in table["training"]}  # their size is unknown
-    own = {"name": name, "description": f"{title}, untuned", "game": game, "training": training}
-    return _build_scenario(_merge(table, own), title)
+    layers = _read_layers(_list_own_files()[base], "base")
+    training = {"normalize_rewards": "reward_clip" not in merge(layers)["training"]}  # their size is unknown
+    named = {"name": name, "description": f"{title}, untuned", "game": game}
+    own = [
+        Layer(FLAG if "id" in game else f"file ({title})", named),
+        Layer("default of untuned games", {"training": training}),
+    ]
+    return _build_scenario([*layers, *own], title)
 
 
-def _build_scenario(table: dict[str, Any], source: str) -> Scenario:
+def _build_scenario(layers: list[Layer], source: str) -> Scenario:
     """Builds the scenario of a user's files, and checks the files that they name."""
-    scenario = from_plain(_include_config(table, source), source)
+    layers = _include_config(layers, source)
+    scenario = replace(from_plain(merge(layers), source), sources=find_sources(layers))
     with error_context(f"scenario {scenario.name}"):
-        scenario = replace(scenario, game=_move_game_to_iwad(scenario.game))
+        scenario = _move_game_to_iwad(scenario)
         check_files(scenario.game)
     return scenario
 
 
-def _move_game_to_iwad(game: GameSpec) -> GameSpec:
-    """Returns the game with a wad that is a complete game, such as a free Heretic, moved to its iwad."""
+def _move_game_to_iwad(scenario: Scenario) -> Scenario:
+    """Returns the scenario with a wad that is a complete game, such as a free Heretic, moved to its game's iwad."""
+    game = scenario.game
     if isinstance(game, DoomSpec) and game.wad and game.iwad in ("", game.wad) and is_game(game.wad):
-        return replace(game, iwad=game.wad, wad="")
-    return game
+        sources = override(scenario.sources, ["game.iwad"], scenario.sources["game.wad"])
+        return replace(scenario, game=replace(game, iwad=game.wad, wad=""), sources=sources)
+    return scenario
 
 
-def _include_config(table: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Returns a scenario's tables, with the settings of the cfg named in [game] as defaults.
+def _include_config(layers: list[Layer], source: str) -> list[Layer]:
+    """Returns the layers without the cfg that [game] names, above a layer of its settings.
 
     Raises:
         UserError: if that cfg does not exist or is not understood.
     """
-    game = table.get("game")
+    game = merge(layers).get("game")
     if not isinstance(game, Mapping) or "id" in game or not (name := game.get("config")):
-        return dict(table)
+        return layers
     if not isinstance(name, str):
         raise UserError(f"{source}: [game] config must be a text, the name of a cfg file")
     with error_context(source):
         check_there(name)
-    own = {key: value for key, value in game.items() if key != "config"}
-    return {**table, "game": _merge(read_cfg(locate(name)), own)}
+    own = [layer._replace(tables=_leave_config_out(layer.tables)) for layer in layers]
+    return [Layer(f"cfg ({Path(name).name})", {"game": read_cfg(locate(name))}), *own]
 
 
-def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Reads a scenario file and its bases; its cfg and wad may lie beside it."""
+def _leave_config_out(tables: Mapping[str, Any]) -> dict[str, Any]:
+    game = tables.get("game")
+    return (
+        {**tables, "game": {k: v for k, v in game.items() if k != "config"}} if isinstance(game, Mapping) else dict(tables)
+    )
+
+
+def _read_layers(path: Path, kind: str = "file", seen: tuple[Path, ...] = ()) -> list[Layer]:
+    """Reads a scenario file and its bases, the lowest first; its cfg and wad may lie beside it."""
     text = read_text(path)
     try:
         data = tomllib.loads(text.decode())
@@ -203,21 +218,18 @@ def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
             own = path.parent / str(game.get(key, ""))
             if game.get(key) and exists(own):
                 game[key] = str(own)
-    if "base" not in data:
-        return {**data, "name": path.stem}
-    files, base = _list_own_files(), data.pop("base")
+    files, base = _list_own_files(), data.pop("base", None)
+    layer = Layer(f"{kind} ({_shorten(path)})", {**data, "name": path.stem})
+    if base is None:
+        return [layer]
     if not isinstance(base, str) or base not in files:
         raise UserError(f"{path}: base must be one of {', '.join(files)}, not {base!r}")
     if files[base] in (path, *seen):
         raise UserError(f"{path}: base {base!r} leads back to this file")
-    return {**_merge(_read_table(files[base], (path, *seen)), data), "name": path.stem}
+    return [*_read_layers(files[base], "base", (path, *seen)), layer]
 
 
-def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `own` over `base`, table by table."""
-    tables = {key: _merge(base[key], value) for key, value in own.items() if _are_all_tables(base.get(key), value)}
-    return {**base, **own, **tables}
-
-
-def _are_all_tables(*values: object) -> bool:
-    return all(isinstance(value, Mapping) for value in values)
+def _shorten(path: Path) -> str:
+    """Returns the path of one of the project's files below its folder, and the name of any other file."""
+    folder = next((folder for folder in SCENARIO_FOLDERS if path.is_relative_to(folder)), path.parent)
+    return str(path.relative_to(folder))

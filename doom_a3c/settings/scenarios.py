@@ -7,7 +7,7 @@ it into plain data again. Nothing here starts a game.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from doom_a3c.settings.network import Network
 from doom_a3c.settings.renames import find_new_name, format_note
 from doom_a3c.settings.setting import KINDS, convert, format_value
 from doom_a3c.settings.shaping import parse_shaping, parse_weights
+from doom_a3c.settings.sources import Layer, merge, override
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
 
@@ -43,6 +44,7 @@ class Scenario:
     observation: Observation = field(default_factory=Observation)
     network: Network = field(default_factory=Network)
     training: Mapping[str, Any] = field(default_factory=dict)  # overrides of Config's defaults
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)  # of values that are no defaults, by path
 
 
 MAX_EPISODE_STEPS = 5000  # if neither the game nor its library ends an episode
@@ -66,6 +68,23 @@ def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) 
     return scenario, config
 
 
+def apply_layers(
+    scenario: Scenario, training: Mapping[str, Any], layers: Sequence[Layer], source: str
+) -> tuple[Scenario, Config]:
+    """Returns the scenario and the config of a run: the `training` values, and flat values in layers over them.
+
+    Raises:
+        UserError: as `apply_overrides` does.
+    """
+    sources, tables = scenario.sources, dict.fromkeys(settings_of(GameSettings), "game")
+    for layer in layers:
+        paths = [f"{tables.get(name, 'training')}.{name}" for name in layer.tables]
+        sources = override(sources, paths, layer.source)
+    values = merge([Layer("", training), *layers])
+    scenario, config = apply_overrides(scenario, values, source)
+    return dataclasses.replace(scenario, sources=sources), config
+
+
 def split_overrides(values: Mapping[str, Any], source: str) -> tuple[GameSettings, Config]:
     """Splits flat `values` into settings of the game and of the run; raises UserError as `apply_overrides`."""
     own = parse_values(GameSettings, select(values, GameSettings), source)
@@ -75,8 +94,8 @@ def split_overrides(values: Mapping[str, Any], source: str) -> tuple[GameSetting
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:
-    """Returns a scenario as nested plain data, for JSON."""
-    return dataclasses.asdict(scenario)
+    """Returns a scenario as nested plain data, for JSON; the sources of its values are no part of it."""
+    return {key: value for key, value in dataclasses.asdict(scenario).items() if key != "sources"}
 
 
 def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
@@ -90,7 +109,7 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
     kinds = {"game": find_game_kind(tables["game"]), "observation": Observation, "network": Network}
     _check_places(tables, kinds, source)
     for key in tables:
-        known = [field.name for field in dataclasses.fields(Scenario)]
+        known = [field.name for field in dataclasses.fields(Scenario) if field.name != "sources"]
         if key not in known:
             raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
     for key in ("name", "description", "expected_score"):

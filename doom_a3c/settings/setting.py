@@ -65,11 +65,19 @@ class Setting:
     @property
     def help(self) -> str:
         """The help text, with the default, unit, range and group."""
-        value = self.default_words or _WORDS.get(str(self.default)) or format_number(self.default)
-        default = "" if self.switch else f"default {value}"
+        return self.make_help("" if self.switch else f"default {self.format(self.default)}")
+
+    def make_help(self, value: str) -> str:
+        """Returns the help text, with a value in words, the unit, range and group."""
         group = f"goes with {self.goes_with.words}" if self.goes_with else ""
-        facts = "; ".join(fact for fact in (default, self.unit, self.allowed, group) if fact)
+        facts = "; ".join(fact for fact in (value, self.unit, self.allowed, group) if fact)
         return self.text + (f" [{facts}]" if facts else "")
+
+    def format(self, value: object) -> str:
+        """Returns a value of this setting in words."""
+        if value == self.default and self.default_words:
+            return self.default_words
+        return _WORDS.get(str(value)) or format_number(value)
 
     def parse(self, value: Any) -> Any:
         """Returns `value` as this setting's type, see `convert`; None is valid if the setting may be unset.

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
@@ -17,6 +18,7 @@ from doom_a3c.settings.errors import UserError, error_context, first_line, requi
 from doom_a3c.settings.fields import parse_finite, parse_int, to_flat
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.levels import check_files
+from doom_a3c.settings.sources import CHECKPOINT, FLAG
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride, check_game_allowed, choose_override
 
 FORMAT = 6
@@ -117,6 +119,7 @@ def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRI
             check_files(scenario.game)
             learned = _read_learned_game(data["scenario"]) if override.scenario else None
             scenario, config = scenarios.apply_overrides(scenario, data["config"], "its settings")
+            scenario = replace(scenario, sources=_find_sources(override))
         return RunRecord(
             parse_name(data["run"]),
             parse_int(data["restarts"], "restarts"),
@@ -163,6 +166,13 @@ def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
     return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
+
+
+def _find_sources(override: GameOverride) -> dict[str, str]:
+    """Returns the sources of a checkpoint's tables."""
+    sources = dict.fromkeys(("game", "observation", "network"), CHECKPOINT)
+    named = {"game": override.scenario, "game.wad": override.wad}
+    return sources | {path: FLAG for path, value in named.items() if value}
 
 
 def _read_learned_game(scenario: Mapping[str, Any]) -> DoomSpec | None:
