@@ -147,7 +147,8 @@ _ABOUT_SETTINGS = """\
 Flags, in brackets their default, unit and range. A setting of `train.py` is also a key of `[training]` in a scenario file
 (`--learning-rate` is `learning_rate`) and an argument of `doom_a3c.train`. `--learning-rate`, `--entropy-cost` and
 `--epsilon` change linearly to `--final-NAME`, if that is set, within `--NAME-frames` or else the whole budget.
-`python docs/site.py` makes this page."""
+Counts may be written 1e6, 1M or 2,000,000 and times 90s, 10m or 1h30m (in files and calls as texts). `--print-settings`
+shows what a run would use and where each value comes from. `python docs/site.py` makes this page."""
 
 _ABOUT_SCENARIOS = """\
 The scenarios with tuned settings. `--scenario` also takes a file of yours, ViZDoom's other scenarios, every Atari game

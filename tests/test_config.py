@@ -22,6 +22,7 @@ from doom_a3c.settings.network import Network
 from doom_a3c.settings.playing import PlaySettings
 from doom_a3c.settings.renames import FOREIGN, find_new_name
 from doom_a3c.settings.scenarios import from_plain
+from doom_a3c.settings.shaping import parse_shaping, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
 SETTINGS = settings_of(Config)
@@ -218,6 +219,13 @@ def test_a_key_of_another_program_names_ours_in_files_and_calls(flag):
     assert (meant if meant != "scenario" else "[game]") in complaint(from_plain, file, "mine").replace("-", "_")
 
 
+def test_arguments_of_calls_that_play_name_ours():
+    for key, meant in {"deterministic": "policy (greedy)", "n_eval_episodes": "episodes", "gamma": "train.py"}.items():
+        said = complaint(parse_values, PlaySettings, {key: True}, "settings")
+        assert key in said
+        assert meant in said
+
+
 def test_all_unknown_flags_are_explained_at_once_and_their_values_are_none_of_ours():
     said = complain("train", "--gamma", "0.9", "--lr=1e-3", "basic", "--env", "pong")
     for token in ("--discount", "--learning-rate", "--scenario basic", "--env: its name here is --scenario"):
@@ -333,6 +341,8 @@ def test_tables_of_scenario_files_take_such_numbers(tmp_path):
         [game.settings]
         episode_timeout = "2,100"
         living_reward = "-1e0"
+        [shaping]
+        HEALTH = "2k"
         [network]
         core_size = 1e2
         pixel_mean = "1k"
@@ -340,6 +350,8 @@ def test_tables_of_scenario_files_take_such_numbers(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     scenario = find(str(tmp_path / "mine.toml"))
     assert (scenario.game.frame_skip, scenario.network.core_size, scenario.network.pixel_mean) == (2, 100, 1000.0)
+    assert parse_weights(scenario.game.shaping) == parse_weights(parse_shaping(["HEALTH=2k"]))
+    assert parse_weights(scenario.game.shaping)["HEALTH"].gain == 2000
     assert (scenario.game.settings["episode_timeout"], scenario.game.settings["living_reward"]) == (2100, -1.0)
 
 

@@ -63,7 +63,7 @@ class Options:
     print_settings: bool = setting(
         False,
         "Show what the run would use and where each value comes from (default, base, file, flag), and exit",
-        section=USUAL,
+        section=OUTPUTS,
         switch=True,
     )
     list_scenarios: bool = setting(False, "List the names that --scenario takes, and exit", section=USUAL, switch=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.fields import parse_finite
+from doom_a3c.settings.numbers import parse_number
 
 PLACES = "PLACES"
 SQUARE = 128  # map units along the side of a place; a player is 32 wide
@@ -58,7 +59,7 @@ def _parse_weight(name: str, value: object) -> Weight:
         f"[shaping] {name} takes a number, or a table of gain, loss and most, such as {{ gain = 0.05, loss = 0.0 }}",
     )
     try:
-        checked = {part: parse_finite(number, f"[shaping] {name}: {part}") for part, number in parts.items()}
+        checked = {part: parse_finite(_read_number(value), f"[shaping] {name}: {part}") for part, value in parts.items()}
     except ValueError as error:
         raise UserError(f"{error}; it takes a number") from None
     for part, number in checked.items():
@@ -66,6 +67,14 @@ def _parse_weight(name: str, value: object) -> Weight:
     require(name != PLACES or not checked.get("loss"), f"[shaping] {PLACES}: it never falls, so it has no loss")
     require(checked.get("most", 1.0) > 0, f"[shaping] {name}: most is {checked.get('most', 1.0):g}, and must be above 0")
     return Weight(**checked)
+
+
+def _read_number(value: Any) -> Any:
+    """Returns the number in a text such as '2k'; anything else unchanged."""
+    try:
+        return parse_number(value, float, "") if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def parse_shaping(words: Sequence[str]) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def parse_shaping(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, _, numbers = word.partition("=")
         try:
-            parts = dict(zip(_PARTS, map(float, numbers.split(",")), strict=False))
+            parts = dict(zip(_PARTS, map(float, map(_read_number, numbers.split(","))), strict=False))
             require(bool(name) and numbers.count(",") < len(_PARTS), "")
         except (ValueError, UserError):
             raise UserError(
