@@ -136,7 +136,7 @@ def measure(game: str, variant: str, seed: int) -> Measured:
         folder = Path(name)
         run(folder, "train.py", *make_flags(game, variant, seed, folder))
         progress = read_counters(folder)
-    curve = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= 100]
+    curve = [(at, mean) for _, at, _, mean in progress["curve"] if mean is not None]
     return Measured(
         game,
         variant,

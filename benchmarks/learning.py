@@ -75,8 +75,7 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
     scores = play_episodes(best, folder, episodes, FIRST_SEED)
     filmed = play(best, folder, {"filmed": ("--episodes", 3, "--record-episodes", 3, "--random-episodes", 20)})["filmed"]
     progress = read_counters(folder)
-    least = min(100, progress["episodes"] // 4)  # means of fewer say little
-    points = [(at, mean) for episode, at, _, mean in progress["curve"] if episode >= least]
+    points = [(at, mean) for _, at, _, mean in progress["curve"] if mean is not None]
     return Learned(
         game=game,
         seed=seed,

@@ -144,7 +144,7 @@ def test_weights_and_counters_are_of_one_moment(make_network):
 
     def learn():
         while not stop.is_set():
-            count_rollout(RolloutStats(10, 40, [], [], RunningMoments(10, 1.0, 2.0)), progress, model.reward_stats)
+            count_rollout(RolloutStats(10, 40, [], [], [], RunningMoments(10, 1.0, 2.0)), progress, model.reward_stats)
             model.apply(gradients, 1e-3)
             progress.add_update(0.0, 0)
 

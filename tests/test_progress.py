@@ -37,8 +37,13 @@ def play(progress, played, each=1):
 
 
 def means(played):
-    """Returns the mean of the last 100 scores, or of all so far, after every episode."""
-    return [np.mean(played[max(0, end - 100) : end]) for end in range(1, len(played) + 1)]
+    """Returns the mean of the last 100 scores after every episode, None before there are 100."""
+    return [np.mean(played[end - 100 : end]) if end >= 100 else None for end in range(1, len(played) + 1)]
+
+
+def numbers(means):
+    """Returns means as an array, NaN for None."""
+    return np.array(means, float)
 
 
 def test_the_window_is_100_episodes():
@@ -50,7 +55,8 @@ def test_few_episodes_are_all_on_the_curve():
     progress.add_steps(30, 120, [1.0, 3.0], [])
     progress.add_steps(30, 120, [], [])
     progress.add_steps(30, 120, [-1.0], ["engine died"])
-    assert progress.curve == [Point(1, 120, 1.0, 1.0), Point(2, 120, 3.0, 2.0), Point(3, 360, -1.0, 1.0)]
+    assert progress.curve == [Point(1, 120, 1.0, None), Point(2, 120, 3.0, None), Point(3, 360, -1.0, None)]
+    assert progress.means(24) == []
 
 
 @pytest.mark.parametrize("each", [1, 7])
@@ -61,8 +67,16 @@ def test_the_running_mean_covers_the_last_100(each):
     assert [point.episode for point in progress.curve] == list(range(1, 351))
     assert [point.score for point in progress.curve] == played
     assert [point.frames for point in progress.curve] == [120 * (i // each + 1) for i in range(350)]
-    np.testing.assert_allclose([point.mean for point in progress.curve], means(played), atol=1e-9)
+    np.testing.assert_allclose(numbers([point.mean for point in progress.curve]), numbers(means(played)), atol=1e-9)
     assert progress.mean_score == pytest.approx(means(played)[-1])
+
+
+def test_the_curve_follows_the_counted_episodes():
+    progress = Progress()
+    progress.add_steps(30, 120, [9.0, 8.0], [], [])
+    progress.add_steps(30, 120, [1.0], [], [1.0, math.nan, 8.0])
+    assert (progress.episodes, progress.newest_ended_scores()) == (3, [9.0, 8.0, 1.0])
+    assert (progress.newest_scores(), progress.curve) == ([1.0, 8.0], [Point(1, 240, 1.0, None), Point(3, 240, 8.0, None)])
 
 
 def test_the_curve_is_full_before_it_is_thinned():
@@ -84,7 +98,8 @@ def test_a_long_curve_is_thinned_evenly(each):
     # Halved on the way past 4000 and past 8000 episodes: every fourth is left.
     assert [point.episode for point in progress.curve] == list(range(4, count + 1, 4))
     assert [point.score for point in progress.curve] == played[3::4]
-    np.testing.assert_allclose([point.mean for point in progress.curve], means(played)[3::4], atol=1e-9)
+    found = numbers([point.mean for point in progress.curve])
+    np.testing.assert_allclose(found, numbers(means(played)[3::4]), atol=1e-9)
     assert progress.episodes == count
 
 
@@ -226,7 +241,7 @@ def test_the_curve_is_a_png(tmp_path, count):
 
 def test_the_picture_shows_scores_and_means(tmp_path):
     def drawn(**changes):
-        lines = {"frames": range(50), "score": scores(50), "mean": means(scores(50)), "evaluations": (), **changes}
+        lines = {"frames": range(50), "score": scores(50), "mean": scores(50), "evaluations": (), **changes}
         rows = zip(lines["frames"], lines["score"], lines["mean"], strict=True)
         curve = [Point(1, frames, score, mean) for frames, score, mean in rows]
         write_curve(tmp_path / "scores.png", "title", curve, lines["evaluations"])
@@ -278,7 +293,7 @@ def test_a_score_that_is_not_finite_is_counted_as_a_fault_and_spoils_nothing():
     progress.add_steps(3, 12, [1.0, math.nan, math.inf, 3.0], [])
     assert (progress.episodes, progress.newest_scores()) == (4, [1.0, 3.0])
     assert progress.faults == {"score_not_finite": 2}
-    assert [point.mean for point in progress.curve] == [1.0, 2.0]
+    assert [point.score for point in progress.curve] == [1.0, 3.0]
 
 
 def test_the_table_has_every_point_of_the_curve(tmp_path):
@@ -286,4 +301,4 @@ def test_the_table_has_every_point_of_the_curve(tmp_path):
     play(progress, [1.0, 3.5])
     write_table(tmp_path / "gifs" / "scores.csv", Point._fields, progress.curve)
     text = (tmp_path / "gifs" / "scores.csv").read_text()
-    assert text == "episode,frames,score,mean\n1,120,1.0,1.0\n2,240,3.5,2.25\n"
+    assert text == "episode,frames,score,mean\n1,120,1.0,\n2,240,3.5,\n"

@@ -23,7 +23,7 @@ def gradients(vector, finite=True, entropy=0.5):
 
 
 def stats(steps, episodes=(), faults=()):
-    return RolloutStats(steps, FRAME_SKIP * steps, episodes, faults, RunningMoments(steps, 1.5, 0.0))
+    return RolloutStats(steps, FRAME_SKIP * steps, episodes, episodes, faults, RunningMoments(steps, 1.5, 0.0))
 
 
 def test_gradients_are_added_up_until_they_are_enough():

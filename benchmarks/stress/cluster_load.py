@@ -57,7 +57,7 @@ def make_push(config: Config, builder: Builder) -> Push:
     from doom_a3c.engines.cluster.send_buffer import GradientAccumulator, RolloutBuffer
 
     network, length, games = builder.make_network("any", 0), config.rollout_length, config.envs_per_worker
-    stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [])
+    stats = RolloutStats(length * games, length * games * builder.scenario.game.frame_skip, [], [], [])
     if config.transport == "gradients":
         sums = GradientAccumulator(1, 1)
         sums.count(stats, np.zeros(0))

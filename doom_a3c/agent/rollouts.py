@@ -49,6 +49,7 @@ class RolloutStats(NamedTuple):
     steps: int
     frames: int
     episodes: Sequence[Episode]  # that ended in the rollout
+    counted: Sequence[Episode]  # for means: in the order of their starts, see `StartOrder`
     faults: Sequence[str]  # the kind of each
     reward_sums: RunningMoments = NO_MOMENTS  # moments of the discounted reward sums after each step
 
@@ -111,6 +112,7 @@ class _StepArrays:
         self.values = np.zeros((length + 1, games), np.float32)
         self.versions: set[int] = set()
         self.episodes: list[Episode] = []
+        self.counted: list[Episode] = []
         self.faults: list[str] = []
         self.truncations: list[Truncation] = []
 
@@ -139,6 +141,7 @@ class Actor:
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Observations] | None = None,
         bootstrap: bool = True,
+        choose_counted: Callable[[Step], Sequence[Episode]] = lambda step: step.episodes,
     ) -> None:
         """Makes an actor; the games are running already.
 
@@ -152,11 +155,13 @@ class Actor:
             history: returns the last T+1 observations, [T+1, B, ...], if the games keep them; the rollout then shares that
                 memory, and the next rollout overwrites it (so not with `accumulate`). None copies each observation.
             bootstrap: whether to compute the value after the last step. V-trace needs none: the learner computes it.
+            choose_counted: returns the episodes that count from a step on, see `StartOrder`; called after each step.
         """
         self._player, self._policy, self._shape = player, player.policy, (rollout_length, player.games)
         self._frame_skip, self._discount, self._history = frame_skip, discount, history
         self._rewards = rewards or RewardScaler(IDENTITY, RewardStats(), discount, player.games)
         self._epsilons, self._bootstrap = epsilons, bootstrap
+        self._choose_counted = choose_counted
         self._faults = player.faults  # of the reset, counted with the first rollout
 
     def play_rollout(self) -> VersionedRollout:
@@ -171,6 +176,7 @@ class Actor:
             if copies is not None:
                 _write(copies, t, step.observations)
             played.add(t, step)
+            played.counted += self._choose_counted(step)
         if copies is not None:
             _write(copies, length, player.observations)
         played.resets[-1] = player.resets
@@ -198,7 +204,8 @@ class Actor:
             played.log_probs,
         )
         faults = played.faults + _find_unusable(usable, observations)
-        stats = RolloutStats(rewards.size, rewards.size * self._frame_skip, played.episodes, faults, sums)
+        frames = rewards.size * self._frame_skip
+        stats = RolloutStats(rewards.size, frames, played.episodes, played.counted, faults, sums)
         return VersionedRollout(rollout, min(played.versions), stats)
 
     def _value_truncations(self, next_values: Array, cut: list[Truncation]) -> None:

@@ -90,7 +90,7 @@ class Updater:
     def count(self, stats: RolloutStats, actions: Actions | None = None) -> None:
         count_rollout(stats, self._progress, self._model.reward_stats)
         if self._log is not None:
-            self._log.add(stats.episodes, actions)
+            self._log.add(stats.counted, actions)
 
     def apply(self, gradients: Gradients, version: int, last: bool) -> bool:
         """Applies gradients, as `Updates.apply`, if they are finite; counts a fault otherwise.
@@ -140,9 +140,9 @@ class Updater:
 
 def count_rollout(stats: RolloutStats, progress: Progress, reward_stats: RewardStats) -> None:
     """Adds a rollout to the counters and reward statistics of the run."""
-    scores = [episode.score for episode in stats.episodes]
-    lengths = [episode.length for episode in stats.episodes]
-    progress.add_steps(stats.steps, stats.frames, scores, stats.faults, lengths=lengths)
+    scores, counted = ([episode.score for episode in episodes] for episodes in (stats.episodes, stats.counted))
+    lengths = [episode.length for episode in stats.counted]
+    progress.add_steps(stats.steps, stats.frames, scores, stats.faults, counted, lengths)
     reward_stats.add(stats.reward_sums)
 
 

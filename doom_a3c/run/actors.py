@@ -11,6 +11,7 @@ from doom_a3c.agent.player import Bools, GameVector, Player, Step, split_seed
 from doom_a3c.agent.policy import Decider
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor
+from doom_a3c.agent.start_order import StartOrder
 from doom_a3c.record.films.gifs import SECONDS_BETWEEN_GIFS
 from doom_a3c.record.films.recording import EpisodeRecorder, Recording
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
@@ -53,7 +54,7 @@ class FilmedPlayer(Player):
 
 
 class ActorFactory:
-    """Makes the actors of one process. Owns the rate limit of their recordings."""
+    """Makes the actors of one process. Owns the rate limit of their recordings, and the order of their episodes."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class ActorFactory:
         self._config, self._builder, self._counts, self._reward_stats = config, builder, counts, reward_stats
         self._add_recording, self._restarts, self._host = add_recording, restarts, host
         self._limiter = RateLimiter(SECONDS_BETWEEN_GIFS)
+        self._oldest_starts = [0] * config.worker_count
 
     def __call__(self, index: int, policy: Decider) -> Actor:
         """Makes the actor of worker `index`, with its own games, random stream and exploration."""
@@ -86,6 +88,7 @@ class ActorFactory:
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(env, "history", None) if config.rows_kept > 1 else None,
             bootstrap=not config.uses_vtrace,
+            choose_counted=StartOrder(games, self._oldest_starts, index),
         )
 
     def _make_player(self, env: GameVector, policy: Decider, index: int) -> Player:

@@ -45,8 +45,8 @@ class _Best(NamedTuple):
     state: State
 
 
-def count_episodes_before_means(config: Config) -> int:
-    """Returns the number of a run's first episodes that mean scores must leave out.
+def _count_episodes_before_windows(config: Config) -> int:
+    """Returns the number of a run's first episodes that windows must leave out.
 
     With many games, the first episodes to end are the shortest ones. With few games the bias is small: none are left out.
     """
@@ -86,11 +86,11 @@ class CollapseGuard:
         if not self._config.rollback_drop:
             return
         if self._mark is None:
-            self._mark = self._mark_now(0, count_episodes_before_means(self._config))
+            self._mark = self._mark_now(0, _count_episodes_before_windows(self._config))
         if time.monotonic() < self._next or not self._mark.is_passed_by(self._progress):
             return
         self._next = time.monotonic() + SECONDS
-        scores = self._progress.newest_scores()
+        scores = self._progress.newest_ended_scores()
         window = _Window(statistics.fmean(scores), statistics.pstdev(scores))
         if self._best is None:
             self._best = _Best(window, self._mark.state)

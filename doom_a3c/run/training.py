@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, find_divergence_hint
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
 from doom_a3c.run.evaluations import Evaluations
-from doom_a3c.run.guard import CollapseGuard, count_episodes_before_means
+from doom_a3c.run.guard import CollapseGuard
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config
@@ -59,8 +59,7 @@ class StoppingRule:
         config, mean = self.config, self._progress.mean_score
         if ended_by := self.interrupted_by or self._ended_by:
             return ended_by
-        counted = self._progress.scored >= WINDOW + count_episodes_before_means(config)
-        if config.target_score is not None and counted and mean is not None and mean >= config.target_score:
+        if config.target_score is not None and mean is not None and mean >= config.target_score:
             return "target_score"
         if budget := config.exhausted_budget(self._progress):
             return budget

@@ -61,7 +61,7 @@ class GradientAccumulator:
         with self._changed:
             self._steps += stats.steps
             self._frames += stats.frames
-            self._episodes.extend(stats.episodes)
+            self._episodes.extend(stats.counted)
             self._faults.extend(stats.faults)
             self._reward_sums = self._reward_sums.merge(stats.reward_sums)
 
@@ -103,7 +103,8 @@ class GradientAccumulator:
             if self._closed:
                 raise ClosedError
             assert self._version is not None  # the sum has rollouts
-            stats = RolloutStats(self._steps, self._frames, self._episodes, self._faults, self._reward_sums)
+            episodes = self._episodes
+            stats = RolloutStats(self._steps, self._frames, episodes, episodes, self._faults, self._reward_sums)
             push = make_push(self._version, stats)
             push["gradients"], push["not_finite"] = self._sum, self._not_finite
             push["metrics"] = self._metrics._asdict() if self._metrics else {}
@@ -139,9 +140,12 @@ class RolloutBuffer:
 
 
 def make_push(version: int, stats: RolloutStats) -> Push:
-    """Makes a push without gradients and rollout; turns episodes without a finite score into faults."""
-    scored = [episode for episode in stats.episodes if math.isfinite(episode.score)]
-    lost = len(stats.episodes) - len(scored)
+    """Makes a push without gradients and rollout; turns episodes without a finite score into faults.
+
+    The server counts episodes in the order of their starts, and so a little later than they end.
+    """
+    scored = [episode for episode in stats.counted if math.isfinite(episode.score)]
+    lost = len(stats.counted) - len(scored)
     return {
         "version": version,
         "steps": stats.steps,

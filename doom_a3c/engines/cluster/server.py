@@ -189,7 +189,8 @@ class ParameterServer:
         lag = max(0, self._model.version - push["version"])  # a restarted server may be behind its hosts
         stale = lag > self._config.max_policy_lag
         episodes = [Episode(*episode) for episode in push["episodes"]]
-        stats = RolloutStats(push["steps"], push["frames"], episodes, push["faults"], parse_moments(push["reward_sums"]))
+        sums = parse_moments(push["reward_sums"])
+        stats = RolloutStats(push["steps"], push["frames"], episodes, episodes, push["faults"], sums)
         if not stale and push["rollout"] is not None:
             rollout = Rollout(**copy.deepcopy(push["rollout"]))  # queued rollouts must not fill up Ray's memory
             if not self._rollouts.offer(VersionedRollout(rollout, push["version"], stats)):

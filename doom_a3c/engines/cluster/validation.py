@@ -37,7 +37,7 @@ class PushRules:
         self._norm = 1.01 * most * config.max_grad_norm  # of a sum of clipped gradients, with room for rounding
         self._actions, steps = network.distribution.size, most * config.steps_per_rollout
         episode, moments = Episode(0.0, MAX_COUNT, 0.0, MAX_COUNT, 0.0), RunningMoments(steps, 0.0, 0.0)
-        push = make_push(MAX_COUNT, RolloutStats(steps, steps * MAX_FRAME_SKIP, [episode], ["kind"], moments))
+        push = make_push(MAX_COUNT, RolloutStats(steps, steps * MAX_FRAME_SKIP, [], [episode], ["kind"], moments))
         gif: dict[str, Any] = {**dict.fromkeys(GifMessage.__annotations__, MAX_COUNT), "score": 0.0}
         gif["data"] = np.zeros(MAX_GIF_BYTES, np.uint8)
         self._example = self._learned = {**push, "gifs": [gif]}

@@ -47,7 +47,9 @@ def draw_training_curve(title: str, points: Sequence[Point], evaluations: Sequen
             frames, [point.score for point in points], size, alpha=alpha, color=_DOTS, label="episode", linewidths=0
         )
         _draw_spread(axes, points)
-        axes.plot(frames, [point.mean for point in points], color=_LINE, linewidth=2.5, label=f"mean of the last {WINDOW}")
+        means = [(point.frames, point.mean) for point in points if point.mean is not None]
+        if means:
+            axes.plot(*zip(*means, strict=True), color=_LINE, linewidth=2.5, label=f"mean of the last {WINDOW}")
     for policy, marker, color in (("greedy", "D", "tab:green"), ("sampled", "s", "tab:olive")):
         found = [(one.frames, getattr(one, policy), getattr(one, f"{policy}_std")) for one in evaluations]
         if found:

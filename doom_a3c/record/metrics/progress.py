@@ -27,7 +27,7 @@ class Point(NamedTuple):
     episode: int
     frames: int
     score: float
-    mean: float  # of the last 100 episodes, or of all if there are fewer
+    mean: float | None  # of the last 100 episodes, None before there are 100
 
 
 class EvaluationPoint(NamedTuple):
@@ -124,7 +124,8 @@ def parse_evaluation(frames: object, *numbers: object) -> EvaluationPoint:
 
 
 def _parse_point(episode: object, frames: object, score: object, mean: object) -> Point:
-    return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _parse_score(score), _parse_score(mean))
+    known = None if mean is None else _parse_score(mean)
+    return Point(parse_int(episode, "episode"), parse_int(frames, "frames"), _parse_score(score), known)
 
 
 class Progress:
@@ -139,9 +140,11 @@ class Progress:
         self.entropy = float("nan")  # of the newest update, nats
         self.lag = 0  # updates since the oldest weights that the newest update was played or computed with
         self.faults: Counter[str] = Counter()
-        self.scores: deque[float] = deque(maxlen=WINDOW)
-        self.lengths: deque[int] = deque(maxlen=WINDOW)  # steps
+        self.scores: deque[float] = deque(maxlen=WINDOW)  # of the newest episodes in the order of their starts
+        self.lengths: deque[int] = deque(maxlen=WINDOW)  # of these, in steps
+        self.ended_scores: deque[float] = deque(maxlen=WINDOW)  # of this session, in the order of their ends
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
+        self._counted = 0  # episodes in the order of their starts
         self._stride = 1
 
     def add_steps(
@@ -150,9 +153,15 @@ class Progress:
         frames: int,
         scores: Iterable[float],
         faults: Iterable[str],
+        counted: Iterable[float] | None = None,
         lengths: Iterable[int] = (),
     ) -> None:
-        """Counts steps with their frames, the scores and lengths of finished episodes, and faults by kind."""
+        """Counts steps with their frames, the scores of finished episodes, and faults by kind.
+
+        `counted` scores enter means and curve, in the order of their starts (see `StartOrder`), with their `lengths`; None
+        is `scores`.
+        """
+        scores = list(scores)
         with self._lock:
             self.lengths.extend(lengths)
             self.steps += steps
@@ -162,15 +171,23 @@ class Progress:
                 if not abs(score) <= MAX_SCORE:  # it would spoil every later mean
                     self.faults[NO_SCORE] += 1
                     continue
-                self.scores.append(score)
-                if self.episodes % self._stride == 0:
-                    mean = sum(self.scores) / len(self.scores)
-                    self.curve.append(Point(self.episodes, self.frames, score, mean))
+                self.ended_scores.append(score)
+            self._add_to_curve(scores if counted is None else counted)
             while len(self.curve) > MAX_POINTS:
                 self._stride *= 2
                 self.curve = [point for point in self.curve if point.episode % self._stride == 0]
             for kind in faults:
                 self._add_fault(kind)
+
+    def _add_to_curve(self, scores: Iterable[float]) -> None:
+        for score in scores:
+            self._counted += 1
+            if not abs(score) <= MAX_SCORE:
+                continue
+            self.scores.append(score)
+            if self._counted % self._stride == 0:
+                mean = sum(self.scores) / WINDOW if len(self.scores) == WINDOW else None
+                self.curve.append(Point(self._counted, self.frames, score, mean))
 
     def add_fault(self, kind: str) -> None:
         with self._lock:
@@ -195,17 +212,22 @@ class Progress:
         with self._lock:
             return list(self.scores)
 
-    def means(self, count: int) -> list[float]:
-        """Returns the running mean at up to `count` points of the curve, evenly spaced up to the newest."""
+    def newest_ended_scores(self) -> list[float]:
+        """Returns the scores of this session's last 100 episodes in the order of their ends."""
         with self._lock:
-            step = -(-len(self.curve) // count) or 1
-            return [point.mean for point in self.curve[::-step]][::-1]
+            return list(self.ended_scores)
+
+    def means(self, count: int) -> list[float]:
+        """Returns the mean of 100 episodes at up to `count` points of the curve, evenly spaced up to the newest."""
+        means = list(self.full_means())
+        step = -(-len(means) // count) or 1
+        return means[::-step][::-1]
 
     def full_means(self) -> Iterator[float]:
-        """Yields the running means over 100 episodes; the curve restarts when a run continues with another game."""
+        """Yields the means of 100 episodes along the curve."""
         with self._lock:
-            curve, stride = list(self.curve), self._stride
-        return (point.mean for point in curve if point.episode >= curve[0].episode - stride + WINDOW)
+            curve = list(self.curve)
+        return (point.mean for point in curve if point.mean is not None)
 
     @property
     def mean_score(self) -> float | None:
@@ -251,3 +273,4 @@ class Progress:
         self.updates, self.episodes = counters.updates, counters.episodes
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)
         self.lengths = deque(counters.lengths, maxlen=WINDOW)
+        self._counted = counters.episodes  # those that waited when the run was saved are lost, as are running ones

@@ -1,0 +1,97 @@
+"""Means over training: the length of an episode does not choose whether it counts."""
+
+import itertools
+from functools import partial
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.player import Episode, Player
+from doom_a3c.agent.rewards import RewardStats
+from doom_a3c.agent.rollouts import Actor
+from doom_a3c.agent.start_order import StartOrder
+from doom_a3c.engines.updates import count_rollout
+from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.record.metrics.progress import WINDOW, Progress
+from doom_a3c.run.play.random_play import RandomPolicy
+
+SHORT, LONG = 3, 60  # steps of an episode, half of each
+MEAN = -(SHORT + LONG) / 2  # of the scores
+
+
+class Lengthy(gymnasium.Env):
+    """Pays -1 a step; its episodes are short or long by chance."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = SHORT if self.np_random.random() < 0.5 else LONG
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(1, np.float32), -1.0, self.left == 0, False, {}
+
+
+def make_actor(seed, games, oldest, index, rollout_length=4):
+    env = LocalVectorEnv([Lengthy] * games)
+    player = Player.from_seed(env, RandomPolicy(Categorical(2)), np.random.SeedSequence([seed, index]))
+    rule = {"choose_counted": StartOrder(games, oldest, index), "bootstrap": False}
+    return Actor(player, rollout_length=rollout_length, frame_skip=1, discount=0.9, **rule)
+
+
+@pytest.mark.parametrize(("workers", "games"), [(1, 48), (2, 24), (24, 1)])
+def test_the_first_means_of_a_run_are_those_of_all_its_episodes(workers, games):
+    """The first hundred to end would score -3 to -13."""
+    first = []
+    for seed in range(12):
+        progress, oldest = Progress(), [0] * workers
+        actors = [make_actor(seed, games, oldest, index) for index in range(workers)]
+        while progress.mean_score is None:
+            for actor in actors:
+                count_rollout(actor.play_rollout().stats, progress, RewardStats())
+        first.append(next(progress.full_means()))
+        assert len(progress.scores) == WINDOW
+        assert progress.episodes >= WINDOW
+    error = np.std(first, ddof=1) / np.sqrt(len(first))
+    assert abs(np.mean(first) - MEAN) < 4 * error
+    assert np.mean(first) < MEAN / 2
+
+
+def step(games, **ends):
+    """Returns a step in which the named games end with those scores; None is a fault that cut it short."""
+    ended = np.array([f"g{game}" in ends for game in range(games)])
+    scores = {game: ends[f"g{game}"] for game in np.flatnonzero(ended)}
+    episodes = [Episode(score, 1, 0.0, int(game), score) for game, score in scores.items() if score is not None]
+    return SimpleNamespace(episodes=episodes, terminated=ended, truncated=np.zeros(games, np.bool_))
+
+
+def feed(order, *steps):
+    """Returns the scores that count after each step."""
+    return [[episode.score for episode in order(one)] for one in steps]
+
+
+def test_an_episode_waits_for_those_that_began_with_it_or_before():
+    make = partial(step, 3)
+    steps = (make(g0=1.0), make(g0=2.0), make(g1=3.0), make(g2=4.0), make(g1=5.0), make(g0=6.0))
+    assert feed(StartOrder(3), *steps) == [[], [], [], [1.0, 3.0, 4.0, 2.0], [], [6.0, 5.0]]
+
+
+def test_episodes_of_equal_length_do_not_wait():
+    assert feed(StartOrder(2), step(2), step(2, g0=1.0, g1=2.0), step(2, g0=3.0, g1=4.0)) == [[], [1.0, 2.0], [3.0, 4.0]]
+    assert feed(StartOrder(1), step(1, g0=1.0), step(1, g0=2.0)) == [[1.0], [2.0]]
+
+
+def test_an_episode_that_a_fault_cut_short_is_waited_for_no_more():
+    assert feed(StartOrder(2), step(2, g0=1.0), step(2, g1=None)) == [[], [1.0]]
+
+
+def test_a_game_that_never_ends_stops_no_curve():
+    order, count = StartOrder(2), itertools.count()
+    counted = feed(order, *(step(2, g0=float(next(count))) for _ in range(150)))
+    assert list(itertools.chain(*counted)) == [float(number) for number in range(50)]
