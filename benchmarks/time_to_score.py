@@ -34,9 +34,8 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
     outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
     summary = folder / "summary.json"
     limits = ("--minutes", options.minutes, *(() if options.hold else ("--target-score", options.target_score)))
-    run_program(
-        "train.py", "--scenario", options.scenario, "--seed", seed, *limits, *outputs, "--summary", summary, *options.flags
-    )
+    game = ("--scenario", options.scenario, "--seed", seed, "--no-until-learned")
+    run_program("train.py", *game, *limits, *outputs, "--summary", summary, *options.flags)
     result: dict[str, Any] = json.loads(summary.read_text())
     if options.hold:
         result["lowest"] = find_lowest_after(folder / "models" / "last.ckpt", options.target_score)
@@ -60,7 +59,7 @@ def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, A
 def find_lowest_after(checkpoint: Path, target: float) -> float | None:
     """Returns the lowest mean of 100 episodes after the first that reached the target, None if none did."""
     curve = read_plain_record(checkpoint)["progress"]["curve"]
-    means = [mean for episode, _, _, mean in curve if episode >= 100]
+    means = [mean for *_, mean in curve if mean is not None]
     first = next((index for index, mean in enumerate(means) if mean >= target), None)
     return None if first is None else min(means[first:])
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from fakes import complaint
 
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog
 from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
@@ -43,6 +44,8 @@ def test_a_file_overrides_its_base(write):
         base,
         name="mine",
         expected_score="12",
+        expected_mean=None,
+        random_mean=None,
         game=replace(base.game, settings={**base.game.settings, "render_hud": True, "living_reward": -2.0}),
         observation=replace(base.observation, stack=3),
         training={**base.training, "discount": 0.5},
@@ -53,6 +56,30 @@ def test_a_file_overrides_its_base(write):
 
 def test_a_file_cannot_choose_another_name(write):
     assert "mine.toml: unknown setting 'name'" in complaint(catalog.find, write('base = "basic"\nname = "other"\n'))
+
+
+def test_a_base_passes_on_no_scores_of_its_game(write):
+    own = catalog.find(write('base = "basic"\nexpected_mean = 12\n'))
+    assert (own.expected_mean, own.random_mean) == (12.0, None)
+    assert type(own.expected_mean) is float
+
+
+def test_a_run_ends_early_only_by_a_known_score(write):
+    path = write('base = "basic"\n')
+    assert "--until-learned" in (said := complaint(make_new_run, {"scenario": path, "until_learned": True}))
+    assert "mine" in said
+    assert "expected_mean" in said
+    settings = {"scenario": "basic", "until_learned": True, "evaluate_every": 0.0}
+    assert "--evaluate-every" in complaint(make_new_run, settings)
+    make_new_run({"scenario": path})  # its base's until_learned has no effect
+
+
+def test_a_budget_on_the_command_line_is_trained_whole():
+    def early(**settings):
+        return make_new_run({"scenario": "basic", **settings}).config.until_learned
+
+    assert [early(), early(minutes=1.0), early(frames=1000, until_learned=True)] == [True] * 3
+    assert [early(frames=1000), early(episodes=10), early(until_learned=False)] == [False] * 3
 
 
 # Frame skip
@@ -179,6 +206,10 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
             'base = "basic"\n[training]\nshaping = ["HEALTH=1"]',
             ("shaping", "[training]", "table of its own, [shaping]"),
         ),
+        ('base = "basic"\nexpected_mean = "80"', ("expected_mean", "a number", '"80"')),
+        ('base = "basic"\nrandom_mean = true', ("random_mean", "a number", "true")),
+        ('base = "basic"\nexpected_mean = nan', ("expected_mean", "nan")),
+        ('base = "basic"\n[training]\nexpected_mean = 80', ("expected_mean", "[training]", "above the first table")),
         ("[game", ("TOML",)),
         ("\x00", ("text file",)),
     ],

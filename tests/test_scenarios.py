@@ -56,6 +56,19 @@ def test_the_budget_of_a_file_matches_its_expected_score(name):
     assert not measured or scenario.training["frames"] / 1e6 == pytest.approx(max(map(float, measured)), rel=0.04)
 
 
+@pytest.mark.parametrize("name", TUNED)
+def test_the_numbers_of_a_file_are_those_of_its_words(name):
+    scenario = catalog.find(name)
+    assert scenario.random_mean is not None
+    if scenario.expected_mean is not None:
+        measured = float(re.search(r"[\d.]+", scenario.expected_score)[0])
+        assert scenario.expected_mean == pytest.approx(measured, rel=0.1)
+        assert scenario.random_mean < scenario.expected_mean
+    if words := re.search(r"random play (-?[\d.]+\d)", scenario.expected_score):
+        assert scenario.random_mean == pytest.approx(float(words[1]), abs=0.5)
+    assert scenario.expected_mean is not None or not scenario.training.get("until_learned")
+
+
 def short(scenario):
     """Returns the scenario with a time-out after a few steps."""
     game = scenario.game

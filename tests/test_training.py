@@ -16,6 +16,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluations import Evaluations
+from doom_a3c.run.learning_watch import LearningWatch
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
@@ -24,7 +25,7 @@ from doom_a3c.settings.config import Config
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(config, engine=None, evaluator=None, every=0.0):
+    def make(config, engine=None, evaluator=None, every=0.0, expected=None):
         """Returns a run of a scripted engine, that evaluates every so many seconds, and its parts."""
         engine = engine or ScriptedEngine()
         audience, progress = Audience(), engine.progress
@@ -39,9 +40,9 @@ def make_run(tmp_path):
         )
         stopping = StoppingRule(config, progress)
         reporter = Reporter(config, progress, engine, audience, audience)
-        run = Training(
-            engine, progress=progress, evaluations=evaluations, saver=saver, reporter=reporter, stopping=stopping
-        )
+        watch = LearningWatch(config, expected, progress, (), audience.log, stopping.end)
+        parts = {"evaluations": evaluations, "saver": saver, "reporter": reporter, "stopping": stopping, "watch": watch}
+        run = Training(engine, progress=progress, **parts)
         parts = {"progress": progress, "stopping": stopping, "audience": audience, "evaluations": evaluations}
         return SimpleNamespace(run=run.run, engine=engine, **parts)
 
@@ -53,6 +54,21 @@ def test_the_target_score_ends_a_run(make_run):
     assert run.run().stopped_by == "target_score"
     assert run.progress.mean_score == 60.0
     assert run.engine.stops
+
+
+def test_a_run_that_has_learned_ends_before_its_budget(make_run):
+    class Learning(ScriptedEngine):
+        def check(self):  # the main thread's
+            super().check()
+            self.update(0.1)  # evaluations wait for new weights
+
+    evaluator = ScriptedEvaluator([10.0, 81.0, 79.0, *[82.0] * 1000], alone=[82.0])
+    run = make_run(Config(until_learned=True), Learning(), evaluator, every=0.01, expected=80.0)
+    result = run.run()
+    assert result.stopped_by == "until_learned"
+    assert [point.score for point in result.evaluations[:5]] == [11.0, 82.0, 80.0, 83.0, 83.0]
+    assert (result.best_evaluation, result.confirmed) == (82.0, True)
+    assert len([line for line in run.audience.lines if line.startswith("learned: ")]) == 1
 
 
 def test_what_was_best_plays_again_at_the_end_of_a_run_and_is_in_the_last_checkpoint_too(make_run, tmp_path):

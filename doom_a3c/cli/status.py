@@ -28,9 +28,11 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
     newest, best = status.evaluation, status.best_evaluation
     evaluated = [] if newest is None else [f"greedy {format_score(newest.greedy)}, sampled {format_score(newest.sampled)}"]
     evaluated += [] if best is None else [f"{'best' if status.confirmed else 'highest so far'} {format_score(best)}"]
+    known = (("a trained agent", status.expected_mean), ("random play", status.random_mean))
     values = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
         "mean of 100": "" if status.mean_score is None else format_score(status.mean_score),
+        "to expect": ", ".join(f"{name} {format_score(mean)}" for name, mean in known if mean is not None),
         "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
         "entropy": "" if status.entropy is None else f"{status.entropy:.3f}",

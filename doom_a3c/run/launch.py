@@ -43,7 +43,7 @@ def make_new_run(settings: Mapping[str, Any], name: str | None = None) -> RunRec
         UserError: for an unknown setting, or a value that does not fit.
     """
     scenario = catalog.find(settings.get("scenario", Config.scenario))
-    scenario, config = scenarios.apply_layers(scenario, scenario.training, [Layer(FLAG, settings)], "settings")
+    scenario, config = scenarios.apply_layers(scenario, scenario.training, _list_layers(settings), "settings")
     return begin_run(scenario, _check_combinations(scenario, config, settings), name)
 
 
@@ -70,9 +70,15 @@ def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     kept = {key: value for key, value in to_flat(old.config).items() if key not in _OF_A_SESSION}
     _check_folders({**kept, **dict.fromkeys(settings, "")}, old.name)
     tables = {path: source for path, source in scenario.sources.items() if not path.startswith("training.")}
-    layers = [Layer(CHECKPOINT, kept), Layer(FLAG, settings)]
+    layers = [Layer(CHECKPOINT, kept), *_list_layers(settings)]
     scenario, config = scenarios.apply_layers(replace(scenario, sources=tables), {}, layers, "the checkpoint's settings")
     return continue_run(old, scenario, _check_combinations(scenario, config, settings))
+
+
+def _list_layers(settings: Mapping[str, Any]) -> list[Layer]:
+    """Returns the layers of the flags; a budget among them also replaces `until_learned`, which shortens the old one."""
+    whole = [Layer("a budget flag", {"until_learned": False})] if {"frames", "episodes"} & settings.keys() else []
+    return [*whole, Layer(FLAG, settings)]
 
 
 def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: Mapping[str, Any]) -> Config:
@@ -80,6 +86,14 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
     parse_device(config.device)
     if "sequence_length" in settings and config.sequence_length and scenario.network.core == "none":
         raise UserError(f"--sequence-length has no effect here: {scenario.name} has no LSTM; leave it out")
+    if settings.get("until_learned"):
+        if scenario.expected_mean is None:
+            raise UserError(
+                f"--until-learned needs a score to expect, and {scenario.name} has none: set expected_mean in its file, "
+                "or use --target-score"
+            )
+        if not config.evaluate_every:
+            raise UserError("--until-learned needs evaluations: set --evaluate-every above 0")
     return check_combinations(config, settings)
 
 

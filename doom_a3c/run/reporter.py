@@ -18,6 +18,7 @@ from doom_a3c.run.checkpoints.run_record import Best, PolicyName
 from doom_a3c.run.evaluator import Evaluation, Scores
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import Schedule
+from doom_a3c.settings.scenarios import Scenario
 
 # Frames arrive in batches, a rollout of all games at once; rates are measured from batch to batch.
 _RATE_SECONDS = 30.0  # frames per second are a mean over at most this time, unless a batch takes longer
@@ -38,6 +39,8 @@ class Status(NamedTuple):
     episodes: int
     mean_score: float | None  # of the last 100 episodes
     means: Sequence[float]  # a sample of earlier values of mean_score
+    expected_mean: float | None  # of a trained agent, by the scenario's file
+    random_mean: float | None  # of random play, by the scenario's file
     evaluation: EvaluationPoint | None  # the newest
     evaluations: Sequence[EvaluationPoint]  # all, or every n-th of many
     best_evaluation: float | None
@@ -122,10 +125,12 @@ class Reporter:
         logger: Logger,
         view: View,
         newest_gif: Callable[[], Path | None] = lambda: None,
+        scenario: Scenario | None = None,
     ) -> None:
         self._config, self._progress, self._engine = config, progress, engine
         self._logger, self._view, self._limiter = logger, view, log_limiter()
-        self._newest_gif, self._updates_before, self._steps_before = newest_gif, progress.updates, progress.steps
+        self._newest_gif, self._scenario = newest_gif, scenario
+        self._updates_before, self._steps_before = progress.updates, progress.steps
         # Times and frame counts, both increasing.
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
         self._seen = -1  # frames at the last measurement
@@ -184,6 +189,8 @@ class Reporter:
             episodes=progress.episodes,
             mean_score=progress.mean_score,
             means=progress.means(_MEANS),
+            expected_mean=self._scenario.expected_mean if self._scenario else None,
+            random_mean=self._scenario.random_mean if self._scenario else None,
             evaluation=evaluation,
             evaluations=best.evaluations,
             best_evaluation=best.score,

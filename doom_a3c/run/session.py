@@ -27,6 +27,7 @@ from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.guard import CollapseGuard
+from doom_a3c.run.learning_watch import LearningWatch
 from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
 from doom_a3c.run.make_evaluations import make_evaluations, make_evaluator
 from doom_a3c.run.reporter import Reporter, View
@@ -88,7 +89,7 @@ def build_session(
         stack.enter_context(closing(builder))
         engine = make_engine(record, builder, model, progress, outputs)
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine)))
-        reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest)
+        reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest, record.scenario)
         training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
 
@@ -203,12 +204,15 @@ def _make_training(
             saver.save(engine.capture(), evaluations.best)
 
         guard = CollapseGuard(engine, progress, config, view.log, save)
+    stopping, expected = StoppingRule(config, progress), record.scenario.expected_mean
+    watch = LearningWatch(config, expected, progress, record.best.evaluations, view.log, stopping.end)
     return Training(
         engine,
         progress=progress,
         evaluations=evaluations,
         saver=saver,
         reporter=reporter,
-        stopping=StoppingRule(config, progress),
+        stopping=stopping,
         guard=guard,
+        watch=watch,
     )

@@ -17,6 +17,7 @@ from doom_a3c.engines.updates import NON_FINITE, DivergedError, find_divergence_
 from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.guard import CollapseGuard
+from doom_a3c.run.learning_watch import LearningWatch
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.config import Config
@@ -28,7 +29,7 @@ PATIENCE_SECONDS, HURRY_SECONDS = 30.0, 5.0  # for an evaluation to end, at the 
 class Result(NamedTuple):
     """How a session ended."""
 
-    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score', 'callback' or the name of a signal
+    stopped_by: str  # 'frames', 'episodes', 'minutes', 'target_score', 'until_learned', 'callback' or a signal's name
     seconds: float  # of training, without the final evaluation
     frames_per_second: float  # mean over that time
     best_evaluation: float | None
@@ -79,9 +80,11 @@ class Training:
         reporter: Reporter,
         stopping: StoppingRule,
         guard: CollapseGuard | None = None,
+        watch: LearningWatch | None = None,
     ) -> None:
         self._engine, self._progress, self._evaluations = engine, progress, evaluations
-        self._saver, self._reporter, self.stopping, self._guard = saver, reporter, stopping, guard
+        self._saver, self._reporter, self.stopping = saver, reporter, stopping
+        self._guard, self._watch = guard, watch
 
     def run(self) -> Result:
         """Trains until a limit is reached; saves at the start, at intervals, at the end, and after an error.
@@ -151,6 +154,8 @@ class Training:
             self._evaluations.check()
             if self._guard is not None:
                 self._guard.check()
+            if self._watch is not None:
+                self._watch.check(self._evaluations.best.evaluations)
             if self._saver.is_due():
                 self._save()
             self._saver.note_progress(self._progress.frames)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from doom_a3c.settings.errors import UserError, error_context, suggest
 from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
-from doom_a3c.settings.scenarios import Scenario, from_plain
+from doom_a3c.settings.scenarios import MEANS, Scenario, from_plain
 from doom_a3c.settings.sources import FLAG, Layer, find_sources, merge, override
 from doom_a3c.settings.vizdoom import read_cfg
 from doom_a3c.settings.wads import GAME_FILES, check_archive
@@ -188,9 +188,7 @@ def _include_config(layers: list[Layer], source: str) -> list[Layer]:
 
 def _leave_config_out(tables: Mapping[str, Any]) -> dict[str, Any]:
     game = tables.get("game")
-    return (
-        {**tables, "game": {k: v for k, v in game.items() if k != "config"}} if isinstance(game, Mapping) else dict(tables)
-    )
+    return {**tables, "game": _leave_out(game, ("config",))} if isinstance(game, Mapping) else dict(tables)
 
 
 def _read_layers(path: Path, kind: str = "file", seen: tuple[Path, ...] = ()) -> list[Layer]:
@@ -226,7 +224,12 @@ def _read_layers(path: Path, kind: str = "file", seen: tuple[Path, ...] = ()) ->
         raise UserError(f"{path}: base must be one of {', '.join(files)}, not {base!r}")
     if files[base] in (path, *seen):
         raise UserError(f"{path}: base {base!r} leads back to this file")
-    return [*_read_layers(files[base], "base", (path, *seen)), layer]
+    inherited = _read_layers(files[base], "base", (path, *seen))
+    return [*(one._replace(tables=_leave_out(one.tables, MEANS)) for one in inherited), layer]
+
+
+def _leave_out(tables: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in tables.items() if key not in keys}
 
 
 def _shorten(path: Path) -> str:

@@ -56,6 +56,11 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     target_score: float | None = setting(
         None, "End when the mean score of the last 100 training episodes reaches this", section=USUAL
     )
+    until_learned: bool = setting(
+        False,
+        "End once 3 evaluations in a row reach the scenario's expected_mean, whatever is left of the budget",
+        section=USUAL,
+    )
     models_dir: str = setting(
         "models", "Folder of the runs' checkpoints, in models/RUN; last.ckpt links to the newest", section=USUAL
     )

@@ -40,6 +40,8 @@ class Scenario:
     name: str
     description: str = ""
     expected_score: str = "unknown"
+    expected_mean: float | None = None  # score of a trained agent
+    random_mean: float | None = None  # score of random play
     game: GameSpec = field(default_factory=DoomSpec)
     observation: Observation = field(default_factory=Observation)
     network: Network = field(default_factory=Network)
@@ -47,6 +49,7 @@ class Scenario:
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)  # of values that are no defaults, by path
 
 
+MEANS = ("expected_mean", "random_mean")  # scores of one game: no base passes them on
 MAX_EPISODE_STEPS = 5000  # if neither the game nor its library ends an episode
 
 
@@ -114,6 +117,10 @@ def from_plain(data: Mapping[str, Any], source: str) -> Scenario:
             raise UserError(f"{source}: unknown setting {key!r}{hint(key, known)}")
     for key in ("name", "description", "expected_score"):
         require(isinstance(tables.get(key, ""), str), f"{source}: {key} must be a text")
+    for key in MEANS:
+        if (value := tables.get(key)) is not None:
+            require(type(value) in (int, float), f"{source}: {key} must be a number, not {format_value(value)}")
+            tables[key] = float(value)
     if "shaping" in tables["game"] and kinds["game"] is not DoomSpec:
         raise UserError(f"{source}: [shaping] goes with Doom only, and {tables['game']['id']} is another game")
     for key, kind in kinds.items():
@@ -129,7 +136,7 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
     own |= dict.fromkeys(settings_of(Config), "training")
     own |= {field.name: key for key, kind in kinds.items() for field in dataclasses.fields(kind)}
     own |= dict.fromkeys(("id", "config"), "game")  # they choose the kind of the game
-    own |= dict.fromkeys(("base", "description", "expected_score", *kinds, "training"), "")
+    own |= dict.fromkeys(("base", "description", "expected_score", *MEANS, *kinds, "training"), "")
     del own["scenario"]  # the file itself is the scenario
     given = {key: tables[key] for key in (*kinds, "training")} | {"": tables}
     for table, values in given.items():

@@ -1,0 +1,75 @@
+"""Says once when a run has learned what its scenario expects, or when its score has stopped rising."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point, Progress
+from doom_a3c.record.metrics.statistics import format_score
+from doom_a3c.settings.config import Config
+
+HELD = 3  # consecutive evaluations, or means of 100 episodes without a common one, at the expected score
+PATIENCE = 0.25  # share of the budget without a higher mean
+CURE = "Ctrl-C saves and ends"
+
+
+class LearningWatch:
+    """Watches the evaluations and the mean score of a session. Owns what it has said.
+
+    It decides by evaluations and counts of episodes and frames, never by the clock.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        expected: float | None,
+        progress: Progress,
+        earlier: Sequence[EvaluationPoint],
+        log: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
+        """`expected` is the scenario's score to expect, None if unknown; `earlier` evaluations do not count."""
+        self._config, self._expected, self._progress, self._log, self._end = config, expected, progress, log, end
+        self._begun = earlier[-1].frames if earlier else -1
+        self._seen: object = None
+        self._said_learned = self._said_still = False
+
+    def check(self, evaluations: Sequence[EvaluationPoint]) -> None:
+        """Says what has become known, and ends a session with `until_learned` that has learned."""
+        seen = self._progress.episodes * 4 // WINDOW, len(evaluations), evaluations[-1:]
+        if seen == self._seen:  # the curve is long, and this is called often
+            return
+        self._seen, curve = seen, list(self._progress.curve)
+        held = [one.score for one in evaluations[-HELD:] if one.frames > self._begun]
+        if self._expected is not None and len(held) == HELD and min(held) >= self._expected:
+            self._say_learned(sum(held) / HELD, f"in {HELD} evaluations")
+            if self._config.until_learned:
+                self._end("until_learned")
+        elif self._expected is not None and has_stood(curve, self._expected):
+            self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes")
+        elif not (self._said_still or self._said_learned):
+            self._check_still(curve)
+
+    def _say_learned(self, score: float | None, where: str) -> None:
+        if not self._said_learned:
+            self._said_learned = True
+            self._log(f"learned: {format_score(score)} of {format_score(self._expected)} expected, {where}; {CURE}")
+
+    def _check_still(self, curve: Sequence[Point]) -> None:
+        means = [(point.mean, -point.frames) for point in curve if point.mean is not None]
+        if not means:
+            return
+        highest, frames = max(means)
+        if self._progress.frames + frames >= PATIENCE * self._config.frames:
+            self._said_still = True
+            expected = "" if self._expected is None else f" ({format_score(self._expected)} expected)"
+            self._log(
+                f"no longer rising: the mean of 100 episodes was highest at {-frames:,} frames, {format_score(highest)}"
+                f"{expected}, a quarter of the budget ago; {CURE}"
+            )
+
+
+def has_stood(curve: Sequence[Point], expected: float) -> bool:
+    """Returns whether all means of the last 300 episodes reached the `expected` score."""
+    below = next((point.episode for point in reversed(curve) if point.mean is None or point.mean < expected), None)
+    return below is not None and curve[-1].episode - below >= HELD * WINDOW
