@@ -16,11 +16,13 @@ import pytest
 from commands import call
 from rich.console import Console
 
+from doom_a3c.cli import command
 from doom_a3c.cli.lines import Lines
-from doom_a3c.cli.screen import draw_panel
+from doom_a3c.cli.screen import LivePanel, draw_panel
 from doom_a3c.cli.status import draw_sparkline, format_curve, format_rows, format_time_left
 from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.run.reporter import Status
+from doom_a3c.settings.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 STATUS = Status(
@@ -32,6 +34,8 @@ STATUS = Status(
     episodes=12_304,
     mean_score=75.25,
     means=[-300.0, 0.0, 75.25],
+    expected_mean=80.0,
+    random_mean=-154.0,
     evaluation=EvaluationPoint(2_300_000, 70.0, 5.0, 68.0, 5.0),
     evaluations=[],
     best_evaluation=81.3,
@@ -47,6 +51,8 @@ NOTHING_KNOWN = STATUS._replace(
     frames_per_second=None,
     mean_score=None,
     means=[],
+    expected_mean=None,
+    random_mean=None,
     evaluation=None,
     best_evaluation=None,
     entropy=None,
@@ -136,7 +142,9 @@ class Terminal:
 def test_each_row_takes_a_line_of_any_terminal(status, width):
     lines = drawn(status, "starting 48 games: 12, loading TensorFlow", width)
     assert all(len(line) <= width for line in lines)
-    assert len(lines) == 1 + (0 if status is None else 1 + len(format_rows(status)))
+    folded = [line for line in lines[1:] if line.startswith(" " * 10)]  # of the gif's name
+    if status is not STATUS or width > 20:
+        assert len(lines) - len(folded) == 1 + (0 if status is None else 1 + len(format_rows(status)))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -153,15 +161,73 @@ def test_a_panel_says_first_how_far_a_run_is():
     assert [re.split(r"  +", line.rstrip()) for line in others] == [
         ["frames", "2,340,000/10,000,000, 11,585 a second"],
         ["mean of 100", "75.2", "▁▇█"],
+        ["to expect", "a trained agent 80.0, random play -154.0"],
         ["evaluation", "greedy 70.0, sampled 68.0, highest so far 81.3"],
         ["episodes", "12,304"],
         ["entropy", "0.123"],
         ["engine", "2 hosts"],
         ["faults", "engine_died 1, server_hung 2"],
-        ["newest gif", others[7].split()[2]],
+        ["newest gif", STATUS.gif.name],
         ["saving"],
     ]
-    assert others[7].rstrip().endswith("…")
+
+
+@pytest.mark.parametrize("width", [30, 66, 80, 200])
+def test_the_name_of_the_newest_gif_is_whole(width):
+    text = "".join(line[13:].rstrip() for line in drawn(STATUS, "", width) if line[:13].strip() in ("", "newest gif"))
+    assert text == (str(STATUS.gif) if width == 200 else STATUS.gif.name)
+
+
+def test_a_panel_says_how_to_end_until_the_end(monkeypatch):
+    output = drawn_on(monkeypatch)
+    panel = LivePanel()
+    panel.show(None, "")
+    assert "Ctrl-C" not in output.getvalue()
+    panel.show(STATUS, "")
+    assert "Ctrl-C saves and ends" in output.getvalue()
+    output.truncate(0)
+    panel.show(STATUS, "saving")
+    panel.close()
+    assert "Ctrl-C" not in output.getvalue()
+
+
+def test_a_panel_on_its_way_to_a_terminal_that_becomes_narrower_leaves_nothing(monkeypatch):
+    output = drawn_on(monkeypatch)
+    panel, screen = LivePanel(), pyte.HistoryScreen(100, 40)
+    stream = pyte.Stream(screen)
+    for number, width in enumerate((100, 30, 80, 20, 60, 25, 90)):
+        panel.log(f"message {number}")
+        panel.show(STATUS, "")
+        screen.resize(40, width)  # before the terminal has read what was drawn for another width
+        stream.feed(output.getvalue().replace("\n", "\r\n"))
+        output.seek(output.truncate(0))
+        panel._console.width = width
+    panel.show(STATUS, "")
+    panel.close()
+    stream.feed(output.getvalue().replace("\n", "\r\n"))
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    assert lines[:8] == [*(f"message {number}" for number in range(7)), lines[7]]
+    assert len([line for line in lines if line.startswith("frames ")]) == 1
+    assert len(lines) == 7 + len(drawn(STATUS, "", 90))
+    assert "Ctrl-C" not in "".join(lines)
+
+
+@pytest.mark.parametrize("columns", [30, 60])
+def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
+    def fail(arguments):
+        raise UserError("unknown scenario 'cartpol'; did you mean cartpole? --list-scenarios shows all")
+
+    with os.fdopen(slave, "w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        assert command.run("train.py", fail, []) == 2
+        said = os.read(master, 10_000).decode().splitlines()
+    os.close(master)
+    assert all(len(line) <= columns for line in said)
+    assert " ".join(said) == "train.py: unknown scenario 'cartpol'; did you mean cartpole? --list-scenarios shows all"
+    assert len(said) > 1
 
 
 def test_what_is_not_known_is_left_out():
@@ -213,15 +279,14 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
     run.wait_for("loading TensorFlow")
     run.wait_for(" left")
     run.wait_for("evaluation at")
-    for columns in (30, 100):
+    for columns in (30, 100, 45, 120, 25, 80):
         run.resize(columns)
         run.wait_for(" le")  # of "left": ten hours and more of it do not fit into 30 columns
     run.press(b"\x03")
     status, lines = run.end()
     assert status == 130
     assert run.cursor_is_shown
-    # What is on its way while the terminal becomes narrower takes more lines there, and is not drawn over.
-    assert 1 <= len([line for line in lines if line.startswith("frames ")]) <= 2
+    assert len([line for line in lines if line.startswith("frames ")]) == 1
     assert not [line for line in lines if "nan" in line or "Traceback" in line]
     assert any(line.startswith("ended by SIGINT") for line in lines)
     assert (tmp_path / "models" / "last.ckpt").exists()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from doom_a3c.cli.layout import measure_width, wrap
 from doom_a3c.cli.streams import OutputLostError, can_redraw, harden_streams
 from doom_a3c.quiet import print_at_once
 from doom_a3c.run.imports import describe_missing
@@ -50,19 +51,19 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
         if "--verbose" in (sys.argv if arguments is None else arguments) and _is_foreign(error):
             traceback.print_exception(error)
         line = " ".join(str(error).split())
-        print(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}", file=sys.stderr)
+        print_error(f"{program}: {''.join(each if each.isprintable() else '?' for each in line)}")
         return 2
     except ModuleNotFoundError as error:
         return report_missing_package(program, error)
     except OutputLostError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print_error(f"{program}: {error}")
         return 1
     except OSError as error:
         if error.errno not in _NO_ROOM + _IN_THE_WAY or (error.errno in _IN_THE_WAY and error.filename is None):
             raise
         if "--verbose" in (sys.argv if arguments is None else arguments):
             traceback.print_exception(error)
-        print(f"{program}: {error.filename or 'a file'} could not be written: {error.strerror}", file=sys.stderr)
+        print_error(f"{program}: {error.filename or 'a file'} could not be written: {error.strerror}")
         return 1 if error.errno in _NO_ROOM else 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -70,6 +71,13 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def print_error(line: str) -> None:
+    """Prints a line on stderr, wrapped between words if that is a terminal."""
+    if sys.stderr.isatty():
+        line = wrap(line, measure_width(sys.stderr))
+    print(line, file=sys.stderr)
 
 
 def _is_foreign(error: BaseException) -> bool:
@@ -83,7 +91,7 @@ def report_missing_package(program: str, error: ModuleNotFoundError) -> int:
     """Prints how to install missing packages; returns the exit status. Re-raises errors about this package's modules."""
     if (error.name or "doom_a3c").startswith("doom_a3c"):
         raise error
-    print(f"{program}: {describe_missing(error)}", file=sys.stderr)
+    print_error(f"{program}: {describe_missing(error)}")
     return 2
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.status import format_curve
+from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.progress import EvaluationPoint, Point
@@ -69,7 +70,7 @@ def write_results(session: Session, result: Result, seconds: float, summary: str
     """Writes the scores, and the final result to the file `summary`, if there is one.
 
     Raises:
-        SystemExit: if that cannot be written.
+        OutputLostError: if that cannot be written.
     """
     progress, folder = session.progress, session.gifs
     if summary:
@@ -77,7 +78,7 @@ def write_results(session: Session, result: Result, seconds: float, summary: str
             write_json(expand(summary), summary_dict(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
-            raise SystemExit(f"{command.find_program_name('train')}: {why}") from None
+            raise OutputLostError(why) from None
     try:
         write_table(folder / "scores.csv", Point._fields, progress.curve)
         write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)

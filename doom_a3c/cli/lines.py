@@ -5,10 +5,10 @@ rich's Live could draw it, but leaves the cursor behind the text, where any othe
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
+from doom_a3c.cli.layout import fit, measure_width
 from doom_a3c.cli.streams import can_redraw
 
 _SECONDS = 0.2  # between two updates of the progress line
@@ -26,13 +26,13 @@ class Lines:
         """Prints a line."""
         self.clear()
         if not self._quiet:
-            print(line, flush=True)
+            print(fit(line, measure_width(sys.stdout)) if self._redraws else line, flush=True)
 
     def show_progress(self, line: str) -> None:
         """Updates the progress line, unless it has just been updated; other output overwrites it."""
         now = time.monotonic()
         if self._redraws and (self._drawn is None or now > self._drawn + _SECONDS):
-            print(f"\x1b[K{line[: _measure_width() - 1]}\r", end="", flush=True)  # a full line would wrap
+            print(f"\x1b[K{line[: measure_width(sys.stdout) - 1]}\r", end="", flush=True)  # a full line would wrap
             self._drawn = now
 
     def clear(self) -> None:
@@ -40,11 +40,3 @@ class Lines:
         if self._drawn is not None:
             print("\x1b[K", end="", flush=True)
             self._drawn = None
-
-
-def _measure_width() -> int:
-    """Returns the width of the terminal; COLUMNS in the environment does not follow its changes."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except OSError:  # standard output is no terminal
-        return 80

@@ -150,7 +150,7 @@ def _play_agent(
 
     record = agent.record
     if agent.builder.missing_pictures and (settings.record_episodes != 0 or options.window):
-        print(f"warning: {agent.builder.missing_pictures}: no recordings", file=sys.stderr)
+        command.print_error(f"warning: {agent.builder.missing_pictures}: no recordings")
 
     def format_row(index: int, score: str, steps: int) -> str:
         return f"{index:7d} {score:>7} {steps:10d}"
@@ -192,7 +192,7 @@ def _shorten_warnings(lines: Lines) -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         lines.clear()
-        print(f"warning: {message}", file=sys.stderr)
+        command.print_error(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleRenderable, Group, RenderableType
+from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
-from doom_a3c.cli.layout import wrap
+from doom_a3c.cli.layout import fit
 from doom_a3c.cli.status import draw_sparkline, format_rows, format_time_left
 
 if TYPE_CHECKING:
@@ -24,6 +27,25 @@ class _Console(Console):
         return False
 
 
+class _Live(Live):
+    """Keeps the terminal from wrapping the panel: wrapped lines take rows that the next update would not erase.
+
+    A panel that is on its way while the terminal becomes narrower is too wide for it.
+    """
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Returns what rich prints at each update: the messages, then the panel without wrapping."""
+        *messages, panel = super().process_renderables(renderables)
+        return [*messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h")]
+
+
+def _make_code(sequence: str) -> Control:
+    """Returns a control sequence that rich has no name for."""
+    control = Control()
+    control.segment = Segment(sequence, None, [(ControlType.BELL,)])  # the kind matters only on old Windows
+    return control
+
+
 class LivePanel:
     """Redraws a panel below all messages. Owns that part of the terminal."""
 
@@ -33,43 +55,56 @@ class LivePanel:
         """With `redirect`, texts that others print appear above the panel."""
         self._console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         # Not stderr, which may go to a file.
-        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=redirect, redirect_stderr=redirect)
+        self._live = _Live(console=self._console, auto_refresh=False, redirect_stdout=redirect, redirect_stderr=redirect)
         self._live.start()
+        self._status: Status | None = None
 
     def show(self, status: Status | None, phase: str) -> None:
         """Draws the panel."""
-        self._live.update(draw_panel(status, phase, self._console.width), refresh=True)
+        self._status = status
+        self._draw(phase or ("Ctrl-C saves and ends" if status else ""))
+
+    def _draw(self, note: str) -> None:
+        self._live.update(draw_panel(self._status, note, self._console.width), refresh=True)
 
     def log(self, message: str) -> None:
         """Prints a message above the panel; indented lines, which are commands to copy, do not wrap."""
-        for line in message.splitlines():
-            wrapped = line if line.startswith(" ") else wrap(line, self._console.width)
-            self._console.print(wrapped, soft_wrap=True)
+        self._console.print(fit(message, self._console.width), soft_wrap=True)
 
     def close(self) -> None:
         """Leaves the panel on the screen."""
+        self._draw("")
         self._live.stop()
 
 
 _NAME_WIDTH = 14  # columns
+_BAR_WIDTH = 40  # columns: a terminal that becomes narrower than a line may wrap it
 
 
-def draw_panel(status: Status | None, phase: str, width: int) -> RenderableType:
+def draw_panel(status: Status | None, note: str, width: int) -> RenderableType:
     """Lays out the panel, one line per row however narrow the terminal is."""
     lines: list[RenderableType] = []
     if status is not None:
         bar = Table.grid(padding=(0, 1, 0, 0))
         progress = _make_line(f"{status.share:6.1%}  {format_time_left(status)}", "bold")
-        bar.add_row(ProgressBar(1.0, status.share, width=max(1, min(width - 21, 60))), progress)
+        bar.add_row(ProgressBar(1.0, status.share, width=max(1, min(width - 21, _BAR_WIDTH))), progress)
         facts = Table.grid(padding=(0, 2, 0, 0))
         for name, value in format_rows(status):
             text = _make_line(value, "yellow" if name == "faults" else "")
+            if name == "newest gif":
+                text = _make_path(status.gif, width - _NAME_WIDTH)
             if name == "mean of 100":
                 room = width - _NAME_WIDTH - len(value) - 2
                 text.append(f"  {draw_sparkline(status.means[-room:])}" if room > 1 else "", "green")
             facts.add_row(_make_line(name, "dim"), text)
         lines += [bar, facts]
-    return Group(*lines, *([_make_line(phase, "cyan")] if phase else ()))
+    return Group(*lines, *([_make_line(note, "cyan")] if note else ()))
+
+
+def _make_path(path: Path | None, room: int) -> Text:
+    """Returns a path that fits, or its last part, over several lines if the terminal is narrower than that."""
+    text = str(path or "")
+    return Text(text if len(text) <= room else Path(text).name, overflow="fold")
 
 
 def _make_line(text: str, style: str = "") -> Text:

@@ -165,17 +165,17 @@ def _run(
     override: GameOverride | None = None,
     source: Path | None = None,
 ) -> int:
-    """Trains a run; returns the exit status: 0, or 128 + n after signal n.
+    """Trains a run; returns the exit status: 0, 1 if it diverged or could not be saved, or 128 + n after signal n.
 
     Raises:
-        SystemExit: with exit status 1, if the run diverged or could not be saved.
         UserError: as `open_session` does.
     """
     with closing(Panel(options.quiet)) as panel:
         try:
             return _train_on(options, panel, open_session(record, checkpoints, override, panel, options.verbose, source))
         except RunError as error:
-            raise SystemExit(f"{command.find_program_name('train')}: {error}") from None
+            command.print_error(f"{command.find_program_name('train')}: {error}")
+            return 1
 
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
