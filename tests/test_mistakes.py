@@ -264,7 +264,7 @@ def test_the_list_of_scenarios_shows_what_each_is_and_no_line_is_wider_than_the_
     assert set(list_scenario_files()) < set(lines)
     basic = lines[lines.index("basic") :]
     assert basic[1:3] == [
-        "    basic.wad, input 84x84x1, core lstm, budget 2,100,000 frames",
+        "    basic.wad, input 84x84x1, core lstm, budget 600,000 frames",
         "    MOVE_LEFT MOVE_RIGHT ATTACK",
     ]
     assert basic[3].startswith("    score to expect: 80 (mean of 100 episodes); 75 within")
