@@ -244,7 +244,7 @@ def test_no_name_of_an_array_is_taken_for_a_path(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["inner", "odd.ckpt"]
 
 
-def test_a_folder_keeps_the_five_newest(tmp_path):
+def test_a_folder_keeps_the_two_newest(tmp_path):
     folder = CheckpointFolder(tmp_path)
     for n in range(1, 9):
         folder.save(variables(n), tiny_record(updates=n, frames=300 * n))  # 900 to 1200 orders as a number, not as a word
@@ -252,8 +252,8 @@ def test_a_folder_keeps_the_five_newest(tmp_path):
         assert checkpoint.record.counters.updates == n
         assert_same(checkpoint.variables, variables(n))
     kept = sorted(load(path).record.counters.updates for path in tmp_path.glob("frames-*.ckpt"))
-    assert kept == [4, 5, 6, 7, 8]
-    assert len(os.listdir(tmp_path)) == 6
+    assert kept == [7, 8]
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_a_second_save_at_the_same_frames_is_the_newest(tmp_path):

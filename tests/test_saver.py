@@ -121,6 +121,7 @@ def test_the_newest_state_is_saved_where_only_the_best_weights_do_not_fit(tmp_pa
 
 @pytest.mark.parametrize(("room", "kept"), [(3, [64, 96, 128]), (2, [96, 128]), (1, [96])])
 def test_on_a_full_disk_older_checkpoints_give_way_to_the_newest(tmp_path, monkeypatch, state, room, kept):
+    monkeypatch.setattr(folder_module, "KEPT", 5)
     write, lines = folder_module.save, []
 
     def save(path, variables, record):  # one more file, beside what it replaces, must find room

@@ -134,7 +134,7 @@ def make_gif(film: Path) -> Clip:
             gif.add(np.frombuffer(picture, np.uint8).reshape(height, width, 3))
             if gif.full:
                 break
-    return Clip(gif.finish(), gif.seconds, facts["duration"])
+    return Clip(gif.finish(), gif.count / rate, facts["duration"])
 
 
 def join_films(films: Sequence[Path], target: Path) -> None:

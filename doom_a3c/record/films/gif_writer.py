@@ -15,12 +15,11 @@ from PIL import GifImagePlugin, Image
 Picture = NDArray[np.uint8]  # [height, width, 3]
 MAX_PICTURES = 3000  # in one gif
 MAX_BYTES = 1_200_000  # of one gif, save for its last two pictures
-GIF_RATE = 10  # pictures per second, at most
+GIF_RATE = 10  # pictures per second, at most; browsers slow down those above 50
 _COLORS = 64  # of a picture: a third smaller than with 256
 GIF_PIXELS = 35 * 320 * 240  # per second of a gif: of larger pictures it shows fewer
 HELD_SECONDS = 0.5  # for the last picture of a film, which would flash by
 _MAX_DURATION = 60_000  # hundredths of a second per picture: gifs have 16 bits for it
-_MIN_DURATION = 2  # hundredths of a second: browsers slow shorter ones down to ten
 
 
 class GifWriter:
@@ -32,13 +31,13 @@ class GifWriter:
 
     def __init__(self, pictures_per_second: float) -> None:
         self._rate, self._every = pictures_per_second, 1
-        self._count = self._shown = 0  # pictures so far, and how many of them have a duration
+        self._shown = self._bytes = 0  # pictures with a duration, and their size
+        self.count = 0  # pictures so far
         self._begun = self._newest_begun = 0  # of the unwritten and of the newest shown picture, in hundredths
         self._unwritten: Picture | None = None
         self._newest: Picture | None = None
         self._written: Picture | None = None
         self._data: list[bytes] = []
-        self._bytes = 0
 
     def add(self, picture: Picture) -> None:
         """Adds a picture.
@@ -51,17 +50,10 @@ class GifWriter:
             self._every = math.ceil(self._rate * max(1 / GIF_RATE, picture[..., 0].size / GIF_PIXELS))
         if picture.shape != self._unwritten.shape:
             raise ValueError(f"a picture is {picture.shape}, earlier ones are {self._unwritten.shape}")
-        begin = round(100 * self._count / self._rate)
-        in_time = self._count % self._every == 0 and begin - self._newest_begun >= _MIN_DURATION
-        if in_time and not self.full:
-            self._show(picture, begin)
+        if self.count and self.count % self._every == 0 and not self.full:
+            self._show(picture, round(100 * self.count / self._rate))
         self._newest = picture
-        self._count += 1
-
-    @property
-    def seconds(self) -> float:
-        """The time of all pictures so far."""
-        return self._count / self._rate
+        self.count += 1
 
     @property
     def full(self) -> bool:

@@ -18,12 +18,12 @@ from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
-KEPT = 5
+KEPT = 2
 LAST, BEST = "last.ckpt", "best.ckpt"
 
 
 class CheckpointFolder:
-    """The folder of a run: `last.ckpt`, the 5 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
+    """The folder of a run: `last.ckpt`, the 2 newest by frames (last.ckpt is one of them), and `best.ckpt`."""
 
     def __init__(self, folder: Path, lock: FolderLock | None = None) -> None:
         """Nothing is written to the folder once the run has lost its `lock`, if there is one."""
@@ -63,7 +63,7 @@ class CheckpointFolder:
                 unfinished.unlink()
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves the newest checkpoint and removes the sixth newest; raises OSError as `save_best` does."""
+        """Saves the newest checkpoint and removes the third newest; raises OSError as `save_best` does."""
         self._check_ours()
         path = self._make_path(record.counters.frames)
         save(path, variables, record)
