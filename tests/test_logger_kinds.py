@@ -124,6 +124,30 @@ def test_the_flags_of_weights_and_biases_go_before_its_environment(flags, expect
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize(("flag", "words"), [("a/b", "--wandb-project: .*a/b"), (None, "WANDB_PROJECT: .*c:d")])
+def test_a_name_that_no_project_of_weights_and_biases_can_have_is_refused(flag, words, monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "c:d")
+    with pytest.raises(UserError, match=words):
+        find_logger("wandb", flag)
+
+
+@pytest.mark.tools
+def test_a_start_of_weights_and_biases_that_failed_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    make, folder = find_logger("wandb"), tmp_path / "logs" / "run" / "global"
+
+    def fail(**others):
+        raise OSError("no network")
+
+    with monkeypatch.context() as patches:
+        patches.setattr("wandb.init", fail)
+        with pytest.raises(OSError, match="no network"):
+            make(folder)
+    make(folder).close()
+    assert list((folder.parent / "wandb").glob("offline-run-*"))
+
+
+@pytest.mark.tools
 def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("mlflow", tmp_path)

@@ -14,7 +14,7 @@ def find_logger(kind: str, project: str | None = None, entity: str | None = None
     `project` and `entity` are the destination of 'wandb'; None leaves it to its environment variables.
 
     Raises:
-        UserError: if a package that it needs is not installed.
+        UserError: if a package that it needs is not installed, or no project can have that name.
     """
     try:  # late: each loads packages that few runs need
         match kind:

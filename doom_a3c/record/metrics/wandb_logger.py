@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import wandb
+from wandb.errors import UsageError
 from wandb.integration.tensorboard import patch, unpatch
 
 from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
+from doom_a3c.settings.errors import UserError, first_line
 
 PROJECT = "doom_a3c"
 
@@ -23,7 +25,12 @@ class WandbRun:
     """A run that lasts from its first log to the end of its last one. Owns the library's hook into TensorFlow."""
 
     def __init__(self, project: str | None, entity: str | None) -> None:
+        """Raises UserError for a name that no project can have."""
         self._project, self._entity = project or os.environ.get("WANDB_PROJECT", PROJECT), entity
+        try:
+            wandb.Settings(project=self._project)
+        except UsageError as error:
+            raise UserError(f"{'--wandb-project' if project else 'WANDB_PROJECT'}: {first_line(error)}") from error
         self._lock, self._open = threading.Lock(), 0
         self._run: wandb.Run | None = None
 
@@ -33,13 +40,17 @@ class WandbRun:
             if self._run is None:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 patch(root_logdir=str(folder.parent))  # before TensorFlow opens the first event file
-                self._run = wandb.init(
-                    project=self._project,
-                    entity=self._entity,
-                    name=folder.parent.name,
-                    dir=str(folder.parent),
-                    settings=wandb.Settings(silent=True, console="off"),
-                )
+                try:
+                    self._run = wandb.init(
+                        project=self._project,
+                        entity=self._entity,
+                        name=folder.parent.name,
+                        dir=str(folder.parent),
+                        settings=wandb.Settings(silent=True, console="off"),
+                    )
+                except Exception:
+                    unpatch()  # or the next try would fail because of this one
+                    raise
             self._open += 1
         return WandbLogger(self, self._run, folder)
 
