@@ -42,18 +42,20 @@ class LearningWatch:
         self._seen, curve = seen, list(self._progress.curve)
         held = [one.score for one in evaluations[-HELD:] if one.frames > self._begun]
         if self._expected is not None and len(held) == HELD and min(held) >= self._expected:
-            self._say_learned(sum(held) / HELD, f"in {HELD} evaluations")
-            if self._config.until_learned:
+            ends = self._config.until_learned
+            cure = "the run ends here, and with --no-until-learned after its whole budget" if ends else CURE
+            self._say_learned(sum(held) / HELD, f"in {HELD} evaluations; {cure}")
+            if ends:
                 self._end("until_learned")
         elif self._expected is not None and has_stood(curve, self._expected):
-            self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes")
+            self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes; {CURE}")
         elif not (self._said_still or self._said_learned):
             self._check_still(curve)
 
     def _say_learned(self, score: float | None, where: str) -> None:
         if not self._said_learned:
             self._said_learned = True
-            self._log(f"learned: {format_score(score)} of {format_score(self._expected)} expected, {where}; {CURE}")
+            self._log(f"learned: {format_score(score)} of {format_score(self._expected)} expected, {where}")
 
     def _check_still(self, curve: Sequence[Point]) -> None:
         means = [(point.mean, -point.frames) for point in curve if point.mean is not None]
