@@ -83,10 +83,12 @@ _TABLE = {
         ("from", _WEIGHTS, "checkpoint load load_model load_checkpoint checkpoint_path model_path pretrained restore"),
         ("resume", "", "load_last_checkpoint resume_from continue_training"),
         ("list_scenarios", "", "list_envs list_games"),
+        ("print_settings", "", "print_config show_config dry_run"),
     ),
     "play.py": (
         ("model", "", "checkpoint load load_model load_checkpoint checkpoint_path model_path pretrained restore"),
         ("model", "", "trained_agent"),
+        ("model", "the agent to play", "eval eval_only evaluate enjoy test test_only"),
         ("policy", "greedy", "deterministic eval_deterministic greedy"),
         ("policy", "sample", "stochastic sampled"),
         ("window", "", "render render_mode human visualize watch"),
