@@ -94,9 +94,9 @@ def make_flag_parser(program: str, description: str, *records: type, others: Oth
     return parser
 
 
-def list_flags(*records: type) -> set[str]:
+def list_flags(*records: type) -> frozenset[str]:
     """Returns the flags of all settings of some records."""
-    return {one.flag for record in records for one in settings_of(record).values()}
+    return frozenset(one.flag for record in records for one in settings_of(record).values())
 
 
 def _add(section: argparse._ArgumentGroup, one: Setting) -> None:

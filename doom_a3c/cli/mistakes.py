@@ -22,10 +22,10 @@ class Others(NamedTuple):
     """The other command of the project, and its flags."""
 
     program: str
-    flags: Collection[str]
+    flags: frozenset[str]
 
 
-NO_OTHERS = Others("", ())
+NO_OTHERS = Others("", frozenset())
 
 
 def explain_switch(flag: str, value: str, flags: Collection[str]) -> str:
