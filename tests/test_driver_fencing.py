@@ -13,7 +13,7 @@ from fakes import changed, until
 from doom_a3c.engines.cluster import driver
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.state import State
 from doom_a3c.record.metrics.progress import Progress, from_plain
 
 NAME = "machine__0"

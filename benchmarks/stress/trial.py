@@ -16,7 +16,7 @@ from doom_a3c.settings.config import Config
 
 if TYPE_CHECKING:
     from doom_a3c.engines.cluster.messages import Answer, Push, Server, ServerState, ServerStatus
-    from doom_a3c.engines.engine import State
+    from doom_a3c.engines.state import State
     from doom_a3c.run.builder import Builder
 
 

@@ -82,7 +82,7 @@ class PolicyChange(NamedTuple):
 
     kl: float  # KL(mu || pi) in nats
     surrogate_loss: float  # PPO's clipped objective, as a loss; the policy loss if there is nothing to clip
-    clip_fraction: float  # share of steps with a ratio pi / mu beyond the clip range
+    clip_fraction: float  # of the steps, with a ratio pi / mu beyond the clip range
 
 
 class Gradients(NamedTuple):
@@ -198,11 +198,13 @@ class Learner:
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
         gradients, losses, fits = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
         steps = np.array([batch.steps for batch in batches], np.float32)
-        combined, metrics = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
-        total, *terms = metrics.numpy().tolist()
-        named, change = LearnerMetrics(*terms[:6]), PolicyChange(*terms[6:])
-        finite = bool(np.isfinite([total, named.grad_norm]).all())
-        return Gradients(combined, named, finite, change, np.concatenate([fit.numpy() for fit in fits], axis=1))
+        combined, measures = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
+        total, *terms = measures.numpy().tolist()
+        metrics = LearnerMetrics(*terms[:6])
+        finite = bool(np.isfinite([total, metrics.grad_norm]).all())
+        return Gradients(
+            combined, metrics, finite, PolicyChange(*terms[6:]), np.concatenate([fit.numpy() for fit in fits], axis=1)
+        )
 
     def _compute_gradients(
         self,
@@ -239,20 +241,16 @@ class Learner:
         return tape.gradient(loss.total, network.parameters), tf.stack([*loss, *change]), fit
 
     def _weigh(self, targets: WeightedTargets, log_ratios: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor]:
-        """Returns the weights of log pi in the policy loss, [T, B], PPO's loss, and its share of clipped ratios.
-
-        A single update has no such loss, and clips nothing.
-        """
+        """Returns the weights of log pi in the policy loss, [T, B]; for several updates PPO's loss and clip fraction."""
         advantages = normalize(targets.advantages) if self._config.normalize_advantages else targets.advantages
         weighted = targets.weights * advantages
-        clip_range = self._estimator.clip_range
-        if clip_range is None:
+        if (clip_range := self._estimator.clip_range) is None:
             return weighted, None, tf.zeros(())
         ratios = importance_ratios(log_ratios)
         clipped = tf.clip_by_value(ratios, 1 - clip_range, 1 + clip_range) * advantages
         surrogate_loss = -tf.reduce_mean(tf.minimum(weighted, clipped))
-        moved = tf.reduce_mean(tf.cast(tf.abs(ratios - 1) > clip_range, tf.float32))
-        return clip_weights(weighted, advantages, log_ratios, clip_range), surrogate_loss, moved
+        clip_fraction = tf.reduce_mean(tf.cast(tf.abs(ratios - 1) > clip_range, tf.float32))
+        return clip_weights(weighted, advantages, log_ratios, clip_range), surrogate_loss, clip_fraction
 
     def _combine(
         self, gradients: Sequence[Sequence[tf.Tensor]], losses: Sequence[tf.Tensor], shares: tf.Tensor

@@ -22,10 +22,7 @@ def choose_matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -
         return tf.as_dtype(precision)
     if tf.config.get_visible_devices("GPU") or not _has_onednn():
         return tf.float32
-    try:
-        return tf.bfloat16 if "amx_bf16" in cpu_info.read_text() else tf.float32
-    except OSError:  # not Linux
-        return tf.float32
+    return tf.bfloat16 if cpu_info.exists() and "amx_bf16" in cpu_info.read_text() else tf.float32
 
 
 def _has_onednn() -> bool:

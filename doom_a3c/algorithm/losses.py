@@ -39,9 +39,8 @@ def actor_critic_loss(
     The last term is not in the paper. The entropy's gradient vanishes with the probability of an action, so an action that
     a few bad updates have driven out never comes back. The gradient of KL(u || pi), u the uniform policy, is pi - 1/A and
     does not vanish. Every term is a mean over steps, so a learning rate keeps its meaning when the rollout length or the
-    number of games changes. A3C-Doom (docs/algorithm.md, Deviations) sums over its 30 steps
-    instead: its clipping norm of 40 corresponds to 40 / 30 here. Gradients flow into the first four arguments; weights and
-    returns are constants.
+    number of games changes. A3C-Doom (docs/algorithm.md) sums over its 30 steps: its clipping norm of 40 corresponds to
+    40 / 30 here. Gradients flow into the first four arguments; weights and returns are constants.
 
     Args:
         log_probs: log pi(action) of the actions taken, [N].

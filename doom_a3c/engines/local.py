@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.algorithm.running_moments import RunningMoments
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.state import State
 from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize
 

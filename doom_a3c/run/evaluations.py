@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.state import State
 from doom_a3c.record.metrics.progress import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.checkpoints.checkpoint import all_finite
 from doom_a3c.run.checkpoints.run_record import Best, PolicyName, choose_policy

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from doom_a3c.engines.engine import Engine, State
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.state import State
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder

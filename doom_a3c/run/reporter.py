@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from doom_a3c.engines.engine import Engine, State
+from doom_a3c.engines.engine import Engine
+from doom_a3c.engines.state import State
 from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.record.metrics.rate_limiter import log_limiter

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.state import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 from doom_a3c.run.checkpoints.checkpoint import all_finite

@@ -26,7 +26,7 @@ from doom_a3c.engines.cluster.ray import (
     connect_server,
     list_machines,
 )
-from doom_a3c.engines.engine import State
+from doom_a3c.engines.state import State
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.loggers import Logger
 from doom_a3c.record.metrics.progress import Progress, from_plain, to_plain
