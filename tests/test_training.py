@@ -1,5 +1,6 @@
 """The run around an engine: what ends it, and what is saved of it."""
 
+import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -293,3 +294,23 @@ def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
     rule.interrupt("SIGHUP")
     assert rule.reason(0.0) == "SIGHUP"
     assert rule.interrupted.is_set()
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "changes", "flags"),
+    [
+        ("frames", {}, None),
+        ("SIGINT", {}, "--resume run-1"),
+        ("minutes", {"logger": "csv", "models_dir": "my models"}, "--resume run-1 --models-dir 'my models' --logger csv"),
+        ("until_learned", {}, "--resume run-1 --no-until-learned"),
+    ],
+)
+def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped_by, changes, flags):
+    run, record = make_run(Config(frames=120)), tiny_record(name="run-1")
+    record = record._replace(config=dataclasses.replace(record.config, **changes))
+    session = SimpleNamespace(
+        progress=run.progress, checkpoints=CheckpointFolder(Path("models/run-1")), gifs="g", logs="l", record=record
+    )
+    ending.print_summary(session, run.run()._replace(stopped_by=stopped_by), 1.0, run.audience)
+    resuming = [line.partition("train.py ")[2] for line in run.audience.lines if "--resume" in line]
+    assert resuming == ([] if flags is None else [flags])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli import command
@@ -20,6 +19,7 @@ from doom_a3c.run.training import Result
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.inputs import expand
+from doom_a3c.settings.setting import make_flag
 
 CURVE_COLUMNS = 30  # characters
 
@@ -46,17 +46,19 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     if session.record.config.logger == "tensorboard":
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
     if result.stopped_by not in ("frames", "episodes"):
-        panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{named}")
+        whole = " --no-until-learned" if result.stopped_by == "until_learned" else ""
+        panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{whole}{named}")
 
 
 def flags_to_resume(session: Session) -> str:
-    """Returns the flags that continue a run."""
-    name, models = session.record.name, session.checkpoints.folder.parent
-    if session.checkpoints.folder.name != name:
-        return f"--resume {shlex.quote(str(session.checkpoints.folder))}"
-    return f"--resume {shlex.quote(name)}" + (
-        "" if models == Path(Config.models_dir) else f" --models-dir {shlex.quote(str(models))}"
-    )
+    """Returns the flags that continue a run: its name, and settings that its checkpoints do not restore."""
+    config, folder = session.record.config, session.checkpoints.folder
+    is_own = folder.name == session.record.name  # else the models folder itself is the run's
+    flags = [f"--resume {shlex.quote(session.record.name if is_own else str(folder))}"]
+    for name in ("models_dir", "device", "address", "logger"):
+        if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
+            flags.append(f"{make_flag(name)} {shlex.quote(value)}")
+    return " ".join(flags)
 
 
 def flags_to_repeat(record: RunRecord) -> str:
