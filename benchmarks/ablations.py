@@ -26,7 +26,6 @@ from benchmarks.common.paths import PAGES
 from benchmarks.common.trainings import read_commit, read_counters, run
 from doom_a3c.record.metrics.statistics import format_score, mean_interval
 from doom_a3c.settings.catalog import find
-from doom_a3c.settings.games import DoomSpec
 
 MEASURED = PAGES / "ablations.jsonl"
 
@@ -74,8 +73,6 @@ VARIANTS = {
     "no LSTM, single steps dealt out": Variant(overrides='[network]\ncore = "none"\n'),
     "an LSTM of 64 cells": Variant(overrides="[network]\ncore_size = 64\n"),
     "no shaping": Variant(("--shaping", "AMMO2=0,0")),
-    "no mirror": Variant(overrides="[game]\nmirror = false\n"),
-    "every second game in a mirror": Variant(overrides="[game]\nmirror = true\n"),
     "variables beside the picture, no layers of theirs": Variant(overrides="[network]\nvariable_hidden = []\n"),
     "four frames at once": Variant(overrides="[observation]\nstack = 4\n"),
     "from the model of basic": Variant(("--from", "basic")),
@@ -83,8 +80,6 @@ VARIANTS = {
     "the same, no KL target": Variant(("--target-kl", 0), 10),
     "the same, no guard either": Variant(("--target-kl", 0, "--rollback-drop", 0), 10),
 }
-
-MIRRORS = {game: spec.mirror for game in GAMES if isinstance(spec := find(game).game, DoomSpec)}  # in their files
 ONLY = {  # games of a variant that is nothing to the others, or is a matter of all
     AS_IT_IS: list(GAMES),
     "normalized rewards": list(GAMES),
@@ -92,8 +87,6 @@ ONLY = {  # games of a variant that is nothing to the others, or is a matter of 
     "no KL cost towards uniform": ["basic", "defend_the_center"],
     "no LSTM, single steps dealt out": ["basic", "defend_the_center"],
     "an LSTM of 64 cells": ["basic", "defend_the_center"],
-    "no mirror": [game for game, mirror in MIRRORS.items() if mirror],
-    "every second game in a mirror": [game for game, mirror in MIRRORS.items() if not mirror],
     "variables beside the picture, no layers of theirs": ["defend_the_center"],
     "four frames at once": ["basic", "defend_the_center"],
     "from the model of basic": ["defend_the_center"],
@@ -161,25 +154,28 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
         of_game = [one for one in found if one.game == game]
         for baseline in dict.fromkeys(one.baseline for one in sorted(of_game, key=lambda one: one.baseline)):
             before = "" if baseline == AS_IT_IS else f", {baseline}: to be compared with that row"
-            yield ""
-            yield f"## {game}, {frames:,} frames{before}"
-            yield ""
-            yield from table([one for one in of_game if baseline in (one.baseline, one.variant)], threshold)
+            shown = {*VARIANTS, baseline}  # not those that were taken out, unless others were compared with them
+            if ones := [one for one in of_game if baseline in (one.baseline, one.variant) and one.variant in shown]:
+                yield ""
+                yield f"## {game}, {frames:,} frames{before}"
+                yield ""
+                yield from table(ones, threshold)
     yield ""
     yield (
         "`python -m benchmarks.ablations` trains each variant with the game's own file, or one based on it, and some "
         "flags. Scores are the mean of the last 100 training episodes. *Over seeds* is their mean (several runs of a seed "
         "averaged first) with its 95% interval (Student's t), which is wide for two seeds. Finished runs are lines of "
-        "ablations.jsonl. Variants are named relative to today's files."
+        "ablations.jsonl. Variants are named relative to today's files, in which no game is "
+        "[mirrored](../notes/methods.md#taken-out-the-mirror)."
     )
 
 
 def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
-    """Yields the lines of a table: a variant each, in the order of `VARIANTS`."""
+    """Yields the lines of a table: a variant each, in the order of `VARIANTS`, then those that were taken out."""
     reaching = f"frames until {threshold:g}, by seed"
     yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
     yield "|---|---|---|---|---|---|"
-    for variant in VARIANTS:
+    for variant in dict.fromkeys((*VARIANTS, *(one.variant for one in found))):
         ones = sorted((one for one in found if one.variant == variant), key=lambda one: one.seed)
         if ones:
             by_seed = [list(runs) for _, runs in itertools.groupby(ones, key=lambda one: one.seed)]

@@ -27,10 +27,9 @@ from doom_a3c.run.checkpoints import pretrained as models
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play.agent import TrainedAgent
-from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import select
-from doom_a3c.settings.games import DoomSpec, GameSettings
+from doom_a3c.settings.games import GameSettings
 
 pytestmark = pytest.mark.tools
 
@@ -175,8 +174,8 @@ def test_an_ablation_stands_beside_what_it_was_measured_against():
         return Measured("basic", variant, 1, 600_000, mean, None, 0, "abc", baseline)
 
     found = [
-        one("two passes", 30.0, "no mirror"),
-        one("no mirror", 20.0),
+        one("two passes", 30.0, "no KL target"),
+        one("no KL target", 20.0),
         one("as it is", 10.0),
         one("one minibatch", 40.0),
     ]
@@ -186,10 +185,21 @@ def test_an_ablation_stands_beside_what_it_was_measured_against():
         for one in tables
     ]
     assert told == [
-        [["| as it is", "10.0"], ["| one minibatch", "40.0"], ["| no mirror", "20.0"]],
-        [["| two passes", "30.0"], ["| no mirror", "20.0"]],
+        [["| as it is", "10.0"], ["| one minibatch", "40.0"], ["| no KL target", "20.0"]],
+        [["| two passes", "30.0"], ["| no KL target", "20.0"]],
     ]
-    assert tables[1].startswith("basic, 600,000 frames, no mirror")
+    assert tables[1].startswith("basic, 600,000 frames, no KL target")
+
+
+def test_a_variant_that_was_taken_out_is_shown_where_others_were_measured_against_it():
+    def one(game, variant, baseline="as it is"):
+        return Measured(game, variant, 1, 600_000, 20.0, None, 0, "abc", baseline)
+
+    found = [one("basic", "taken out"), one("basic", "two passes", "taken out"), one("cartpole", "another one")]
+    (section,) = "\n".join(ablations.list_page_lines(found)).split("\n## ")[1:]
+    assert section.startswith("basic, 600,000 frames, taken out")
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.endswith("| abc |")]
+    assert rows == ["| two passes", "| taken out"]
 
 
 def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monkeypatch, capsys):
@@ -201,11 +211,11 @@ def test_a_variant_that_fails_is_told_and_the_others_are_measured(tmp_path, monk
     monkeypatch.setattr(ablations, "measure", measure)
     monkeypatch.setattr(ablations, "PAGES", tmp_path)
     monkeypatch.setattr(ablations, "MEASURED", tmp_path / "ablations.jsonl")
-    arguments = ["basic", "--seeds", "1", "--variants", "two passes", "no mirror"]
+    arguments = ["basic", "--seeds", "1", "--variants", "two passes", "no KL target"]
     monkeypatch.setattr(sys, "argv", ["ablations.py", *arguments])
     assert ablations.main() == 1
     assert "basic, two passes, seed 1 has failed" in capsys.readouterr().err
-    assert [one.variant for one in ablations.read_measured()] == ["no mirror"]
+    assert [one.variant for one in ablations.read_measured()] == ["no KL target"]
 
 
 def test_a_line_of_results_that_is_half_written_is_told(tmp_path):
@@ -225,13 +235,6 @@ def test_the_flags_of_an_ablation_are_a_training(variant, tmp_path):
         flags = parser.parse([str(each) for each in ablations.make_flags(game, variant, 3, tmp_path)])
         config = make_new_run(select(flags, Config) | select(flags, GameSettings)).config
         assert (config.seed, config.frames) == (3, ablations.GAMES[game].frames)
-
-
-def test_the_mirror_is_taken_from_games_that_have_it_and_given_to_others():
-    games = {game: find(game).game for game in ablations.GAMES}
-    doom = {name: game.mirror for name, game in games.items() if isinstance(game, DoomSpec)}
-    assert set(ablations.ONLY["no mirror"]) == {name for name, mirror in doom.items() if mirror}
-    assert set(ablations.ONLY["every second game in a mirror"]) == {name for name, mirror in doom.items() if not mirror}
 
 
 @pytest.fixture

@@ -204,6 +204,15 @@ def test_another_format_is_refused(saved, record):
     assert "format" in complaint(saved)
 
 
+def test_a_record_with_a_removed_setting_is_refused_by_the_settings_name(saved):
+    record = record_in(saved)
+    record["scenario"]["game"]["mirror"] = True
+    replace_record(saved, record)
+    message = complaint(saved)
+    assert "'mirror'" in message
+    assert "removed" in message
+
+
 @pytest.mark.parametrize("metadata", [None, [], "record", {}, {"record": 5}, {"record": {}}, {"record": "{}"}])
 def test_a_header_without_a_whole_record_is_refused(saved, metadata):
     header, arrays = split(saved)

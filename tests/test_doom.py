@@ -12,6 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from doom_a3c.envs.doom import env as doom
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.recorder import DoomVideoRecorder
+from doom_a3c.envs.doom.variables import GameVariables
 from doom_a3c.envs.pixels import preprocess
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
@@ -132,9 +133,21 @@ def test_a_delta_turns_by_as_much_each_frame():
     env = DoomEnv(replace(game, variable_scales=(1.0,)), SCENARIO.observation)
     assert env.metadata["action_names"] == actions
     env.reset(seed=1)
-    angles = [env.step(action)[0]["variables"][0] for action in (0, 0, 1)]
+    angles = [env.step(action)[0]["variables"][0] for action in [*[0] * 36, 1]]
     env.close()
-    assert [(later - now) % 360 for now, later in itertools.pairwise(angles)] == pytest.approx([350, 2], abs=0.1)
+    turns = [(later - now) % 360 for now, later in itertools.pairwise(angles)]
+    assert turns == pytest.approx([350] * 35 + [2], abs=0.1)
+    assert -180 <= min(angles) < -160 < 160 < max(angles) <= 180  # a full turn
+
+
+def test_angles_are_mapped_to_both_sides_of_zero_and_other_variables_are_only_scaled():
+    angles = {"ANGLE": (270.0, -90), "ROLL": (350.0, -10), "CAMERA_ROLL": (10.0, 10), "CAMERA_ANGLE": (180.0, -180)}
+    others = {"PITCH": 200.0, "POSITION_Y": 370.0, "VELOCITY_Y": -3.0, "AMMO2": 4095.5}
+    names, values = (*angles, *others), [*(number for number, _ in angles.values()), *others.values()]
+    shown = [*(number for _, number in angles.values()), *others.values()]
+    assert GameVariables(names, ()).convert(values).tolist() == shown
+    assert GameVariables(names, (0.5,) * 8).convert(values).tolist() == [number / 2 for number in shown]
+    assert GameVariables((), ()).convert(()).shape == (0,)
 
 
 def test_the_recorder_shows_the_same_episode_every_frame(env):

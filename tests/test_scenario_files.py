@@ -175,6 +175,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         (ATARI + "frame_skip = 2.5", ("frame_skip", "a whole number", "2.5")),
         (ATARI + "[training]\nframe_skip = 2", ("frame_skip", "[training]", "belongs in [game]")),
         (ATARI + "full_actions = 1", ("full_actions", "true or false")),
+        (ATARI + 'fire_on_reset = ""', ("fire_on_reset", "true or false")),
         ('[game]\nid = "CartPole-v1"\nsetings = {}', ("did you mean settings?",)),
         ("[game]\nid = 3", ("id", "a text")),
         (ATARI + "[network]\nhidden = 64", ("hidden", "a list", "[256]", "64")),
@@ -200,7 +201,7 @@ ATARI = 'base = "base/atari"\n[game]\nid = "ALE/Pong-v5"\n'
         ('base = "base/atari"\n[game]\nenv_id = "ALE/Pong-v5"', ("'env_id'", "id")),
         ('base = "basic"\n[training]\nscenario = "basic"', ("'scenario'",)),
         ('base = "basic"\n[observation]\nstack = 17', ("stack", "1 to 16")),
-        ('base = "basic"\n[game]\nmirror = ""', ("mirror", "true or false")),
+        ('base = "basic"\n[game]\nmirror = true', ("[game]", "'mirror'", "removed")),
         ('base = "basic"\n[game]\nframe_skip = []', ("frame_skip", "a whole number", "[]")),
         (
             'base = "basic"\n[training]\nshaping = ["HEALTH=1"]',

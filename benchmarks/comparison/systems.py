@@ -30,7 +30,7 @@ SYSTEMS = {
         "doom_a3c, default",
         (f"{RUNNERS}.this_training",),
         tuned="basic itself, in more than 50 recorded runs, and ten other Doom scenarios",
-        note="12 updates a rollout; every second game mirrored; convolutions, 256 units, LSTM 256",
+        note="12 updates a rollout; convolutions, 256 units, LSTM 256",
     ),
     "this_one_update": System(
         "doom_a3c, one update a rollout",

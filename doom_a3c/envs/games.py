@@ -180,10 +180,7 @@ class _DoomFactory(GameFactory):
         return _make_vector(self._list_makers(games, limited), self._processes, rows)
 
     def _list_makers(self, games: int, limited: bool) -> list[MakeEnv]:
-        """Returns a function for each game; in training every second one may be mirrored, never the recorded first."""
-        make = partial(make_doom, self._game, self._observation, limited)
-        mirrors = self._game.mirror and not limited
-        return [partial(make, in_mirror=mirrors and index % 2 == 1) for index in range(games)]
+        return [partial(make_doom, self._game, self._observation, limited)] * games
 
     def _test_level(self) -> None:
         """Starts a user's level once in a game server: a level that crashes the engine would crash this process."""

@@ -29,11 +29,6 @@ def preprocess(screen: Pixels, spec: Observation) -> Pixels:
     return cropped if cropped.ndim == 3 else cropped[..., None]
 
 
-def flip(screen: Pixels) -> Pixels:
-    """Returns a screen with left and right exchanged."""
-    return cv2.flip(screen, 1).astype(np.uint8, copy=False)
-
-
 def to_rgb(screen: Pixels) -> Pixels:
     """Returns a grey or colour screen as [h, w, 3]."""
     return screen if screen.ndim == 3 else np.repeat(screen[..., None], 3, axis=2)

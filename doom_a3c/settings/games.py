@@ -57,7 +57,6 @@ class DoomSpec(_Spec):
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
     shaping: Mapping[str, Any] = field(default_factory=dict)  # rewards for learning only, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
-    mirror: bool = False  # every second game of a worker, from the second on, is mirrored
 
     @property
     def map_played(self) -> str:

@@ -115,7 +115,7 @@ _TABLE = {
     ),
 }
 
-REMOVED = ("replay", "replay_size", "replay_by_advantage", "pool")
+REMOVED = ("replay", "replay_size", "replay_by_advantage", "pool", "mirror")
 
 FOREIGN: dict[str, list[Name]] = {}
 for _place, _rows in _TABLE.items():

@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.setup import check, configure, describe_game, mirror, name_actions
+from doom_a3c.envs.doom.setup import check, configure, describe_game, name_actions
 from doom_a3c.envs.doom.variables import GameVariables, Shaping
-from doom_a3c.envs.pixels import History, Pixels, flip, to_rgb
+from doom_a3c.envs.pixels import History, Pixels, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
@@ -33,9 +33,6 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
     a reached goal as `terminated`. ViZDoom has no state after an episode's end, so the final observation is the last
     frame before it, at most `frame_skip` frames old.
 
-    In a mirrored game the observations are flipped left to right, and so are the actions. Pictures for people and the
-    score are not.
-
     An engine that dies or hangs ends the episode as truncated, with `info[CUT_SHORT]`; the next reset starts a new one.
     `info[FAULTS]` lists the kinds of such faults since the previous info, `info[SHAPING]` is the extra reward of a step
     for learning (`settings/interface.py`).
@@ -43,25 +40,21 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": DoomSpec.frames_per_second}  # noqa: RUF012  # Gymnasium's interface
 
-    def __init__(
-        self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array", *, in_mirror: bool = False
-    ) -> None:
+    def __init__(self, game: DoomSpec, observation: Observation, render_mode: str | None = "rgb_array") -> None:
         """Checks the game; the engine starts later.
 
         Raises:
             UserError: for a mistake in the scenario or its files.
         """
-        EzPickle.__init__(self, game, observation, render_mode, in_mirror=in_mirror)
-        self._spec, self._view, self._in_mirror = game, observation, in_mirror
+        EzPickle.__init__(self, game, observation, render_mode)
+        self._spec, self._view = game, observation
         self.render_mode = render_mode
         self._process: DoomProcess | None = None
         self._screen: Pixels = np.zeros((1, 1), np.uint8)
         self._history = History(observation)
         self._variables = np.zeros(len(game.variables), np.float32)
-        self._numbers = GameVariables(game.variables, game.variable_scales, in_mirror)
+        self._numbers = GameVariables(game.variables, game.variable_scales)
         self._actions = check(game, observation)
-        if in_mirror:
-            self._spec, self._actions = mirror(game, self._actions)
         self._shaping = Shaping(parse_weights(game.shaping))
         names = name_actions(game, observation)
         self.metadata = {**self.metadata, "title": describe_game(game, observation), "action_names": names}
@@ -141,7 +134,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._screen = state.screen_buffer
         if state.game_variables is not None and len(self._variables):
             self._variables = self._numbers.convert(state.game_variables)
-        self._history.add(flip(self._screen) if self._in_mirror else self._screen)
+        self._history.add(self._screen)
 
     def _observe(self) -> Arrays:
         pixels = self._history.stack()

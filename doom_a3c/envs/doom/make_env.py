@@ -12,12 +12,7 @@ from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 
 
 def make_doom(
-    game: DoomSpec,
-    observation: Observation,
-    limited: bool,
-    render_mode: str | None = "rgb_array",
-    *,
-    in_mirror: bool = False,
+    game: DoomSpec, observation: Observation, limited: bool, render_mode: str | None = "rgb_array"
 ) -> gymnasium.Env[Any, Any]:
     """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps.
 
@@ -26,5 +21,5 @@ def make_doom(
     """
     from doom_a3c.envs.doom.env import DoomEnv  # loads ViZDoom, which only game servers need
 
-    env = DoomEnv(game, observation, render_mode, in_mirror=in_mirror)
+    env = DoomEnv(game, observation, render_mode)
     return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from doom_a3c.settings.levels import check_files
 from doom_a3c.settings.shaping import PLACES, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
-SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}  # suffixes of buttons
 TOGETHER = (("MOVE_FORWARD", "MOVE_BACKWARD"), ("MOVE_LEFT", "MOVE_RIGHT"), ("TURN_LEFT", "TURN_RIGHT"), ("ATTACK",))
 MAX_DELTA = 180  # degrees per frame of a turn; the engine scales looks and moves differently
 MAX_COMBINATIONS = 64  # a scenario with more should list the useful actions
@@ -226,21 +224,3 @@ def check(spec: DoomSpec, observation: Observation) -> list[list[float]]:
     game = _configure_new(spec, observation)
     check_files(spec)
     return build_actions(spec, game.get_available_buttons())
-
-
-def mirror(spec: DoomSpec, actions: Sequence[Sequence[float]]) -> tuple[DoomSpec, list[list[float]]]:
-    """Returns the mirrored game and actions: left and right are exchanged.
-
-    Each button is replaced by the one for the other side, and deltas for left and right change sign.
-    """
-    buttons = tuple(_swap_side(name) for name in dict.fromkeys(spec.available_buttons))  # the engine drops duplicates
-    signs = [-1.0 if name.endswith("_LEFT_RIGHT_DELTA") else 1.0 for name in buttons]
-    return replace(spec, available_buttons=buttons), [
-        [sign * value for sign, value in zip(signs, action, strict=True)] for action in actions
-    ]
-
-
-def _swap_side(button: str) -> str:
-    """Returns MOVE_LEFT for MOVE_RIGHT, and so on; buttons without a side stay as they are."""
-    action, _, side = button.rpartition("_")
-    return f"{action}_{SIDES[side]}" if side in SIDES else button

@@ -1,4 +1,4 @@
-"""Game variables: scaled for the network, reflected in mirrored games, and rewarded by shaping."""
+"""Game variables: scaled for the network, and rewarded by shaping."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import vizdoom
 from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 ANGLES = ("ANGLE", "CAMERA_ANGLE", "ROLL", "CAMERA_ROLL")  # degrees; the engine's go from 0 to 360
-# Variables that change sign when the map is reflected in the line y = 0.
-ACROSS = (*ANGLES, "POSITION_Y", "VELOCITY_Y", "CAMERA_POSITION_Y")
 
 
 class GameVariables:
     """Converts the engine's game variables to the network's input."""
 
-    def __init__(self, names: Sequence[str], scales: Sequence[float], in_mirror: bool) -> None:
+    def __init__(self, names: Sequence[str], scales: Sequence[float]) -> None:
         """`scales` has one factor per variable; if empty, all are 1."""
-        signs = [-1.0 if in_mirror and name in ACROSS else 1.0 for name in names]
-        self._factors = np.asarray(scales or np.ones(len(names)), np.float32) * np.asarray(signs, np.float32)
+        self._factors = np.asarray(scales or np.ones(len(names)), np.float32)
         self._angles = np.asarray([name in ANGLES for name in names], bool)
 
     def convert(self, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
