@@ -190,7 +190,7 @@ def test_the_help_of_a_scenario_has_its_values_and_their_sources(capsys, order):
     arguments = [word for part in [("--scenario", "basic"), ("--help",), ("--frames", "1k")][order] for word in part]
     text = read_help(capsys, *arguments)
     assert "[1,000 from flag; frames; 1 or more]" in text
-    assert "[12 from file (basic.toml); steps; 1 to 1,024]" in text
+    assert "[30 from file (basic.toml); steps; 1 to 1,024]" in text
     assert "[0.95 from base (base/doom.toml); 0 to 1; goes with --advantage gae]" in text
     assert "[default 0.5; 0 or more]" in text
 
