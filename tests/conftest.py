@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))  # plain `pytest` does not, `python -m pytest` doe
 
 
 LONGEST = (
-    *("cluster", "pretrained", "commands", "campaign", "deaths", "own_scenario", "signals", "nothing_lost", "driver"),
+    *("cluster", "pretrained", "commands", "campaign", "deaths", "pages", "signals", "nothing_lost", "driver"),
     *("resuming", "tour", "learner", "shaping"),
 )
 
