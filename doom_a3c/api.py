@@ -229,7 +229,7 @@ def _run(
 
 
 class _View(Panel):
-    """Shows the progress, calls the caller's functions, and passes warnings to Python's. Owns what they have seen."""
+    """Shows the progress, calls the caller's functions, and passes warnings to Python's. Owns the events passed on."""
 
     def __init__(self, hooks: _Hooks, record: RunRecord, checkpoints: CheckpointFolder) -> None:
         shown = can_redraw() or in_notebook() if hooks.progress is None else hooks.progress
@@ -240,7 +240,7 @@ class _View(Panel):
         self._saved: dict[Path, int] = {}
 
     def show(self, status: Status) -> None:
-        """Shows the status, and calls the functions with it and with what is new."""
+        """Shows the status, and calls the functions with it and with new events."""
         super().show(status)
         new = [each for each in status.evaluations if each.frames > self._evaluated]
         self._evaluated = max((each.frames for each in new), default=self._evaluated)

@@ -41,8 +41,8 @@ class Lengthy(gymnasium.Env):
 def make_actor(seed, games, oldest, index, rollout_length=4):
     env = LocalVectorEnv([Lengthy] * games)
     player = Player.from_seed(env, RandomPolicy(Categorical(2)), np.random.SeedSequence([seed, index]))
-    rule = {"choose_counted": StartOrder(games, oldest, index), "bootstrap": False}
-    return Actor(player, rollout_length=rollout_length, frame_skip=1, discount=0.9, **rule)
+    player.choose_counted = StartOrder(games, oldest, index)
+    return Actor(player, rollout_length=rollout_length, frame_skip=1, discount=0.9, bootstrap=False)
 
 
 @pytest.mark.parametrize(("workers", "games"), [(1, 48), (2, 24), (24, 1)])

@@ -10,7 +10,7 @@ The order of events in one game:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -102,6 +102,8 @@ class Player:
         self.resets = np.ones(batch, np.float32)
         self._scores, self._shaped, self._value_sums = np.zeros(batch), np.zeros(batch), np.zeros(batch)
         self._lengths = np.zeros(batch, np.int64)
+        # Returns the episodes that enter means from a step on; in training `StartOrder`.
+        self.choose_counted: Callable[[Step], Sequence[Episode]] = lambda step: step.episodes
 
     @classmethod
     def from_seed(cls, env: GameVector, policy: Decider, seed: np.random.SeedSequence) -> Self:

@@ -141,7 +141,6 @@ class Actor:
         epsilons: Callable[[], Array] | None = None,
         history: Callable[[int], Observations] | None = None,
         bootstrap: bool = True,
-        choose_counted: Callable[[Step], Sequence[Episode]] = lambda step: step.episodes,
     ) -> None:
         """Makes an actor; the games are running already.
 
@@ -155,13 +154,11 @@ class Actor:
             history: returns the last T+1 observations, [T+1, B, ...], if the games keep them; the rollout then shares that
                 memory, and the next rollout overwrites it (so not with `accumulate`). None copies each observation.
             bootstrap: whether to compute the value after the last step. V-trace needs none: the learner computes it.
-            choose_counted: returns the episodes that count from a step on, see `StartOrder`; called after each step.
         """
         self._player, self._policy, self._shape = player, player.policy, (rollout_length, player.games)
         self._frame_skip, self._discount, self._history = frame_skip, discount, history
         self._rewards = rewards or RewardScaler(IDENTITY, RewardStats(), discount, player.games)
         self._epsilons, self._bootstrap = epsilons, bootstrap
-        self._choose_counted = choose_counted
         self._faults = player.faults  # of the reset, counted with the first rollout
 
     def play_rollout(self) -> VersionedRollout:
@@ -176,7 +173,7 @@ class Actor:
             if copies is not None:
                 _write(copies, t, step.observations)
             played.add(t, step)
-            played.counted += self._choose_counted(step)
+            played.counted += player.choose_counted(step)
         if copies is not None:
             _write(copies, length, player.observations)
         played.resets[-1] = player.resets

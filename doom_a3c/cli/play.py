@@ -97,9 +97,7 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
     if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
-    models = [pretrained.find_model(model) for model in options.compare] or [_choose_model(options.model)]
-    if len(options.compare) == 1:
-        raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
+    models = _find_models(options)
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported now
 
@@ -118,18 +116,23 @@ def _play(arguments: list[str] | None) -> int:
             model, example = export(agents[0], options.export, folder)
             lines(f"{model}\n{example} plays an episode with it\nnext:\n  python {shlex.quote(str(example))}")
         else:
-            given = sys.argv[1:] if arguments is None else arguments
-            command_line = f"{command.find_program_call('play')} {shlex.join(given)}"
-            _play_agent(agents[0], options, settings, folder, command_line, lines)
+            call = f"{command.find_program_call('play')} {shlex.join(sys.argv[1:] if arguments is None else arguments)}"
+            _play_agent(agents[0], options, settings, folder, call, lines)
     return 0
 
 
-def _choose_model(model: str | None) -> Path:
-    """Returns the path of a model, by default that of the newest run."""
-    if model is None and not (newest := find_checkpoint(Path(Config.models_dir))).is_file():
+def _find_models(options: Options) -> list[Path]:
+    """Returns the paths of the models to play, by default that of the newest run."""
+    if len(options.compare) == 1:
+        raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
+    if options.compare:
+        return [pretrained.find_model(model) for model in options.compare]
+    if options.model is not None:
+        return [pretrained.find_model(options.model)]
+    if not (newest := find_checkpoint(Path(Config.models_dir))).is_file():
         shipped = ", ".join(pretrained.list_models())
         raise UserError(f"no run has saved a checkpoint in {newest}: train one, or play a shipped model: --model {shipped}")
-    return newest if model is None else pretrained.find_model(model)
+    return [newest]
 
 
 def _find_useless(options: Options) -> tuple[set[str], str]:
@@ -173,17 +176,22 @@ def _play_agent(
                 random = playback.run(command_line, on_episode).random
         finally:
             lines.clear()
-            if playback.statistics:
-                mean, std, least, most = map(format_score, playback.statistics[:4])
-                beside = f"  random play {format_score(sum(random) / len(random))}" if random else ""
-                lines(f"mean {mean}  std {std}  min {least}  max {most}{beside}")
-                if playback.shortfall:
-                    lines(playback.shortfall)
-                for film in playback.films:
-                    lines(f"{film.title}: {film.describe_extent()}")
-                lines(f"see {folder / 'index.html'}; scores.csv, scores.png and summary.json are beside it")
-            else:
-                lines("no episode has ended, so nothing is kept")
+            _print_results(playback, folder, random, lines)
+
+
+def _print_results(playback: Playback, folder: Path, random: Sequence[float], lines: Lines) -> None:
+    """Prints the statistics of the scores, and the scores of `random` play, and names the films."""
+    if not playback.statistics:
+        lines("no episode has ended, so nothing is kept")
+        return
+    mean, std, least, most = map(format_score, playback.statistics[:4])
+    beside = f"  random play {format_score(sum(random) / len(random))}" if random else ""
+    lines(f"mean {mean}  std {std}  min {least}  max {most}{beside}")
+    if playback.shortfall:
+        lines(playback.shortfall)
+    for film in playback.films:
+        lines(f"{film.title}: {film.describe_extent()}")
+    lines(f"see {folder / 'index.html'}; scores.csv, scores.png and summary.json are beside it")
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ class _Live(Live):
     """
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Returns what rich prints at each update: the messages, then the panel without wrapping."""
+        """Returns the texts of an update for rich: the messages, then the panel without wrapping."""
         *messages, panel = super().process_renderables(renderables)
         return [*messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h")]
 

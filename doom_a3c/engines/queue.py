@@ -167,27 +167,23 @@ def make_queue_engine(
     `unblock` frees game threads that wait for a hanging game.
     """
     stop, network = threading.Event(), model.network
-    policies = [
-        RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(config.worker_count)
-    ]
+    count, step_size = config.worker_count, SharedStepSize.from_config(config, len(logs))
+    policies = [RemotePolicy(queues.requests, network.distribution, network.initial_state) for _ in range(count)]
     predictors = [
         Predictor(model, make_network(f"predictor_{index}"), queues.requests, len(policies))
         for index in range(config.predictors)
     ]
-    step_size = SharedStepSize.from_config(config, len(logs))
     updaters = [Updater(config, model, progress, step_size, log) for log in logs]
     trainers = [
         Trainer(config, model, make_network(f"trainer_{index}"), progress, updater, queues.rollouts, index)
         for index, updater in enumerate(updaters)
     ]
     loops: dict[str, Loop] = {
-        **{
-            f"games_{index}": partial(play_rollouts, index, make_actor, policy, queues.rollouts.put, stop)
-            for index, policy in enumerate(policies)
-        },
-        **{f"predictor_{index}": predictor.run for index, predictor in enumerate(predictors)},
-        **{f"trainer_{index}": trainer.run for index, trainer in enumerate(trainers)},
+        f"games_{index}": partial(play_rollouts, index, make_actor, policy, queues.rollouts.put, stop)
+        for index, policy in enumerate(policies)
     }
+    loops |= {f"predictor_{index}": predictor.run for index, predictor in enumerate(predictors)}
+    loops |= {f"trainer_{index}": trainer.run for index, trainer in enumerate(trainers)}
 
     def close() -> None:
         stop.set()
@@ -196,5 +192,5 @@ def make_queue_engine(
         for policy in policies:
             policy.answers.close()
 
-    metrics = partial(_measure, queues, predictors, trainers)
-    return LocalEngine(ThreadGroup(loops, close, unblock), model, progress, step_size, metrics)
+    threads, metrics = ThreadGroup(loops, close, unblock), partial(_measure, queues, predictors, trainers)
+    return LocalEngine(threads, model, progress, step_size, metrics)

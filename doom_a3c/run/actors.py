@@ -79,8 +79,10 @@ class ActorFactory:
         env = self._builder.make_training_env(games, config.rows_kept)
         places = np.arange(index * games, (index + 1) * games) / max(1, config.worker_count * games - 1)
         powers = 1.0 + config.epsilon_spread * places
+        player = self._make_player(env, policy, index)
+        player.choose_counted = StartOrder(games, self._oldest_starts, index)
         return Actor(
-            self._make_player(env, policy, index),
+            player,
             rollout_length=config.rollout_length,
             frame_skip=self._builder.scenario.game.frame_skip,
             discount=config.discount,
@@ -88,7 +90,6 @@ class ActorFactory:
             epsilons=lambda: (config.epsilon.at(self._counts.frames, config.frames) ** powers).astype(np.float32),
             history=getattr(env, "history", None) if config.rows_kept > 1 else None,
             bootstrap=not config.uses_vtrace,
-            choose_counted=StartOrder(games, self._oldest_starts, index),
         )
 
     def _make_player(self, env: GameVector, policy: Decider, index: int) -> Player:

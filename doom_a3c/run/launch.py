@@ -63,7 +63,7 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
 
 
 def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
-    """Returns what `make_resumed_run` does, even if the run has used its budget."""
+    """Returns the record of a resumed run, as `make_resumed_run` does, even if the run has used its budget."""
     scenario = old.scenario
     if settings.get("scenario", old.config.scenario) != old.config.scenario:
         scenario = catalog.find(settings["scenario"])

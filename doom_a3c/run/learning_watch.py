@@ -1,4 +1,4 @@
-"""Says once when a run has learned what its scenario expects, or when its score has stopped rising."""
+"""Reports once that a run has reached its scenario's expected score, or that its score has stopped rising."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CURE = "Ctrl-C saves and ends"
 
 
 class LearningWatch:
-    """Watches the evaluations and the mean score of a session. Owns what it has said.
+    """Watches the evaluations and the mean score of a session. Owns the list of reports already made.
 
     It decides by evaluations and counts of episodes and frames, never by the clock.
     """
@@ -35,7 +35,7 @@ class LearningWatch:
         self._said_learned = self._said_still = False
 
     def check(self, evaluations: Sequence[EvaluationPoint]) -> None:
-        """Says what has become known, and ends a session with `until_learned` that has learned."""
+        """Makes due reports, and ends a session with `until_learned` that has learned."""
         seen = self._progress.episodes * 4 // WINDOW, len(evaluations), evaluations[-1:]
         if seen == self._seen:  # the curve is long, and this is called often
             return

@@ -30,7 +30,7 @@ class Film(NamedTuple):
 
 
 def describe_cost(settings: PlaySettings) -> str:
-    """Returns what the films of a playback cost, in words."""
+    """Describes the cost of the films of a playback."""
     wanted, size = settings.record_episodes, f"up to {MEGABYTES_PER_MINUTE} MB per minute of game"
     if wanted == 0:
         return "no films"
