@@ -16,7 +16,8 @@ PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PROGRAMS = r"python3?|pip|apt|ray|docker|tensorboard|train\.py|play\.py|doom-a3c-\w+"
-CALL = re.compile(rf"(?:{PROGRAMS})\s|[a-z][\w./-]*\s-{{1,2}}\w")  # how a span of code begins that is a command
+# How a span of code begins that is a command
+CALL = re.compile(rf"(?:{PROGRAMS})\s|[a-z][\w./-]*(?:\s[a-z]+)?\s-{{1,2}}\w")
 
 # Words that stand for others
 PLACEHOLDERS = {
@@ -24,8 +25,8 @@ PLACEHOLDERS = {
     "NAME": "basic",
     "GAME": "basic",
     "ENGINE": "queue",
-    "SEED": "1",
-    "S": "1",
+    "SEED": "3",
+    "S": "3",
     "FRAMES": "300",
     "FILE": "summary.json",
     "PEERS/bin/python": sys.executable,

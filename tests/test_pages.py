@@ -90,7 +90,7 @@ def test_a_wrong_command_is_seen(prover, command, message):
 def test_commands_are_read_where_they_stand():
     text = """
 Say `python train.py --help` or `htop -d
-5`, not `train.py` or `--resume`.
+5` or `podman stop -t 9`, not `train.py` or `--resume`.
 
     python3 -m venv x && pip install y  # once
 
@@ -108,6 +108,7 @@ import x
     assert read_commands(text) == [
         "python train.py --help",
         "htop -d 5",
+        "podman stop -t 9",
         "python3 -m venv x",
         "pip install y",
         "tensorboard --logdir logs",
