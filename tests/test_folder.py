@@ -137,3 +137,11 @@ def test_a_lock_that_somebody_wrote_nonsense_into_is_no_less_a_lock(tmp_path):
     with FolderLock(tmp_path):
         (tmp_path / ".lock").write_bytes(b"\x1b[2J\xff" * 1000)
         assert "in use by another run" in complaint(FolderLock, tmp_path)
+
+
+def test_untrained_weights_go_once_there_are_trained_ones(folder):
+    trained = tiny_record()._replace(counters=tiny_record().counters._replace(frames=100))
+    folder.save(VARIABLES, tiny_record())
+    assert [path.name for path in folder.folder.glob("frames-*")] == ["frames-000000000000.ckpt"]
+    folder.save(VARIABLES, trained)
+    assert [path.name for path in folder.folder.glob("frames-*")] == ["frames-000000000100.ckpt"]

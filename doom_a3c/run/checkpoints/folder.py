@@ -63,7 +63,7 @@ class CheckpointFolder:
                 unfinished.unlink()
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves the newest checkpoint and removes the third newest; raises OSError as `save_best` does."""
+        """Saves the newest checkpoint; removes the third newest and untrained weights. Raises OSError as `save_best` does."""
         self._check_ours()
         path = self._make_path(record.counters.frames)
         save(path, variables, record)
@@ -72,7 +72,8 @@ class CheckpointFolder:
         except OSError:  # a file system without hard links
             save(self.last, variables, record)
         self._frames[self.last] = record.counters.frames
-        for old in sorted(self.folder.glob("frames-*.ckpt"))[:-KEPT]:
+        untrained = [self._make_path(0)] if record.counters.frames else []
+        for old in (*sorted(self.folder.glob("frames-*.ckpt"))[:-KEPT], *untrained):
             with contextlib.suppress(OSError):
                 old.unlink()
 
