@@ -63,7 +63,7 @@ class CheckpointFolder:
                 unfinished.unlink()
 
     def save(self, variables: Mapping[str, NDArray[Any]], record: RunRecord) -> None:
-        """Saves the newest checkpoint; removes the third newest and untrained weights. Raises OSError as `save_best` does."""
+        """Saves the newest checkpoint, removes older and untrained ones; raises OSError as `save_best` does."""
         self._check_ours()
         path = self._make_path(record.counters.frames)
         save(path, variables, record)
