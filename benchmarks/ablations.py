@@ -64,7 +64,7 @@ VARIANTS = {
     AS_IT_IS: Variant(),
     "one pass, one minibatch (A3C)": Variant(("--epochs", 1, "--minibatches", 1)),
     "one minibatch": Variant(("--minibatches", 1)),
-    "sequences of four steps": Variant(("--sequence-length", 4)),
+    "sequences of four steps": Variant(("--rollout-length", 32, "--sequence-length", 4)),
     "sequences of eight steps": Variant(("--sequence-length", 8)),
     "two passes": Variant(("--epochs", 2)),
     "no KL target": Variant(("--target-kl", 0)),

@@ -84,6 +84,8 @@ class Agent(TrainedAgent):
         call = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with contextlib.ExitStack() as stack:
             folder = None if out is None else stack.enter_context(claim_empty_folder(str(out), "out"))
+            if folder is not None and folder != expand(str(out)):
+                warnings.warn(f"{out} is not empty: writing to {folder}", RuntimeWarning, stacklevel=2)
             return stack.enter_context(Playback(self, chosen, folder)).run(call)
 
 

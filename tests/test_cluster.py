@@ -133,7 +133,7 @@ def test_a_killed_driver_takes_everything_along_and_its_run_is_resumed_to_its_bu
     budget = checkpoint.episodes + 100
     status, output, errors = ran(folder, "--resume", "--hosts", 2, "--episodes", budget, "--summary", "summary.json")
     assert (status, errors) == (0, "")
-    assert "resuming cartpole" in output
+    assert "resuming at frame" in output
     assert "2 hosts a machine" in output
     assert processes_of(folder) == {}
     assert traces(folder) <= before  # what the killed one could not remove is removed by the next

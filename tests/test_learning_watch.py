@@ -56,7 +56,7 @@ def test_a_training_mean_that_stands_at_the_expected_score_is_said_and_ends_noth
     watched.play(85.0)
     watched.play(85.0)
     (line,) = watched.said
-    assert all(token in line for token in ("learned", "85.0 of 80.0 expected", "Ctrl-C saves and ends"))
+    assert all(token in line for token in ("learned", "85.0 of 80.0 expected", "evaluations in a row"))
     assert not watched.ended
 
 

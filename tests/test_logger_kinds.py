@@ -17,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
+from doom_a3c.cli.run_curves import Curve, _make_curve
 from doom_a3c.record.files import write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.figures import draw_runs
@@ -233,9 +234,16 @@ def test_a_run_is_named_by_its_name_the_beginning_of_it_or_a_folder(runs, word, 
     assert [row[0] for row in compare(runs, runs / "frames", word)[1]] == [RUNS[2]]
 
 
-def test_a_beginning_of_several_names_and_an_unknown_name_are_refused(runs, tmp_path):
-    with pytest.raises(UserError, match=rf"--compare-runs basic may be any of {RUNS[0]}, {RUNS[1]}"):
-        compare(runs, runs / "frames", "basic")
+def test_a_beginning_of_several_names_means_all_of_them(runs):
+    assert {row[0] for row in compare(runs, runs / "frames", "basic")[1]} == {RUNS[0], RUNS[1]}
+
+
+def test_points_of_a_killed_session_that_were_played_again_are_dropped():
+    points = [(100, 1.0), (200, 2.0), (300, 9.0), (400, 9.0), (250, 3.0), (350, 4.0)]
+    assert _make_curve(points) == Curve([100, 200, 250, 350], [1.0, 2.0, 3.0, 4.0])
+
+
+def test_an_unknown_name_is_refused(runs, tmp_path):
     with pytest.raises(UserError, match=rf"--compare-runs pong: .*the runs are {RUNS[0]}"):
         compare(runs, runs / "frames", "pong")
     with pytest.raises(UserError, match=r"--compare-runs pong: there is no such run"):
@@ -250,7 +258,7 @@ def test_without_a_log_the_scenario_of_the_name_has_the_game(runs, tmp_path):
 
 @pytest.mark.process
 def test_a_run_uses_the_logger_of_its_flag(tmp_path):
-    result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "3000", "--logger", "csv", cwd=tmp_path)
+    result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "12000", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = tmp_path.glob("logs/*/global/metrics.csv")
     assert "Evaluation/Score" in (metrics := table.read_text())

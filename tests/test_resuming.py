@@ -39,7 +39,7 @@ def runs_of(folder):
 @pytest.fixture
 def folder(trained, tmp_path):
     """A copy of that folder."""
-    return shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return shutil.copytree(trained, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
 def test_another_run_touches_nothing_of_the_first_and_is_resumed_by_default(folder):
@@ -98,7 +98,7 @@ def test_kill_9_leaves_a_whole_checkpoint_and_no_engines(tmp_path):
         process.end()
     until(lambda: not left_over(games, games.values()), "the end of the games", seconds=5)
     (lock,) = (tmp_path / "models").glob("*/.lock")
-    lock.write_text(re.sub(r"frame [\d,]+$", "frame 1,000,000", lock.read_text()))
+    lock.write_text(re.sub(r"frame [\d,]+$", "frame 1,000,000", lock.read_text().rstrip("\0")))
     resumed = train(tmp_path, "--resume", "--minutes", 0.02)
     assert resumed.returncode == 0, resumed.stderr
     frames = int(re.search(r"resuming at frame ([\d,]+)", resumed.stdout)[1].replace(",", ""))

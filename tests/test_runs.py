@@ -109,11 +109,11 @@ def test_runs_are_found_by_name_by_its_start_and_by_path(models):
     second = save_run(models, "basic-seed2-20260101-000002")
     assert find_run(models, first.name) == find_run(models, "basic-seed1") == find_run(models, str(first)) == first
     said = complaint(find_run, models, "basic")
-    assert "--resume basic" in said
+    assert "basic: several runs" in said
     assert first.name in said
     assert second.name in said
     said = complaint(find_run, models, "basic-sed1")
-    assert "--resume basic-sed1" in said
+    assert "basic-sed1: there is no such run" in said
     assert first.name in said
     assert "nowhere" in complaint(find_run, Path("nowhere"), "x")
 

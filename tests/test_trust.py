@@ -344,7 +344,7 @@ def test_a_model_of_a_users_own_wad_is_resumed_and_played_with_that_wad_alone(tm
     small = ("--workers", "1", "--envs-per-worker", "2", "--evaluate-every", "0", "--evaluation-episodes", "1")
     made = call("train", "--scenario", wad.resolve(), *small, "--frames", "100", cwd=tmp_path)
     assert made.returncode == 0
-    assert f"play.py --model models/best.ckpt --wad {wad.resolve()} --out" in made.stdout
+    assert f"/best.ckpt --wad {wad.resolve()} --out" in made.stdout
     record = record_in(tmp_path / "models" / "last.ckpt")
     assert (record["scenario"]["game"]["wad"], record["config"]["scenario"]) == (f"./{wad.name}",) * 2
     assert str(tmp_path) not in json.dumps(record)  # a model that is given away does not say where it was made

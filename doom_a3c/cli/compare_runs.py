@@ -72,8 +72,8 @@ def _find_runs(word: str, places: Sequence[Path]) -> list[Run]:
     path = expand(word)
     if not path.is_dir():
         there = {folder.name for place in places for folder in _list_folders(place)}
-        name = _find_name(word, [name for name in there if is_run_name(name) or name == word])
-        return [read_run(name, [place / name for place in places])]
+        names = _find_names(word, [name for name in there if is_run_name(name) or name == word])
+        return [read_run(name, [place / name for place in places]) for name in names]
     name, inner = path.resolve().name, _list_folders(path)
     run = read_run(name, [path, *(place / name for place in places)])
     runs = [read_run(each.name, [each, *(place / each.name for place in places)]) for each in inner if not run.curve]
@@ -82,18 +82,12 @@ def _find_runs(word: str, places: Sequence[Path]) -> list[Run]:
     return [each for each in runs if each.curve or is_run_name(each.name)]
 
 
-def _find_name(word: str, names: Iterable[str]) -> str:
-    """Returns the name of the only run that begins with `word`.
-
-    Raises:
-        UserError: if there is none, or more than one.
-    """
+def _find_names(word: str, names: Iterable[str]) -> list[str]:
+    """Returns the run named `word`, or all whose names begin with it; raises UserError if there is none."""
     found = sorted(name for name in names if name.lower().startswith(word.lower()))
-    if word in found or len(found) == 1:
-        return word if word in found else found[0]
-    listed = ", ".join((found or sorted(names))[:_MAX_NAMES])
     if found:
-        raise UserError(f"--compare-runs {word} may be any of {listed}: add to it, or name a folder of runs, such as logs")
+        return [word] if word in found else found
+    listed = ", ".join(sorted(names)[:_MAX_NAMES])
     there = f"; the runs are {listed}" if listed else ""
     raise UserError(f"--compare-runs {word}: there is no such run, and no such folder{there}")
 

@@ -166,7 +166,8 @@ def _play_agent(
 
     screen = _open_window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
-        lines(f"{agent.source}: {record.scenario.name}, {playback.settings.policy} policy")
+        frames = f"{record.counters.frames:,} frames of training"
+        lines(f"{agent.source}: {record.scenario.name}, {frames}, {playback.settings.policy} policy")
         if agent.builder.can_render:
             lines(describe_cost(settings))
         lines("episode   score      steps")
@@ -182,7 +183,8 @@ def _play_agent(
 def _print_results(playback: Playback, folder: Path, random: Sequence[float], lines: Lines) -> None:
     """Prints the statistics of the scores, and the scores of `random` play, and names the films."""
     if not playback.statistics:
-        lines("no episode has ended, so nothing is kept")
+        if not playback.has_played:
+            lines("no episode has ended, so nothing is kept")
         return
     mean, std, least, most = map(format_score, playback.statistics[:4])
     beside = f"  random play {format_score(sum(random) / len(random))}" if random else ""

@@ -69,11 +69,13 @@ def _find_game_of_scenario(name: str) -> str:
 
 
 def _make_curve(points: _Points) -> Curve | None:
-    newest = {int(frames): mean for frames, mean in points if math.isfinite(frames) and math.isfinite(mean)}
-    if len(newest) < 2:
-        return None
-    frames = sorted(newest)  # a resumed run repeats some frames
-    return Curve(frames, [newest[each] for each in frames])
+    kept: list[tuple[int, float]] = []
+    for frames, mean in points:
+        if math.isfinite(frames) and math.isfinite(mean):
+            while kept and kept[-1][0] >= frames:  # of a killed session, which a resumed one played again
+                kept.pop()
+            kept.append((int(frames), mean))
+    return Curve([frames for frames, _ in kept], [mean for _, mean in kept]) if len(kept) > 1 else None
 
 
 def _read_scores(table: Path) -> _Points:

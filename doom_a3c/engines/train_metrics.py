@@ -36,5 +36,5 @@ def summarize_updates(update: Update) -> TrainMetrics:
 
 def _explain_variance(returns: Array, errors: Array) -> float | None:
     """Returns 1 - Var(returns - values) / Var(returns): 1 for perfect values, 0 or less for useless ones."""
-    spread = float(np.var(returns))
-    return 1 - float(np.var(errors)) / spread if spread > 0 else None
+    spread, rest = (float(np.var(each, dtype=np.float64)) for each in (returns, errors))
+    return 1 - rest / spread if spread > 0 else None

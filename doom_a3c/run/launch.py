@@ -130,6 +130,8 @@ def open_session(
         RunError: if the run has diverged or could not be saved.
     """
     config = record.config
+    if checkpoints.lock is not None:
+        checkpoints.lock.note(record.name, record.counters.frames)
     # The driver of a cluster only evaluates: a GPU is for the server, wherever that is.
     device = "cpu" if config.engine == "cluster" else config.device
     with closing(_start_games(record.scenario, config, make_env)) as games:

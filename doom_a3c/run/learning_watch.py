@@ -31,6 +31,7 @@ class LearningWatch:
         """`expected` is the scenario's score to expect, None if unknown; `earlier` evaluations do not count."""
         self._config, self._expected, self._progress, self._log, self._end = config, expected, progress, log, end
         self._begun = earlier[-1].frames if earlier else -1
+        self._start = progress.frames
         self._seen: object = None
         self._said_learned = self._said_still = False
 
@@ -48,7 +49,9 @@ class LearningWatch:
             if ends:
                 self._end("until_learned")
         elif self._expected is not None and has_stood(curve, self._expected):
-            self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes; {CURE}")
+            ends = self._config.until_learned and self._config.evaluate_every > 0
+            then = f"it ends after {HELD} evaluations in a row at that score" if ends else CURE
+            self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes; {then}")
         elif not (self._said_still or self._said_learned):
             self._check_still(curve)
 
@@ -62,7 +65,7 @@ class LearningWatch:
         if not means:
             return
         highest, frames = max(means)
-        if self._progress.frames + frames >= PATIENCE * self._config.frames:
+        if self._progress.frames - max(-frames, self._start) >= PATIENCE * self._config.frames:
             self._said_still = True
             expected = "" if self._expected is None else f" ({format_score(self._expected)} expected)"
             self._log(

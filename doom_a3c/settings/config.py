@@ -62,7 +62,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         section=USUAL,
     )
     models_dir: str = setting(
-        "models", "Folder of the runs' checkpoints, in models/RUN; last.ckpt links to the newest", section=USUAL
+        "models", "Folder of the runs' checkpoints, in models/RUN; last.ckpt links to the newest", section=OUTPUTS
     )
     frames_dir: str = setting("frames", "Folder of the gifs and the score curve", section=OUTPUTS)
     logs_dir: str = setting("logs", "Folder of the logs", section=OUTPUTS)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.checkpoints.run_record import is_run_name
-from doom_a3c.run.checkpoints.runs import find_checkpoint
+from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, list_runs
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.inputs import exists, list_data_folders
@@ -62,6 +61,7 @@ def find_model(model: str) -> Path:
         return path
     if model in known:
         return known[model]
-    if is_run_name(model) and exists(run := Path(Config.models_dir) / model):
-        return find_checkpoint(run)
+    models = Path(Config.models_dir)
+    if any(run.name.startswith(model) for run in list_runs(models)):
+        return find_checkpoint(find_run(models, model))
     raise UserError(f"there is no checkpoint or model {model}{suggest(model, known)}; play.py --list-models shows all")

@@ -133,11 +133,11 @@ def find_run(models: Path, name: str = NEWEST) -> Path:
     if _holds_run(path := expand(name)):
         return path
     if (match := [run for run in runs if run.name == name] or [run for run in runs if run.name.startswith(name)])[1:]:
-        raise UserError(f"--resume {name}: several runs begin like that: {', '.join(run.name for run in match[:_SHOWN])}")
+        raise UserError(f"{name}: several runs begin like that: {', '.join(run.name for run in match[:_SHOWN])}")
     if not match:
         names = [run.name for run in runs]
         known = suggest(name, names) or (f"; it has {', '.join(names[:_SHOWN])}" if names else "")
-        raise UserError(f"--resume {name}: there is no such run in {models}{known}")
+        raise UserError(f"{name}: there is no such run in {models}{known}")
     return match[0]
 
 

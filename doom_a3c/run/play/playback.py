@@ -128,6 +128,11 @@ class Playback:
                 warnings.warn(f"no film of episode {index}: {why}", RuntimeWarning, stacklevel=3)
 
     @property
+    def has_played(self) -> bool:
+        """Whether an episode has ended."""
+        return bool(self._played)
+
+    @property
     def _scores(self) -> dict[int, float]:
         """The scores by episode."""
         return {index: played.episode.score for index, played in enumerate(self._played)}
