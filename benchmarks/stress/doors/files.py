@@ -137,6 +137,8 @@ def make_tomls_door(folder: Path) -> Door:
     texts = [path.read_bytes() for path in own]
     trees = [tomllib.loads(text.decode()) for text in texts]
     whole = [scenarios.to_plain(catalog.find(name)) for name in ("basic", "cartpole", "pong")]
+    for tree in whole:
+        del tree["name"]  # the file's own
     return Door(
         [*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], make_take(take), mutate, list_setting_names()
     )
