@@ -46,6 +46,14 @@ def numbers(means):
     return np.array(means, float)
 
 
+def test_episodes_that_wait_for_older_ones_are_told_apart():
+    progress = Progress()
+    progress.add_steps(30, 120, [1.0, 3.0, math.nan], [], counted=[1.0])
+    assert (progress.episodes, progress.uncounted) == (3, 2)
+    progress.add_steps(30, 120, [], [], counted=[3.0, math.nan])
+    assert (progress.episodes, progress.uncounted) == (3, 0)
+
+
 def test_the_window_is_100_episodes():
     assert WINDOW == 100
 

@@ -36,6 +36,8 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     )
     if curve := format_curve(progress.means(CURVE_COLUMNS)):
         panel.log(curve)
+    if progress.uncounted:
+        panel.log(f"{progress.uncounted:,} more episodes are in no mean: others, begun before them, were still running")
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last

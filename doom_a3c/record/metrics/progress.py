@@ -207,6 +207,12 @@ class Progress:
         with self._lock:
             return self.episodes - self.faults[NO_SCORE]
 
+    @property
+    def uncounted(self) -> int:
+        """Number of finished episodes that are in no mean yet: episodes that began before them are still running."""
+        with self._lock:
+            return self.episodes - self._counted
+
     def newest_scores(self) -> list[float]:
         """Returns the scores of the last 100 episodes, or of all if there are fewer."""
         with self._lock:
