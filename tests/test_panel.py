@@ -62,7 +62,7 @@ NOTHING_KNOWN = STATUS._replace(
 )
 QUICK = ("--workers", "1", "--envs-per-worker", "4", "--evaluation-episodes", "2", "--evaluate-every", "1")
 SMALL = ("--scenario", "cartpole", *QUICK)
-SLOW = ("--scenario", "registered_toys:tests/Slow-v0", *QUICK)
+SLOW = ("--scenario", "registered_toys:tests/Slow-v0", *QUICK, "--frames", "1000000")  # hours at most: they fit a panel
 TOYS = {"PYTHONPATH": str(ROOT / "tests")}
 
 
