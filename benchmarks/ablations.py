@@ -154,7 +154,7 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
         of_game = [one for one in found if one.game == game]
         for baseline in dict.fromkeys(one.baseline for one in sorted(of_game, key=lambda one: one.baseline)):
             before = "" if baseline == AS_IT_IS else f", {baseline}: to be compared with that row"
-            shown = {*VARIANTS, baseline}  # not those that were taken out, unless others were compared with them
+            shown = {*VARIANTS, baseline}  # of removed variants only the baselines
             if ones := [one for one in of_game if baseline in (one.baseline, one.variant) and one.variant in shown]:
                 yield ""
                 yield f"## {game}, {frames:,} frames{before}"
@@ -171,7 +171,7 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
 
 
 def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
-    """Yields the lines of a table: a variant each, in the order of `VARIANTS`, then those that were taken out."""
+    """Yields the lines of a table: a variant each, in the order of `VARIANTS`, then the removed ones."""
     reaching = f"frames until {threshold:g}, by seed"
     yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
     yield "|---|---|---|---|---|---|"

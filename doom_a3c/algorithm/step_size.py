@@ -14,7 +14,7 @@ class KLStepSize:
     The factor falls when the divergence is above twice the target, and rises, to 1 at most, when it is below half the
     target. This is the rule of PPO's adaptive penalty (Schulman et al. 2017, arXiv:1707.06347, section 4) applied to the
     step size, with its two numbers exchanged: there 1.5 is the band and 2 the change. The factor starts small because an
-    optimizer's first steps have full size whatever the gradients: a few steps ten times too large ruin a network for good.
+    optimizer's first steps have full size even for tiny gradients: a few that are ten times too large ruin a network.
 
     The target belongs to the largest step size of the run, and falls with the step size when a schedule or a roll-back
     reduces it: a fixed target would undo the reduction by a rising factor. The divergence grows with the square of the

@@ -122,7 +122,7 @@ def _play(arguments: list[str] | None) -> int:
 
 
 def _find_models(options: Options) -> list[Path]:
-    """Returns the paths of the models to play, by default that of the newest run."""
+    """Returns the paths of the models to play; by default the newest run's model."""
     if len(options.compare) == 1:
         raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
     if options.compare:

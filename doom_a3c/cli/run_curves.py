@@ -43,7 +43,7 @@ _Points = list[tuple[float, float]]  # frames and means
 def read_run(name: str, folders: Sequence[Path]) -> Run:
     """Reads a run from its folders; its curve is the one that goes furthest.
 
-    Its game is named by its log; without one, it is that of the scenario of the run's name, or that name itself.
+    The game is read from its log, else from the scenario in the run's name; without either it is called by that name.
     """
     label, game, curves = find_scenario_name(name), None, []
     for folder in dict.fromkeys(folder.resolve() for folder in folders):

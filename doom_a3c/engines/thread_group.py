@@ -56,8 +56,8 @@ class ThreadGroup:
     def stop(self, patience: float = 3.0) -> None:
         """Asks all threads to end, and waits for them; may be called twice.
 
-        Threads still alive after `patience` seconds are unblocked. After twice that time it returns whatever they do: they
-        are daemons, and a thread within a long computation ends after it.
+        Threads still alive after `patience` seconds are unblocked. After twice that time it returns, even if some
+        are alive: they are daemons, and a thread within a long computation ends after it.
         """
         self._stop()
         deadline = time.monotonic() + patience

@@ -87,8 +87,8 @@ class AtariGames(VectorWrapper[Any, Any, Any]):
 
     Observations are uint8 [B, H, W, C], the newest frame in the last channels. Rewards are the game's own. If
     losing a life counts as a termination for learning, `infos[LIFE_LOST]`, bool [B], marks games in which the step lost a
-    life, but not the last one; the episode continues. With `fire_on_reset` the first action of a new life is FIRE,
-    whatever the agent chooses: some games wait for it, and an agent that avoids losing lives learns to wait forever.
+    life, but not the last one; the episode continues. With `fire_on_reset` the first action of a new life is FIRE
+    instead of the agent's: some games wait for it, and an agent that avoids losing lives learns to wait forever.
     """
 
     def __init__(self, game: AtariSpec, observation: Observation, games: int) -> None:
@@ -179,7 +179,7 @@ def _enlarge(picture: Pixels) -> Pixels:
 
 
 class AtariVideoRecorder:
-    """Records episodes in the console's colours, whatever the network's observations are. Owns a second game.
+    """Records episodes in the console's colours, which the network may not see. Owns a second game.
 
     A picture is the maximum of the last two frames of a step, so it has the sprites that the console draws in every second
     frame only. Seed and actions determine an episode, so a second game with the same ones repeats it.

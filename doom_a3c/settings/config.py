@@ -58,7 +58,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     )
     until_learned: bool = setting(
         False,
-        "End once 3 evaluations in a row reach the scenario's expected_mean, whatever is left of the budget",
+        "End before the budget, once 3 evaluations in a row reach the scenario's expected_mean",
         section=USUAL,
     )
     models_dir: str = setting(
@@ -129,7 +129,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @property
     def explores(self) -> bool:
-        """Whether some actions are uniformly random, whatever the policy says."""
+        """Whether some actions are uniformly random instead of drawn from the policy."""
         return self.epsilon.maximum > 0
 
     @property

@@ -12,14 +12,14 @@ from doom_a3c.settings.games import DoomSpec, Observation
 
 
 class DoomVideoRecorder:
-    """Records episodes in colour, whatever the network's observations are. Owns a second engine.
+    """Records episodes in colour, also if the network sees grey. Owns a second engine.
 
     ViZDoom is deterministic in seed and actions, so a second game with the same seed and actions renders the same episode
     at any resolution, while the network's observations stay as in training.
     """
 
     def __init__(self, game: DoomSpec, observation: Observation, resolution: str, every_frame: bool = True) -> None:
-        """`resolution` is that of the pictures; there is one for every frame, or else for every step.
+        """Pictures have that `resolution`; there is one per frame, or else one per step.
 
         Raises:
             EngineError: if the engine does not start.
