@@ -268,7 +268,7 @@ def test_films_gifs_and_clips_stay_small_whatever_they_show(tmp_path, monkeypatc
     size = path.stat().st_size
     assert size < 1_000_000 * films.MEGABYTES_PER_MINUTE * 5.5 / 60 + 150_000
     clip, gif = films.cut_clip(path), films.make_gif(path)
-    assert 250_000 < len(clip.data) < 300_000 + films.FFMPEG_BUFFER
+    assert 250_000 < len(clip.data) < 300_000 + 262_144  # ffmpeg may exceed the limit by its buffer
     assert clip.seconds == pytest.approx(5.5 * len(clip.data) / size, rel=0.4)
     assert len(gif.data) < 300_000 + 2 * 77_000
     assert all(part.is_cut for part in (clip, gif))

@@ -92,7 +92,7 @@ class Gradients(NamedTuple):
     metrics: LearnerMetrics
     finite: bool  # whether the loss and all gradients are finite; others must not be applied
     change: PolicyChange = PolicyChange(0.0, 0.0, 0.0)
-    fit: Array = np.zeros((2, 0), np.float32)  # [2, N], the returns, and their differences from the values
+    fits: Sequence[tf.Tensor] = ()  # by batch, [2, N]: the returns, and their differences from the values
 
 
 class Update(NamedTuple):
@@ -202,9 +202,7 @@ class Learner:
         total, *terms = measures.numpy().tolist()
         metrics = LearnerMetrics(*terms[:6])
         finite = bool(np.isfinite([total, metrics.grad_norm]).all())
-        return Gradients(
-            combined, metrics, finite, PolicyChange(*terms[6:]), np.concatenate([fit.numpy() for fit in fits], axis=1)
-        )
+        return Gradients(combined, metrics, finite, PolicyChange(*terms[6:]), fits)
 
     def _compute_gradients(
         self,

@@ -139,9 +139,14 @@ def _find_record(options: Options, settings: Mapping[str, Any]) -> RunRecord:
     """Returns the record of the run that would start or be resumed; writes nothing."""
     if not options.resume:
         return make_new_run(settings, options.name)
-    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), options.resume)
-    override = GameOverride(settings.get("scenario"), options.wad)
+    folder, override = _find_resumed(options, settings)
     return override_record(CheckpointFolder(folder).read_record(override), settings)
+
+
+def _find_resumed(options: Options, settings: Mapping[str, Any]) -> tuple[Path, GameOverride]:
+    """Returns the folder of the run to resume, and its game as named by the flags."""
+    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), options.resume or NEWEST)
+    return folder, GameOverride(settings.get("scenario"), options.wad)
 
 
 def _resume(options: Options, settings: Mapping[str, Any]) -> int:
@@ -150,8 +155,7 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--name {options.name} is for a new run: a resumed run keeps its name")
     if options.from_:
         raise UserError(f"--from {options.from_} is for a new run: a resumed run continues with its own weights")
-    folder = find_run(expand(settings.get("models_dir", Config.models_dir)), options.resume or NEWEST)
-    override = GameOverride(settings.get("scenario"), options.wad)
+    folder, override = _find_resumed(options, settings)
     with open_run(folder) as checkpoints:
         record = make_resumed_run(checkpoints.read_record(override), settings)
         return _run(options, record, checkpoints, override=override)

@@ -24,13 +24,14 @@ class TrainMetrics(NamedTuple):
 def summarize_updates(update: Update) -> TrainMetrics:
     """Averages all updates from a rollout."""
     losses, changes = [each.metrics for each in update.made], [each.change for each in update.made]
+    fits = [fit.numpy() for each in update.made for fit in each.fits]
     return TrainMetrics(
         policy_gradient_loss=float(np.mean([change.surrogate_loss for change in changes])),
         value_loss=2 * float(np.mean([loss.value_loss for loss in losses])),
         entropy_loss=-float(np.mean([loss.entropy for loss in losses])),
         approx_kl=float(np.mean([change.kl for change in changes[-update.minibatches :]])) if update.clips else None,
         clip_fraction=float(np.mean([change.clip_fraction for change in changes])) if update.clips else None,
-        explained_variance=_explain_variance(*np.concatenate([each.fit for each in update.made], axis=1)),
+        explained_variance=_explain_variance(*np.concatenate(fits, axis=1)),
     )
 
 

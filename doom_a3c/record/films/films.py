@@ -18,7 +18,6 @@ from doom_a3c.record.files import write_whole
 from doom_a3c.record.films.gif_writer import HELD_SECONDS, GifWriter, Picture
 
 CLIP_SECONDS, CLIP_BYTES = 20, 1_300_000  # of a film: three of them make a page of 6 MB
-FFMPEG_BUFFER = 262_144  # bytes by which ffmpeg may exceed that
 # At this quality a minute of ViZDoom at 320x240 takes 2 MB; the limit is for games with more detail: 8 MB a minute.
 MEGABYTES_PER_MINUTE = 8
 _ENCODING = ["-crf", "30", "-preset", "veryfast", "-maxrate", "1M", "-bufsize", "1M"]

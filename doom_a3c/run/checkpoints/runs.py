@@ -127,7 +127,7 @@ def find_run(models: Path, name: str = NEWEST) -> Path:
         if found := _read_newest(models) or (models if _holds_run(models) else next(iter(runs), None)):
             return found
         others = sorted({path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/{LAST}")} - {models})
-        flags = [f"--models-dir {shlex.quote(str(other))}" for other in others if not _is_linked_to(other, others)]
+        flags = [f"--models-dir {shlex.quote(str(other))}" for other in others if other.parent not in others]
         found_there = f"; runs found: {', '.join(flags[:_SHOWN])}" if flags else ""
         raise UserError(f"there is no run in {models}: train one first, or name another --models-dir{found_there}")
     if _holds_run(path := expand(name)):
@@ -166,7 +166,3 @@ def _read_newest(models: Path) -> Path | None:
             name = Path(os.readlink(models / LAST)).parent.name
         return models / name if name and Path(name).name == name and _holds_run(models / name) else None
     return None
-
-
-def _is_linked_to(folder: Path, others: list[Path]) -> bool:
-    return folder.parent in others
