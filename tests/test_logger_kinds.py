@@ -258,7 +258,7 @@ def test_without_a_log_the_scenario_of_the_name_has_the_game(runs, tmp_path):
 
 @pytest.mark.process
 def test_a_run_uses_the_logger_of_its_flag(tmp_path):
-    result = call("train", "--scenario", "CartPole-v1", *SMALL, "--frames", "30000", "--logger", "csv", cwd=tmp_path)
+    result = call("train", "--scenario", "CartPole-v1", *SMALL, "--episodes", "150", "--logger", "csv", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = tmp_path.glob("logs/*/global/metrics.csv")
     assert "Evaluation/Score" in (metrics := table.read_text())

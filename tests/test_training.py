@@ -18,7 +18,7 @@ from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.learning_watch import LearningWatch
-from doom_a3c.run.reporter import Reporter
+from doom_a3c.run.reporter import Reporter, RunMetrics
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
 from doom_a3c.settings.config import Config
@@ -213,6 +213,14 @@ def test_the_last_checkpoint_knows_the_final_evaluation(make_run, tmp_path):
         Best().add(EvaluationPoint(40, 70.0, 0.0, 69.0, 0.0), True),
         run.progress.counters(),
     )
+
+
+def test_the_log_has_the_end_of_a_run_that_ended_within_a_second_of_its_last_point(make_run):
+    run = make_run(Config(frames=120))
+    run.engine.update()
+    run.run()
+    counts = [count for metrics, count in run.audience.points if isinstance(metrics, RunMetrics)]
+    assert (counts[0], counts[-1]) == (40, 120)
 
 
 def test_a_run_is_saved_whenever_it_is_due_and_reported_all_the_time(make_run, tmp_path):

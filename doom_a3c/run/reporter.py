@@ -149,6 +149,11 @@ class Reporter:
             self._write_point(seconds)
         self._view.show(self._make_status(seconds, best))
 
+    def log_end(self, seconds: float) -> None:
+        """Logs the end of a session of `seconds`, however recent the last point is."""
+        if self._progress.updates > self._updates_before:
+            self._write_point(seconds)
+
     def _measure_rate(self) -> None:
         now, frames = time.monotonic(), self._progress.frames
         if self._progress.updates == self._updates_before:  # compilation delays the first updates by seconds

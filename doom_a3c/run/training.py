@@ -112,6 +112,7 @@ class Training:
             finally:
                 seconds = time.monotonic() - start
                 self._save()
+                self._reporter.log_end(seconds)
         self._engine.check()
         if self._progress.updates == before.updates and self._progress.faults[NON_FINITE] > before.faults.get(
             NON_FINITE, 0
