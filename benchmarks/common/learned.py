@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "basic": Plan(3, 85, (1, 2, 3, 4, 5)),
+    "basic": Plan(0.86, 80, (101, 102, 103)),
     "cartpole": Plan(1.5, 475, (1, 2, 3, 4, 5), CLASSIC),
     "simpler_basic": Plan(3),
     "rocket_basic": Plan(6),
