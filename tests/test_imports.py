@@ -302,3 +302,15 @@ def test_tensorflow_computes_with_onednn_unless_told_otherwise(root, asked, got)
         [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
     assert told.stdout.split() == [got]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("level", "shown"), [("0", True), ("2", False)])
+def test_tensorflow_logs_from_the_users_level_up(root, level, shown):
+    code = "from doom_a3c.run.imports import import_tensorflow; import_tensorflow(1, False, 'cpu')"
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": level}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
+    assert ("oneDNN custom operations" in result.stderr) == shown
+    assert shown or all(line[0] in "EF" for line in result.stderr.splitlines())

@@ -110,6 +110,7 @@ def _train(arguments: list[str] | None) -> int:
     if options.doctor:
         if options.from_:
             raise UserError(f"--from {options.from_} has no effect with --doctor, which checks only the game")
+        import_tensorflow(cpu_count(), options.verbose, "cpu")  # quietly
         from doom_a3c.cli.run_doctor import run_doctor  # late: rarely needed
 
         return run_doctor(make_new_run(overrides, options.name))

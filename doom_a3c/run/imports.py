@@ -26,6 +26,8 @@ PACKAGES = {
 }
 _PARTS = {"google": "protobuf", "absl": "absl-py", "yaml": "pyyaml"}  # of packages that these need
 _LISTED = 3  # packages in a message
+_SEVERITIES = "IWEF"  # of TensorFlow's messages, by the level that still shows them
+_LOGGED = re.compile(r"[IWEF]\d{4} ")
 
 
 def describe_missing(error: ModuleNotFoundError) -> str:
@@ -50,14 +52,14 @@ def _is_installed(module: str) -> bool:
 
 
 def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1) -> None:
-    """Imports TensorFlow without its log messages, and sets up its threads and devices.
+    """Imports TensorFlow, without log messages below TF_CPP_MIN_LOG_LEVEL, and sets up its threads and devices.
 
     Workers run concurrently, so parallelism between operations serves them better than parallelism within one. If
     TensorFlow runs already, its set-up stays.
 
     Args:
         threads: operations that may run at once.
-        verbose: whether to keep TensorFlow's messages.
+        verbose: whether to keep all messages, unless the user has set that variable; otherwise only fatal ones stay.
         device: auto, cpu, gpu or gpu:N; TensorFlow uses every GPU that this makes visible.
         each: threads of one operation.
 
@@ -65,12 +67,11 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
         UserError: if there is no such device.
     """
     kind, number = parse_device(device)
-    if not verbose:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose else "3")
     if platform.machine() in ("x86_64", "AMD64"):
         # TensorFlow's default only for CPUs with VNNI or AMX; with AVX2 alone it halves the time of a gradient, too.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    with capture_stderr(not verbose):
+    with capture_stderr(level != "0") as captured:  # some messages are printed at any level
         # TensorFlow loads Keras, and Keras Matplotlib, for optimizers that are not used here.
         with pause_gc(), hide_module("keras.src"):
             import tensorflow as tf
@@ -84,6 +85,9 @@ def import_tensorflow(threads: int, verbose: bool, device: str, *, each: int = 1
             for gpu in chosen:
                 tf.config.experimental.set_memory_growth(gpu, True)  # leaves memory to other programs
         tf.constant(0)  # starts the runtime, which prints too
+    for line in captured.text.splitlines():
+        if _LOGGED.match(line) and line[0] in _SEVERITIES[int(level) if level.isdigit() else 0 :]:
+            print(line, file=sys.stderr)
     if kind == "gpu" and not chosen:
         raise UserError(f"--device {device}: TensorFlow sees {len(gpus)} GPUs; use --device cpu or auto")
 
