@@ -138,6 +138,13 @@ def test_two_runs_of_one_second_have_two_names(models, monkeypatch):
     assert not Path(record.config.logs_dir).exists()
 
 
+def test_the_logs_of_a_run_that_saved_nothing_go_with_it(models):
+    with open_new_run(record_of("basic-seed0-20260101-000001", models)) as (record, _):
+        Path("logs", record.name, "global").mkdir()
+        Path("logs", record.name, "global", "events").touch()
+    assert not any(map(os.path.lexists, ("models", "logs", "frames")))
+
+
 def test_a_folder_that_was_there_stays(models):
     models.mkdir()
     with open_new_run(record_of("basic-seed0-20260101-000001", models)):

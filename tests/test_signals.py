@@ -108,6 +108,10 @@ def interrupted(folder, instant, terminal):
         trouble.append(run.output)
     if "ended by SIGINT" in run.output and not run.saved:
         trouble.append("nothing saved")
+    if "ended by SIGINT" in run.output and "saving; Ctrl-C again ends at once\n" not in run.output:
+        trouble.append(f"no answer: {run.output}")
+    if not run.saved and (rest := [path.name for path in folder.iterdir() if path.name not in ("output", "started")]):
+        trouble.append(f"folders left: {rest}")
     if run.saved:
         load(folder / "models" / "last.ckpt")
     if until(lambda: not left_over(processes, games.values()), 5) is False:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,13 +40,10 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     error, and there is nothing to save yet. Its games end with it.
     """
     harden_streams()
-    previous = {
-        number: signal.signal(number, lambda number, frame: end_at_once(number, f"{program}: interrupted"))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
     try:
-        _check_folder()
-        return command(arguments)
+        with end_by_signals(program):
+            _check_folder()
+            return command(arguments)
     except UserError as error:
         if "--verbose" in (sys.argv if arguments is None else arguments) and _is_foreign(error):
             traceback.print_exception(error)
@@ -68,9 +65,6 @@ def run(program: str, command: Callable[[list[str] | None], int], arguments: lis
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def print_error(line: str) -> None:
@@ -101,6 +95,27 @@ def _check_folder() -> None:
         os.getcwd()
     except FileNotFoundError:
         raise UserError("the current folder was removed: change to another") from None
+
+
+@contextlib.contextmanager
+def end_by_signals(program: str, clean: Callable[[], object] = int) -> Iterator[None]:
+    """Makes Ctrl-C, SIGTERM and SIGHUP (not under nohup) end the process at once, after `clean`, inside the block."""
+
+    def end(number: int, frame: object) -> None:
+        try:
+            clean()
+        finally:
+            end_at_once(number, f"{program}: interrupted")
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # set by nohup
+        numbers.remove(signal.SIGHUP)
+    previous = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def end_at_once(number: int, line: str) -> NoReturn:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,8 @@ from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.play import Options as PlayOptions
 from doom_a3c.cli.provenance import describe_help, format_run
-from doom_a3c.cli.streams import print_result
+from doom_a3c.cli.streams import can_redraw, print_result
+from doom_a3c.quiet import print_at_once
 from doom_a3c.record.files import output_file
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.pretrained import find_model
@@ -70,7 +72,7 @@ class Options:
     wad: str | None = setting(None, "With --resume: the wad of a run whose wad does not come with ViZDoom", section=OUTPUTS)
     summary: str | None = setting(None, "Write the final result to this file as JSON", section=OUTPUTS)
     verbose: bool = setting(False, "Show TensorFlow's messages, and tracebacks", section=OUTPUTS, switch=True)
-    quiet: bool = setting(False, "Print only errors", section=OUTPUTS, switch=True)
+    quiet: bool = setting(False, "Print only errors, and an answer to Ctrl-C", section=OUTPUTS, switch=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -132,8 +134,10 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = make_new_run(settings, options.name)
     source = find_model(options.from_) if options.from_ else None
-    with open_new_run(record) as (record, checkpoints):
-        return _run(options, record, checkpoints, source=source)
+    with ExitStack() as stack:
+        record, checkpoints = stack.enter_context(open_new_run(record))
+        with command.end_by_signals(command.find_program_name("train"), stack.close):
+            return _run(options, record, checkpoints, source=source)
 
 
 def _find_record(options: Options, settings: Mapping[str, Any]) -> RunRecord:
@@ -184,7 +188,8 @@ def _run(
 
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
-    with launching as session, _Signals(session.stopping) as received:
+    has_panel = can_redraw() and not options.quiet
+    with launching as session, _Signals(session.stopping, has_panel) as received:
         from doom_a3c.cli import ending  # late: TensorFlow is imported by now
 
         seconds_to_training = command.measure_age()
@@ -198,11 +203,11 @@ def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[
 class _Signals:
     """Turns Ctrl-C, SIGTERM and SIGHUP into a request to save and end; a second signal ends at once.
 
-    A context; its value lists the received signals.
+    Without a panel that shows it, Ctrl-C is answered on stderr. A context; its value lists the received signals.
     """
 
-    def __init__(self, stopping: StoppingRule) -> None:
-        self._stopping = stopping
+    def __init__(self, stopping: StoppingRule, has_panel: bool) -> None:
+        self._stopping, self._has_panel = stopping, has_panel
         self._received: list[int] = []
         self._previous: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
@@ -211,6 +216,8 @@ class _Signals:
             if self._received:
                 command.end_at_once(number, f"\n{command.find_program_name('train')}: ended without saving again")
             self._received.append(number)
+            if number == signal.SIGINT and not self._has_panel:  # on a terminal after ^C
+                print_at_once(("\n" if sys.stderr.isatty() else "") + self._stopping.SAVING)
             self._stopping.interrupt(signal.Signals(number).name)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

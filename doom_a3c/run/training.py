@@ -40,6 +40,8 @@ class Result(NamedTuple):
 class StoppingRule:
     """Decides when a session ends. Owns the state of an interrupt."""
 
+    SAVING = "saving; Ctrl-C again ends at once"  # the answer to an interrupt
+
     def __init__(self, config: Config, progress: Progress) -> None:
         self.config, self._progress = config, progress
         self.interrupted_by: str | None = None
@@ -105,9 +107,7 @@ class Training:
             stopped_by = self._loop(start)
         finally:
             try:
-                self._reporter.set_phase(
-                    lambda: "saving; Ctrl-C again ends at once" if self.stopping.interrupted_by else "saving"
-                )
+                self._reporter.set_phase(lambda: self.stopping.SAVING if self.stopping.interrupted_by else "saving")
                 self._stop()
             finally:
                 seconds = time.monotonic() - start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,7 +25,7 @@ _SHOWN = 8  # runs listed in a message
 
 @contextlib.contextmanager
 def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolder]]:
-    """Makes the models and logs folders of a new run and locks the former; removes those still empty at the end.
+    """Makes the models and logs folders of a new run and locks the former; removes both if it has saved nothing at the end.
 
     Yields:
         The record, renamed if another run has its name, and the folder for the checkpoints.
@@ -34,6 +35,7 @@ def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolde
     """
     config = record.config
     with ExitStack() as stack:
+        _open_folder(stack, config.frames_dir, "--frames-dir")
         parents = [
             _open_folder(stack, path, flag)
             for path, flag in ((config.models_dir, "--models-dir"), (config.logs_dir, "--logs-dir"))
@@ -41,7 +43,9 @@ def open_new_run(record: RunRecord) -> Iterator[tuple[RunRecord, CheckpointFolde
         while not all(_make_folder(stack, parent / record.name) for parent in parents):
             time.sleep(0.1)  # a name ends in the second of the start
             record = record._replace(name=make_run_name(find_scenario_name(record.name), config.seed))
-        with open_run(parents[0] / record.name) as checkpoints:
+        folder, logs = (parent / record.name for parent in parents)
+        stack.callback(_remove_logs, logs, folder)
+        with open_run(folder) as checkpoints:
             yield record, checkpoints
 
 
@@ -64,6 +68,12 @@ def _make_folder(stack: ExitStack, folder: Path) -> bool:
 def _remove_empty(folder: Path) -> None:
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _remove_logs(logs: Path, folder: Path) -> None:
+    """Removes the logs of a run that has saved nothing: they hold settings only."""
+    if not _holds_run(folder):
+        shutil.rmtree(logs, ignore_errors=True)
 
 
 @contextlib.contextmanager
