@@ -48,6 +48,8 @@ def test_a_run_in_use_is_not_resumed_and_another_begins_beside_it(tmp_path, runn
     refused = call("train", "--resume", cwd=tmp_path)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert f"models/{name} is in use by {name} (process {running.pid} on " in refused.stderr
+    played = call("play", "--episodes", 1, "--record-episodes", 0, "--random-episodes", 0, cwd=tmp_path)
+    assert "still training, at frame " in played.stdout
     assert call("train", *QUICK, "--frames", "300", cwd=tmp_path).returncode == 0
     assert running.status() is None
     kill(running.pid, signal.SIGTERM)

@@ -11,7 +11,7 @@ from run_fakes import tiny_record
 
 from doom_a3c.run.checkpoints import runs
 from doom_a3c.run.checkpoints.checkpoint import read_label
-from doom_a3c.run.checkpoints.lock import FolderLock
+from doom_a3c.run.checkpoints.lock import FolderLock, find_progress
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, link_newest, list_runs, open_new_run, open_run
 from doom_a3c.run.saver import Saver
@@ -164,6 +164,17 @@ def test_a_killed_session_leaves_the_frame_that_it_had_reached(models):
         assert lock.killed_at == 12_345
     with FolderLock(run) as lock:
         assert lock.killed_at is None
+
+
+def test_a_run_that_still_trains_shows_its_newest_frame(models):
+    run = save_run(models, "basic-seed1-20260101-000001")
+    assert find_progress(run) is None
+    with open_run(run) as folder:
+        Saver(folder, tiny_record(name=run.name), 60.0, print).note_progress(12_345)
+        assert find_progress(run) == 12_345
+        os.link(run / ".lock", "kept")
+    os.rename("kept", run / ".lock")  # as after a kill
+    assert find_progress(run) is None
 
 
 def test_a_run_in_a_models_folder_itself_is_resumed_there(models):

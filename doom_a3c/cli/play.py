@@ -21,6 +21,7 @@ from doom_a3c.cli.streams import print_result
 from doom_a3c.record.files import claim_empty_folder
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints import pretrained
+from doom_a3c.run.checkpoints.lock import find_progress
 from doom_a3c.run.checkpoints.runs import find_checkpoint
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import Config, cpu_count
@@ -166,7 +167,9 @@ def _play_agent(
 
     screen = _open_window(record.scenario.name, options.speed) if options.window else None
     with Playback(agent, settings, folder, screen, on_step) as playback, _handle_interrupts(playback):
-        frames = f"{record.counters.frames:,} frames of training"
+        newest = find_progress(Path(agent.source).resolve().parent)
+        more = "" if newest is None else f" (its run is still training, at frame {newest:,})"
+        frames = f"{record.counters.frames:,} frames of training{more}"
         lines(f"{agent.source}: {record.scenario.name}, {frames}, {playback.settings.policy} policy")
         if agent.builder.can_render:
             lines(describe_cost(settings))

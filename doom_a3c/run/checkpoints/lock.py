@@ -28,9 +28,7 @@ class FolderLock:
         """Locks a folder; raises UserError if it cannot be written to, or, naming the holder, if it is locked."""
         self.folder = output_folder(str(folder), FLAG)
         self._file = _open_locked(folder / _FILE)
-        note = "" if self._file is None else os.pread(self._file, _MAX_NOTE, 0).decode(errors="replace")
-        frame = re.search(r", at frame ([\d,]{1,20})$", note)
-        self.killed_at = int(frame[1].replace(",", "")) if frame else None
+        self.killed_at = None if self._file is None else _read_frame(self._file)
 
     def note(self, run: str, frames: int) -> None:
         """Writes the run's name and progress to the lock file, for other sessions."""
@@ -57,6 +55,33 @@ class FolderLock:
                     (self.folder / _FILE).unlink()
             os.close(self._file)
             self._file = None
+
+
+def find_progress(folder: Path) -> int | None:
+    """Returns the frame that the session in a folder has reached about a second ago; None if there is no session."""
+    try:
+        descriptor = os.open(folder / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_frame(descriptor)
+    except OSError:  # a file system without locks
+        pass
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _read_frame(descriptor: int) -> int | None:
+    """Returns the frame in the note of a lock file, None if it has none."""
+    try:
+        note = os.pread(descriptor, _MAX_NOTE, 0).decode(errors="replace")
+    except OSError:  # such as a pipe of that name
+        return None
+    frame = re.search(r", at frame ([\d,]{1,20})$", note)
+    return int(frame[1].replace(",", "")) if frame else None
 
 
 def _open_locked(path: Path) -> int | None:
