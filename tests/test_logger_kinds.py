@@ -14,6 +14,7 @@ import pytest
 from commands import SMALL, call
 from fakes import until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
 from doom_a3c.cli.compare_runs import compare_runs
@@ -24,6 +25,7 @@ from doom_a3c.record.metrics.figures import draw_runs
 from doom_a3c.record.metrics.logger_kinds import find_logger
 from doom_a3c.record.metrics.loggers import Loggers
 from doom_a3c.record.metrics.progress import Point
+from doom_a3c.record.metrics.tags import make_tag
 from doom_a3c.settings.errors import UserError
 
 GIF = imageio.imwrite("<bytes>", np.array([[[[0] * 3] * 8] * 8, [[[200] * 3] * 8] * 8], np.uint8), extension=".gif")
@@ -85,6 +87,22 @@ def test_tensorboard_has_hyper_parameters_with_the_evaluation_as_metric(tmp_path
     assert b"seed" in start
     assert b"basic-seed1" in start  # the name of its row
     assert "Actions/Taken" in EventAccumulator(str(folder / "train_0")).Reload().Tags()["tensors"]
+
+
+def test_tensorboard_shows_no_points_of_a_killed_session_beyond_its_checkpoint(tmp_path):
+    make = {resumed_at: find_logger("tensorboard", frames=resumed_at) for resumed_at in (0, 300)}
+    reopened = (300, (450, 550))  # after a failure, say
+    for number, (resumed_at, frames) in enumerate([(0, (100, 200, 300, 400, 500)), (300, (350, 400)), reopened]):
+        log = make[resumed_at](tmp_path)
+        for count in frames:
+            log.metrics({"reward": float(resumed_at)}, count)
+            log.metrics({"reward_by_episode": 0.0}, count // 50)
+        log.close()
+        (file,) = tmp_path.glob("*.v2")
+        file.rename(tmp_path / f"events.out.tfevents.{number}")  # in order, though they are of one second
+    events = PluginEventAccumulator(str(tmp_path)).Reload()  # of `tensorboard --load_fast=false`
+    assert [event.step for event in events.Tensors("Perf/Reward")] == [100, 200, 300, 350, 400, 450, 550]
+    assert {event.step for event in events.Tensors(make_tag("reward_by_episode"))} == {2, 4, 6, 7, 8, 9, 10, 11}
 
 
 @pytest.mark.tools

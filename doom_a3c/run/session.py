@@ -70,7 +70,9 @@ def build_session(
     """
     config = record.config
     _check_machine(config)
-    make_logger = make_logger or find_logger(config.logger, config.wandb_project, config.wandb_entity)
+    make_logger = make_logger or find_logger(
+        config.logger, config.wandb_project, config.wandb_entity, record.counters.frames
+    )
     builder = Builder(record.scenario, config, games)
     model, progress, transferred = _make_model(record, builder, checkpoints.last, variables, source)
     games.check()

@@ -8,10 +8,11 @@ from doom_a3c.record.metrics.loggers import MakeLogger
 from doom_a3c.settings.errors import UserError
 
 
-def find_logger(kind: str, project: str | None = None, entity: str | None = None) -> MakeLogger:
+def find_logger(kind: str, project: str | None = None, entity: str | None = None, frames: int = 0) -> MakeLogger:
     """Returns the constructor of loggers of a kind: 'tensorboard', 'csv', 'wandb' or 'mlflow'.
 
-    `project` and `entity` are the destination of 'wandb'; None leaves it to its environment variables.
+    `project` and `entity` are the destination of 'wandb'; None leaves it to its environment variables. The session begins
+    at `frames`.
 
     Raises:
         UserError: if a package that it needs is not installed, or no project can have that name.
@@ -33,6 +34,6 @@ def find_logger(kind: str, project: str | None = None, entity: str | None = None
                 return MlflowRun().logger
     except ModuleNotFoundError as error:
         raise UserError(f"--logger {kind} needs {error.name}: pip install -r requirements-loggers.txt") from error
-    from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
+    from doom_a3c.record.metrics.tensorboard import TensorBoardSession
 
-    return TensorBoardLogger
+    return TensorBoardSession(frames).logger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.plugins.hparams import summary_v2 as hparams  # `api` imports Keras besides, for half a second
 
 from doom_a3c.record.metrics.loggers import Metrics, flatten
@@ -19,12 +21,31 @@ _QUIETLY = np.errstate(over="ignore")  # rewards may exceed float32
 _RESULTS = {"confirmed_score": "best, confirmed", "score": "evaluation"}  # metrics of the hyper-parameter view
 
 
+class TensorBoardSession:
+    """Makes the logs of a session that begins at `frames`. Owns the folders of those it has made."""
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+        self._begun: set[Path] = set()
+
+    def logger(self, folder: Path) -> TensorBoardLogger:
+        """Opens a log, again after a failure."""
+        log = TensorBoardLogger(folder, None if folder in self._begun else self._frames)
+        self._begun.add(folder)
+        return log
+
+
 class TensorBoardLogger:
     """One TensorBoard run in its own folder. Owns the event file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        """Begins a session at the frame `resumed_at`: points beyond it are of a killed one, and no longer shown."""
         self._run_name = folder.parent.name
         self._writer = tf.summary.create_file_writer(str(folder), max_queue=100, flush_millis=5000)
+        if resumed_at is not None:
+            started = SessionLog(status=SessionLog.START)
+            event = Event(wall_time=time.time(), step=resumed_at + 1, session_log=started)
+            tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
 
     @_QUIETLY
     def metrics(self, metrics: Metrics, count: int) -> None:
