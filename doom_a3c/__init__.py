@@ -53,7 +53,9 @@ with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command line
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from doom_a3c.settings.renames import describe_api_name  # late: rarely needed
+
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{describe_api_name(name)}")
     try:
         from doom_a3c import api  # late: it loads TensorFlow
     except ModuleNotFoundError as error:

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.streams import can_redraw, in_notebook
 from doom_a3c.envs.functions import name_function
-from doom_a3c.record.files import claim_empty_folder
+from doom_a3c.record.files import claim_empty_folder, explain_folder
 from doom_a3c.record.metrics.progress import EvaluationPoint
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
@@ -30,6 +30,7 @@ from doom_a3c.settings.errors import RunError, UserError, require
 from doom_a3c.settings.fields import parse_values
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import PlaySettings
+from doom_a3c.settings.renames import describe_api_name
 from doom_a3c.settings.trust import GameOverride
 
 import_tensorflow(cpu_count(), verbose=False, device="auto")  # quietly, before the modules below import it
@@ -64,6 +65,9 @@ class Agent(TrainedAgent):
         played = f"{record.counters.frames:,} frames"
         return f"<Agent {record.scenario.name}: run {record.name}, {played}, {score}{caveat}, {self.source}>"
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{describe_api_name(name)}")
+
     @property
     def folder(self) -> Path:
         """The folder of its checkpoint, as `resume` takes it."""
@@ -84,8 +88,8 @@ class Agent(TrainedAgent):
         call = f"agent.play({str(out)!r}, {', '.join(f'{key}={value!r}' for key, value in settings.items())})"
         with contextlib.ExitStack() as stack:
             folder = None if out is None else stack.enter_context(claim_empty_folder(str(out), "out"))
-            if folder is not None and folder != expand(str(out)):
-                warnings.warn(f"{out} is not empty: writing to {folder}", RuntimeWarning, stacklevel=2)
+            if folder is not None and (why := explain_folder(str(out), folder)):
+                warnings.warn(why, RuntimeWarning, stacklevel=2)
             return stack.enter_context(Playback(self, chosen, folder)).run(call)
 
 
@@ -119,7 +123,7 @@ class _Hooks(NamedTuple):
 
 
 def train(
-    scenario: str | Callable[[], Env] = "basic",
+    scenario: str | PathLike[str] | Callable[[], Env] = "basic",
     *,
     name: str | None = None,
     from_: str | PathLike[str] | None = None,
@@ -174,8 +178,9 @@ def resume(
     `env`, or the settings `scenario` and `wad`, repeat a game that the checkpoint does not name.
     """
     hooks = _Hooks(callback, on_evaluation, on_checkpoint, progress).check()
+    settings = {name: fspath(value) if isinstance(value, PathLike) else value for name, value in settings.items()}
     folder = find_run(expand(settings.get("models_dir", Config.models_dir)), str(run))
-    override = GameOverride(settings.get("scenario"), settings.pop("wad", None), _check_function(env))
+    override = _name_game(settings.get("scenario"), settings.pop("wad", None), env)
     with open_run(folder) as checkpoints:
         record = make_resumed_run(checkpoints.read_record(override), settings)
         return _run(record, checkpoints, hooks, env=env, override=override)
@@ -184,8 +189,8 @@ def resume(
 def load(
     path: str | PathLike[str],
     *,
-    scenario: str | None = None,
-    wad: str | None = None,
+    scenario: str | PathLike[str] | None = None,
+    wad: str | PathLike[str] | None = None,
     env: Callable[[], Env] | None = None,
 ) -> Agent:
     """Returns the agent of a checkpoint; untrusted ones are safe to load.
@@ -199,15 +204,23 @@ def load(
     Raises:
         UserError: if it is not a checkpoint, or a file of its scenario is missing.
     """
-    return Agent.load(find_model(str(path)).absolute(), GameOverride(scenario, wad, _check_function(env)))
+    return Agent.load(find_model(str(path)).absolute(), _name_game(scenario, wad, env))
 
 
-def _check_function(env: Callable[[], Env] | None) -> Callable[[], Env] | None:
-    """Returns the function; raises UserError if it does not make environments."""
+def _name_game(
+    scenario: str | PathLike[str] | None, wad: str | PathLike[str] | None, env: Callable[[], Env] | None
+) -> GameOverride:
+    """Returns the caller's replacement for the game of a checkpoint.
+
+    Raises:
+        UserError: for an empty name, or an `env` that is no function that makes environments.
+    """
+    for name, value in (("scenario", scenario), ("wad", wad)):
+        require(value is None or bool(str(value).strip()), f"{name}: it is empty")
     if env is not None:
         require(callable(env), f"env: {env!r} is not a function")
         name_function(env)
-    return env
+    return GameOverride(None if scenario is None else str(scenario), None if wad is None else str(wad), env)
 
 
 def _run(

@@ -280,7 +280,7 @@ def test_progress_is_shown_on_request_and_never_by_default_in_a_pipe(progress, s
         (lambda: dc.train("basic", envs_per_worker=0), "envs_per_worker: 0 is out of range"),
         (lambda: dc.train("basic", envs_per_worker={(1, 2): 3}), "envs_per_worker: {(1, 2): 3} is not a whole number"),
         (lambda: dc.train("basic", envs_per_worker="\x9b31m"), r"envs_per_worker: '\x9b31m' is not a whole number"),
-        (lambda: dc.train("basic", models_dir=Path("x")), "models_dir: PosixPath('x') is not a text"),
+        (lambda: dc.train("basic", models_dir=5), "models_dir: 5 is not a text"),
         (lambda: dc.load("nothing.ckpt"), "there is no checkpoint nothing.ckpt"),
         (lambda: dc.resume("nothing"), "there is no such run in models"),
     ],
@@ -332,3 +332,43 @@ def test_the_python_of_a_page_runs_as_it_stands_in_any_folder(page, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "result" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: dc.train(""), "scenario"),
+        (lambda: dc.load(""), "model"),
+        (lambda: dc.load("basic", scenario=" "), "scenario"),
+        (lambda: dc.load("basic", wad=""), "wad"),
+        (lambda: dc.resume(""), "run"),
+    ],
+)
+def test_an_empty_name_is_refused(call, named):
+    with pytest.raises(dc.UserError, match=f"{named}.* is empty"):
+        call()
+
+
+def test_an_empty_folder_to_play_into_is_refused(agent, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = sorted(os.listdir())
+    with pytest.raises(dc.UserError, match="out: it is empty"):
+        agent.play("", episodes=1)
+    assert sorted(os.listdir()) == before
+
+
+def test_names_of_stable_baselines3_have_a_hint(agent):
+    with pytest.raises(AttributeError, match=r"'predict': use agent\.act\("):
+        agent.predict(None)
+    with pytest.raises(AttributeError, match=r"'PPO': use doom_a3c\.train\("):
+        _ = dc.PPO
+    assert not hasattr(agent, "nonsense")
+
+
+def test_every_folder_may_be_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {f"{name}_dir": tmp_path / name for name in ("models", "frames", "logs")}
+    agent = dc.train(Path("cartpole"), frames=300, **folders, **{**QUICK, "evaluation_episodes": 1})
+    assert agent.folder.parent == tmp_path / "models"
+    assert dc.resume(agent.folder.name, frames=600, models_dir=tmp_path / "models").folder == agent.folder
+    assert dc.load(agent.folder, scenario=Path("cartpole")).source == agent.source

@@ -34,6 +34,7 @@ DOORS = {
     "doom_a3c.api",
     "doom_a3c.envs.registry",
     "doom_a3c.run.imports",
+    "doom_a3c.settings.renames",
 }  # that the package itself opens, for those who import it alone
 HEAVY = ("tensorflow", "keras", "ray")
 READING_LIST = (  # that explains an update completely, in this order

@@ -107,7 +107,11 @@ def test_without_its_newest_run_a_models_folder_has_the_one_saved_last(models):
 def test_runs_are_found_by_name_by_its_start_and_by_path(models):
     first = save_run(models, "basic-seed1-20260101-000001")
     second = save_run(models, "basic-seed2-20260101-000002")
-    assert find_run(models, first.name) == find_run(models, "basic-seed1") == find_run(models, str(first)) == first
+    assert find_run(models, first.name) == find_run(models, "Basic-seed1") == find_run(models, str(first)) == first
+    assert find_model("Basic-seed1") == first / "last.ckpt"
+    assert "several runs" in complaint(find_model, "basic-")
+    assert "empty" in complaint(find_run, models, "")
+    assert "empty" in complaint(find_model, " ")
     said = complaint(find_run, models, "basic")
     assert "basic: several runs" in said
     assert first.name in said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from doom_a3c.record.files import output_folder, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import is_run_name
+from doom_a3c.run.checkpoints.runs import match_names
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.inputs import expand
 
@@ -82,11 +83,10 @@ def _find_runs(word: str, places: Sequence[Path]) -> list[Run]:
     return [each for each in runs if each.curve or is_run_name(each.name)]
 
 
-def _find_names(word: str, names: Iterable[str]) -> list[str]:
+def _find_names(word: str, names: Collection[str]) -> list[str]:
     """Returns the run named `word`, or all whose names begin with it; raises UserError if there is none."""
-    found = sorted(name for name in names if name.lower().startswith(word.lower()))
-    if found:
-        return [word] if word in found else found
+    if found := match_names(names, word):
+        return sorted(found)
     listed = ", ".join(sorted(names)[:_MAX_NAMES])
     there = f"; the runs are {listed}" if listed else ""
     raise UserError(f"--compare-runs {word}: there is no such run, and no such folder{there}")

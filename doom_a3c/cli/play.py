@@ -18,7 +18,7 @@ from doom_a3c.cli.flags import list_flags, make_flag_parser
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.mistakes import Others
 from doom_a3c.cli.streams import print_result
-from doom_a3c.record.files import claim_empty_folder
+from doom_a3c.record.files import claim_empty_folder, explain_folder
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.lock import find_progress
@@ -28,7 +28,6 @@ from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, select, setting, settings_of
 from doom_a3c.settings.games import GameSettings
-from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.playing import SHOWING, PlaySettings
 from doom_a3c.settings.trust import GameOverride
 
@@ -105,8 +104,8 @@ def _play(arguments: list[str] | None) -> int:
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     lines = Lines(options.quiet)
     with claim_empty_folder(options.out, "--out") as folder:
-        if folder != expand(options.out):
-            lines(f"{options.out} is not empty: writing to {folder}")
+        if why := explain_folder(options.out, folder):
+            lines(why)
         if options.compare:
             from doom_a3c.cli.compare import compare
 

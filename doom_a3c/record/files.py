@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.inputs import check_file, expand
 
 MAX_NAME = 60  # characters of a name that are kept in another one: file systems allow 255 bytes
@@ -64,6 +64,7 @@ def output_folder(path: str, flag: str) -> Path:
     Raises:
         UserError: naming the flag, if there can be none.
     """
+    require(bool(path.strip()), f"{flag}: it is empty; name a folder")
     folder = expand(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +94,11 @@ def claim_empty_folder(path: str, flag: str) -> Iterator[Path]:
             if is_free:
                 yield folder
                 return
+
+
+def explain_folder(path: str, folder: Path) -> str:
+    """Returns why output goes to the claimed `folder` and not to the named one, '' if it goes there."""
+    return "" if folder == expand(path) else f"{path} is not empty: writing to {folder}"
 
 
 @contextlib.contextmanager

@@ -74,6 +74,8 @@ def find(name: str) -> Scenario:
     Raises:
         UserError: if there is no such scenario, or its files are missing or broken.
     """
+    if not name.strip():
+        raise UserError("the name of the scenario is empty; --list-scenarios shows all")
     if path := find_users_file(name):
         return _load(path)
     if FUNCTION.fullmatch(name):

@@ -160,3 +160,19 @@ def _find_foreign(word: str) -> list[Name]:
 
 def _normalize(word: str) -> str:
     return word.strip("-_").replace("-", "_").lower()
+
+
+_API_NAMES = {  # names of stable-baselines3's, and what to use here
+    **dict.fromkeys(("A2C", "A3C", "PPO", "RecurrentPPO", "make_vec_env"), "doom_a3c.train(scenario)"),
+    **dict.fromkeys(("evaluate", "evaluate_policy"), "agent.play(episodes=100).scores"),
+    "predict": "agent.act(observation, state)",
+    "learn": "doom_a3c.train(scenario), and doom_a3c.resume(agent.folder, frames=...) to continue",
+    "save": "agent.source, the path of its checkpoint, which is saved",
+    "get_env": "gymnasium.make('doom_a3c/Basic-v0')",
+    "set_env": "doom_a3c.load(path, scenario=...), or env=function",
+}
+
+
+def describe_api_name(name: str) -> str:
+    """Returns ': use X' for a name of stable-baselines3's, '' for any other."""
+    return f": use {_API_NAMES[name]}" if name in _API_NAMES else ""

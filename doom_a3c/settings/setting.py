@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -114,13 +115,15 @@ class Setting:
 
 
 def convert(value: Any, kind: type, unit: str = "") -> Any:
-    """Returns `value` as `kind` if it is a number of the other kind, or a text with one; any other value unchanged.
+    """Returns `value` as `kind` if it is a path, a number of the other kind, or a text with one; any other value unchanged.
 
     Raises:
         ValueError: for a text that is no such number, see `parse_number`.
     """
     if isinstance(value, str) and kind in (int, float):
         return parse_number(value, kind, unit)
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
     if kind is float and type(value) is int:
         return float(value) if abs(value) < MAX else math.copysign(math.inf, value)
     if kind is int and type(value) is float and value.is_integer() and abs(value) < MAX:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from doom_a3c.record.files import check_exists
-from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, list_runs
+from doom_a3c.run.checkpoints.runs import find_checkpoint, list_runs, match_run
 from doom_a3c.settings.config import Config
-from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.inputs import exists, list_data_folders
 
 _FOLDERS = list_data_folders("models/pretrained", "pretrained")
@@ -55,13 +55,13 @@ def find_model(model: str) -> Path:
     Raises:
         UserError: if there is neither.
     """
+    require(bool(model.strip()), "the name of the model is empty; play.py --list-models shows all")
     known = list_models()
     if "/" in model or model.endswith(".ckpt") or exists(Path(model)):
         check_exists(path := find_checkpoint(Path(model)))
         return path
     if model in known:
         return known[model]
-    models = Path(Config.models_dir)
-    if any(run.name.startswith(model) for run in list_runs(models)):
-        return find_checkpoint(find_run(models, model))
+    if run := match_run(list_runs(Path(Config.models_dir)), model):
+        return find_checkpoint(run)
     raise UserError(f"there is no checkpoint or model {model}{suggest(model, known)}; play.py --list-models shows all")

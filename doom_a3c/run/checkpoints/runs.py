@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from doom_a3c.record.files import output_folder, write_whole
 from doom_a3c.run.checkpoints.folder import BEST, LAST, CheckpointFolder
 from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_scenario_name, make_run_name
-from doom_a3c.settings.errors import UserError, suggest
+from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.inputs import exists, expand
 
 NEWEST = "newest"  # stands for a name
@@ -126,6 +126,7 @@ def find_run(models: Path, name: str = NEWEST) -> Path:
     Raises:
         UserError: if there is none, or several names begin like that.
     """
+    require(bool(name.strip()), "the name of the run is empty")
     try:
         models.stat()
     except FileNotFoundError:
@@ -142,13 +143,28 @@ def find_run(models: Path, name: str = NEWEST) -> Path:
         raise UserError(f"there is no run in {models}: train one first, or name another --models-dir{found_there}")
     if _holds_run(path := expand(name)):
         return path
-    if (match := [run for run in runs if run.name == name] or [run for run in runs if run.name.startswith(name)])[1:]:
-        raise UserError(f"{name}: several runs begin like that: {', '.join(run.name for run in match[:_SHOWN])}")
-    if not match:
-        names = [run.name for run in runs]
-        known = suggest(name, names) or (f"; it has {', '.join(names[:_SHOWN])}" if names else "")
-        raise UserError(f"{name}: there is no such run in {models}{known}")
-    return match[0]
+    if run := match_run(runs, name):
+        return run
+    names = [run.name for run in runs]
+    known = suggest(name, names) or (f"; it has {', '.join(names[:_SHOWN])}" if names else "")
+    raise UserError(f"{name}: there is no such run in {models}{known}")
+
+
+def match_run(runs: Sequence[Path], name: str) -> Path | None:
+    """Returns the folder whose name is `name`, or the only one that begins with it, None if there is none.
+
+    Raises:
+        UserError: if several begin with it.
+    """
+    match = match_names([run.name for run in runs], name)
+    if match[1:]:
+        raise UserError(f"{name}: several runs begin like that: {', '.join(match[:_SHOWN])}")
+    return next((run for run in runs if run.name in match), None)
+
+
+def match_names(names: Collection[str], word: str) -> list[str]:
+    """Returns the name that is `word`, or all that begin with it in upper or lower case."""
+    return [word] if word in names else [name for name in names if name.lower().startswith(word.lower())]
 
 
 def list_runs(models: Path) -> list[Path]:
