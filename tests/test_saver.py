@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_once_tried_again_and_then_nothing_is_missing(tmp_pa
     saver.check()
     assert [load(tmp_path / f"{name}.ckpt").record.best.score for name in ("best", "last")] == [7.0, 7.0]
     assert lines == [
-        "warning: checkpoints not written: No space left on device; training continues, and tries again",
+        "warning: checkpoints not written: No space left on device; trying again",
         "checkpoints written again",
     ]
 
@@ -189,6 +189,18 @@ def test_a_full_disk_without_hard_links_never_hangs_a_save(tmp_path, monkeypatch
     assert load(tmp_path / "last.ckpt").record.counters.frames in (64, 96)
 
 
+def test_the_last_error_says_which_checkpoint_has_the_weights(tmp_path, state, disk):
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
+    saver.save(state, Best())
+    disk[0] = True
+    saver.save(state, Best(7.0, "greedy"))  # the same weights after their evaluation
+    with pytest.raises(module.SaveError, match=r"last\.ckpt has these weights"):
+        saver.check()
+    saver.save(state._replace(counters=state.counters._replace(frames=1064)), Best())
+    with pytest.raises(module.SaveError, match=r"last\.ckpt is older by 1,032 frames"):
+        saver.check()
+
+
 def test_the_best_never_gives_way(tmp_path, state, disk):
     saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
     saver.save_best(state, Best(7.0, "greedy"))
@@ -202,9 +214,10 @@ def test_the_best_never_gives_way(tmp_path, state, disk):
 def test_a_run_that_cannot_be_saved_does_not_begin(tmp_path, state, disk):
     disk[0] = True
     lines = []
-    with pytest.raises(module.SaveError, match=r"No space left on device.* 0 MB"):
-        Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append).begin(state, Best())
-    assert lines == []  # which would tell that training continues
+    with pytest.raises(module.SaveError, match=r"No space left on device.* needs \d+ kB"):
+        (saver := Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, lines.append)).begin(state, Best())
+    saver.save(state, Best())  # as at the end of every session
+    assert lines == []  # which would say that it is tried again
 
 
 def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, state):
@@ -214,7 +227,7 @@ def test_hardly_any_room_for_a_save_is_told_at_the_start(tmp_path, monkeypatch, 
     assert lines == []
     monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     saver.begin(state, Best())
-    assert "0 MB free" in lines[0]
+    assert "1 kB free" in lines[0]
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, state):

@@ -58,6 +58,11 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
     write_whole(path, table.getvalue().encode())
 
 
+def format_size(size: float) -> str:
+    """Returns a number of bytes in words, such as '12 MB', or '230 kB' below one megabyte."""
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
 def output_folder(path: str, flag: str) -> Path:
     """Returns a writable folder, created if necessary.
 

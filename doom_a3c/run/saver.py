@@ -7,9 +7,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from doom_a3c.engines.state import State
 from doom_a3c.engines.updates import DivergedError
+from doom_a3c.record.files import format_size
 from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
 from doom_a3c.run.checkpoints.checkpoint import all_finite
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
@@ -41,6 +43,8 @@ class Saver:
         self._failures = FailureReporter("checkpoints", log)
         self._best: tuple[State, Best] | None = None  # not written yet
         self._made_room = False
+        self._unsaved: dict[str, int] = {}  # frames of what could not be written, by its part of a message
+        self._unstarted = False  # the first checkpoint could not be written: there is no run to save
         self._lock = threading.Lock()
 
     def is_due(self) -> bool:
@@ -64,29 +68,32 @@ class Saver:
             try:
                 self._write(state, best)
             except OSError as error:
-                needed = ROOM * sum(value.nbytes for value in state.variables.values()) / 1e6
-                remedy = f"; a run needs {needed:,.0f} MB" if error.errno == errno.ENOSPC else ""
+                self._unstarted = True
+                needed = ROOM * sum(value.nbytes for value in state.variables.values())
+                remedy = f"; a run needs {format_size(needed)}" if error.errno == errno.ENOSPC else ""
                 reason = f"{error.strerror or error}{remedy}"
                 raise SaveError(f"{error.filename or self._folder.folder} could not be written to: {reason}") from None
         if self._folder.folder.name == self._record.name:  # else the models folder itself is the run's
             link_newest(self._folder.folder)
         size, free = self._folder.last.stat().st_size, shutil.disk_usage(self._folder.folder).free
         if free < ROOM * size:
-            room = f"{free / 1e6:,.0f} MB free, and a save may need {ROOM * size / 1e6:,.0f} MB"
+            room = f"{format_size(free)} free, and a save may need {format_size(ROOM * size)}"
             self._log(f"warning: {self._folder.folder} has {room}")
 
     def save(self, state: State, best: Best) -> None:
-        """Writes the newest checkpoint; after a failure it is soon due again.
+        """Writes the newest checkpoint, unless the first one failed; after a failure it is soon due again.
 
         Raises:
             DivergedError: if a weight is not finite; nothing is written.
         """
         _check_finite(state)
+        if self._unstarted:
+            return
         with self._lock:
             try:
                 self._write(state, best)
             except OSError as error:
-                self._handle_failure(error, NEWEST)
+                self._handle_failure(error, NEWEST, state)
             self._try_best()
 
     def _write(self, state: State, best: Best) -> None:
@@ -109,7 +116,7 @@ class Saver:
                     state, lambda: self._folder.save_best(state.variables, self._make_record(state, best))
                 )
             except OSError as error:
-                self._handle_failure(error, BEST)
+                self._handle_failure(error, BEST, state)
             else:
                 self._best = None
                 self._failures.report_success(BEST)
@@ -133,10 +140,20 @@ class Saver:
                 failure = (
                     f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
                 )
-                older = f"; {path.name} is older" if self._folder.is_ours and path.exists() else ""
-                raise SaveError(failure + older)
+                raise SaveError(failure + self._describe_kept(path, self._unsaved[name]))
 
-    def _handle_failure(self, error: OSError, name: str) -> None:
+    def _describe_kept(self, path: Path, frames: int) -> str:
+        """Returns which checkpoint has the unwritten weights of `frames`, or that the one at `path` is older."""
+        if not self._folder.is_ours:
+            return ""
+        saved = {one: at for one, at in self._folder.saved.items() if one.exists()}
+        if holder := next((one for one, at in saved.items() if at == frames), None):
+            return f"; {holder.name} has these weights"
+        since = f" by {frames - saved[path]:,} frames" if path in saved else ""
+        return f"; {path.name} is older{since}" if path.exists() else ""
+
+    def _handle_failure(self, error: OSError, name: str, state: State) -> None:
+        self._unsaved[name] = state.counters.frames
         self._failures.report_failure(error, name)
         self._next = min(self._next, time.monotonic() + SECONDS_BETWEEN_TRIES)
 

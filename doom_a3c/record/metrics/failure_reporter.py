@@ -28,7 +28,7 @@ class FailureReporter:
             self._failing.add(name)
             self.reason = _summarize(error)
         if first:
-            self._log(f"warning: {self._outputs} not written: {self.reason}; training continues, and tries again")
+            self._log(f"warning: {self._outputs} not written: {self.reason}; trying again")
 
     def report_success(self, name: str = "") -> None:
         """Records a success; logs it if nothing fails any more."""

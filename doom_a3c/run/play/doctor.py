@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from doom_a3c.envs.games import GameFactory
-from doom_a3c.record.files import output_folder
+from doom_a3c.record.files import format_size, output_folder
 from doom_a3c.record.films.overlay import newest_picture
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import RunRecord
@@ -217,21 +217,21 @@ def _check_speed(record: RunRecord, play: RandomPlay) -> Finding:
 
 
 def _check_memory() -> Finding:
-    available = _read_available_megabytes()
-    shared = shutil.disk_usage("/dev/shm").free / 1e6
-    scarce = min(available, 4 * shared) < 1000
+    available = _read_available_bytes()
+    shared = shutil.disk_usage("/dev/shm").free
+    scarce = min(available, 4 * shared) < 1e9
     advice = "a few hundred MB are little: fewer --envs-per-worker, or Docker's --shm-size=1g" if scarce else ""
-    return Finding("memory", f"{available:,.0f} MB free, {shared:,.0f} MB in /dev/shm", advice)
+    return Finding("memory", f"{format_size(available)} free, {format_size(shared)} in /dev/shm", advice)
 
 
-def _read_available_megabytes() -> float:
+def _read_available_bytes() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("MemAvailable"))
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 
 
 def _check_disk(record: RunRecord) -> Finding:
     folder = next(each for each in (expand(record.config.models_dir).absolute() / "x").parents if each.exists())
-    free, needed = shutil.disk_usage(folder).free / 1e6, 4e-6 * _SLOTS * most_parameters(record.scenario) * _CHECKPOINTS
+    free, needed = shutil.disk_usage(folder).free, 4 * _SLOTS * most_parameters(record.scenario) * _CHECKPOINTS
     players = f"{record.config.worker_count} workers x {record.config.envs_per_worker} games"
-    says = f"{free:,.0f} MB free for {needed:,.0f} MB of checkpoints at most; {players}"
+    says = f"{format_size(free)} free for {format_size(needed)} of checkpoints at most; {players}"
     return Finding("disk", says, "checkpoints may not fit: name another --models-dir" if free < 2 * needed else "")
