@@ -39,6 +39,12 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--scenario", "mute.toml"), "no button to press"),
         (("--workers", "1024", "--envs-per-worker", "4096"), "4,194,304 games, 65,536 at most"),
         (("--resume", "--models-dir", "foreign"), "foreign/last.ckpt is a zip archive"),
+        (
+            ("--seed", "1", "2", "3", "--frames", "9"),
+            "one seed; a loop of the shell trains several: for seed in 1 2 3;",
+        ),
+        (("--seed=1,2,3",), "for seed in 1 2 3;"),
+        (("--seed", "1", "100000"), "100000 needs a flag: --frames 100000"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments, message):

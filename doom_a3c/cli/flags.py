@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from doom_a3c import __version__
-from doom_a3c.cli.mistakes import NO_OTHERS, Others, explain_switch, explain_unknown
+from doom_a3c.cli.mistakes import NO_OTHERS, Others, explain_seeds, explain_switch, explain_unknown
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_setting, settings_of
 from doom_a3c.settings.setting import Setting
@@ -42,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         """
         arguments = sys.argv[1:] if arguments is None else arguments
         self._check_switches(arguments)
+        if several := explain_seeds(arguments, self.prog, self._option_string_actions):
+            raise UserError(several)
         parsed, unknown = self.parse_known_args(arguments)
         values = vars(parsed)
         if values.pop("help", False):

@@ -14,6 +14,7 @@ from doom_a3c.settings.numbers import parse_number
 from doom_a3c.settings.renames import find_new_name, format_note
 
 _SWITCHED = {**dict.fromkeys(("true", "yes", "on"), ""), **dict.fromkeys(("false", "no", "off"), "no-")}
+_SEEDS = re.compile(r"--seed[ =](\d+(?: \d{1,4})+|\d+(?:,\d{1,2})+)(?= |$)")  # a longer second one is --frames
 _VALUE = re.compile(r"-\.?\d")  # begins a negative number
 _DEVICES = ("cpu", "gpu", "cuda", "auto")
 
@@ -34,6 +35,18 @@ def explain_switch(flag: str, value: str, flags: Collection[str]) -> str:
     return f"{flag} takes no value, such as {value}: {flag} alone turns it on" + (
         f", and {off} off" if off in flags else ""
     )
+
+
+def explain_seeds(arguments: Sequence[str], program: str, flags: Collection[str]) -> str:
+    """Returns the message for several seeds, '' if there is at most one."""
+    if not (found := _SEEDS.search(" ".join(arguments))):
+        return ""
+    seeds = found[1].split() if " " in found[1] else found[1].split(",")
+    if "--model" in flags:
+        return f"--seed {found[1]}: it takes the first episode's seed, and each further episode adds 1: --seed {seeds[0]}"
+    call = f"python {program}" if program.endswith(".py") else program
+    loop = f"for seed in {' '.join(seeds)}; do {call} --seed $seed; done"
+    return f"--seed {found[1]}: a run has one seed; a loop of the shell trains several: {loop}"
 
 
 def explain_unknown(unknown: Sequence[str], flags: Collection[str], others: Others) -> str:
