@@ -34,6 +34,7 @@ STATUS = Status(
     frames_per_second=11_585.4,
     episodes=12_304,
     mean_score=75.25,
+    mean_of=100,
     means=[-300.0, 0.0, 75.25],
     expected_mean=80.0,
     random_mean=-154.0,
@@ -51,6 +52,7 @@ NOTHING_KNOWN = STATUS._replace(
     seconds_left=None,
     frames_per_second=None,
     mean_score=None,
+    mean_of=43,
     means=[],
     expected_mean=None,
     random_mean=None,
@@ -233,7 +235,11 @@ def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
 
 
 def test_what_is_not_known_is_left_out():
-    assert format_rows(NOTHING_KNOWN) == [("frames", "2,340,000/10,000,000"), ("episodes", "12,304")]
+    assert format_rows(NOTHING_KNOWN) == [
+        ("frames", "2,340,000/10,000,000"),
+        ("mean of 100", "(43 of 100 episodes)"),
+        ("episodes", "12,304"),
+    ]
     assert format_time_left(NOTHING_KNOWN) == ""
     resumed = NOTHING_KNOWN._replace(best_evaluation=5.0)
     assert dict(format_rows(resumed))["evaluation"] == "highest so far 5.00"

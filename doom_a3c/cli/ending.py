@@ -7,7 +7,7 @@ from typing import Any
 
 from doom_a3c.cli import command
 from doom_a3c.cli.panel import Panel
-from doom_a3c.cli.status import format_curve
+from doom_a3c.cli.status import format_curve, format_mean
 from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
@@ -29,9 +29,10 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
     caveat = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
+    mean = format_mean(progress.mean_score, len(progress.newest_scores()))
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
-        f"{progress.episodes:,} episodes, mean of the last 100 {format_score(progress.mean_score)}, "
+        f"{progress.episodes:,} episodes, mean of the last 100 {mean}, "
         f"best evaluation {format_score(result.best_evaluation)}{caveat}"
     )
     if curve := format_curve(progress.means(CURVE_COLUMNS)):

@@ -31,7 +31,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
     known = (("a trained agent", status.expected_mean), ("random play", status.random_mean))
     values = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
-        "mean of 100": "" if status.mean_score is None else format_score(status.mean_score),
+        "mean of 100": format_mean(status.mean_score, status.mean_of),
         "to expect": ", ".join(f"{name} {format_score(mean)}" for name, mean in known if mean is not None),
         "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
@@ -41,6 +41,11 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
         "newest gif": str(status.gif or ""),
     }
     return [(name, value) for name, value in values.items() if value]
+
+
+def format_mean(mean: float | None, episodes: int) -> str:
+    """Returns a mean of 100 episodes; before there is one, the number of those that have ended."""
+    return f"({episodes} of 100 episodes)" if mean is None else format_score(mean)
 
 
 def draw_sparkline(values: Sequence[float]) -> str:

@@ -39,6 +39,7 @@ class Status(NamedTuple):
     frames_per_second: float | None
     episodes: int
     mean_score: float | None  # of the last 100 episodes
+    mean_of: int  # finished episodes that it counts, 100 or, before there is a mean, fewer
     means: Sequence[float]  # a sample of earlier values of mean_score
     expected_mean: float | None  # of a trained agent, by the scenario's file
     random_mean: float | None  # of random play, by the scenario's file
@@ -194,6 +195,7 @@ class Reporter:
             frames_per_second=self._rate,
             episodes=progress.episodes,
             mean_score=progress.mean_score,
+            mean_of=len(progress.newest_scores()),
             means=progress.means(_MEANS),
             expected_mean=self._scenario.expected_mean if self._scenario else None,
             random_mean=self._scenario.random_mean if self._scenario else None,
