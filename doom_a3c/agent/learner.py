@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -59,12 +59,6 @@ class Batch(NamedTuple):
         """The number of sequences: B games, or more once `cut_sequences` has cut them."""
         return int(self.actions.shape[1])
 
-    @property
-    def steps(self) -> int:
-        """The number of steps, summed over all sequences."""
-        length, sequences = self.actions.shape[:2]
-        return int(length * sequences)
-
 
 class LearnerMetrics(NamedTuple):
     """Losses and norms of an update."""
@@ -114,9 +108,10 @@ class Learner:
         """`index` distinguishes the learners of a run: each deals minibatches in an order of its own."""
         self._network, self._config, self._estimator = network, config, make_estimator(config)
         self._random = np.random.default_rng(make_seed(config.seed, Stream.MINIBATCHES, index, 0))
-        self._compiled = network.compile(("gradients", config), self._compute_gradients)
-        self._states = network.compile(("states of sequences", config), self._compute_states)
+        self._whole = network.compile(("clipped gradients", config), self._compute_clipped)
+        self._parts = network.compile(("gradients", config), self._compute_gradients)
         self._combined = network.compile(("combined", config), self._combine)
+        self._states = network.compile(("states of sequences", config), self._compute_states)
 
     def learn(
         self,
@@ -196,13 +191,21 @@ class Learner:
         """
         # An array, because TensorFlow caches every Python number that it converts to a tensor, forever.
         entropy_cost = np.asarray(self._config.entropy_cost.at(frames, self._config.frames), np.float32)
-        gradients, losses, fits = zip(*(self._compiled(*batch, entropy_cost) for batch in batches), strict=True)
-        steps = np.array([batch.steps for batch in batches], np.float32)
-        combined, measures = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
+        if len(batches) == 1:
+            combined, measures, *fits = self._whole(*batches[0], entropy_cost)
+        else:
+            gradients, losses, fits = zip(*(self._parts(*batch, entropy_cost) for batch in batches), strict=True)
+            steps = np.array([batch.log_probs.size for batch in batches], np.float32)
+            combined, measures = self._combined(gradients, losses, tf.constant(steps / steps.sum()))
         total, *terms = measures.numpy().tolist()
         metrics = LearnerMetrics(*terms[:6])
         finite = bool(np.isfinite([total, metrics.grad_norm]).all())
         return Gradients(combined, metrics, finite, PolicyChange(*terms[6:]), fits)
+
+    def _compute_clipped(self, *inputs: Any) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Computes the clipped gradients of a single batch in one call, with the inputs of `_compute_gradients`."""
+        gradients, losses, fit = self._compute_gradients(*inputs)
+        return *self._combine([gradients], [losses], tf.ones(1)), fit
 
     def _compute_gradients(
         self,
