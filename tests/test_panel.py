@@ -216,6 +216,26 @@ def test_a_panel_on_its_way_to_a_terminal_that_becomes_narrower_leaves_nothing(m
     assert "Ctrl-C" not in "".join(lines)
 
 
+def test_the_cursor_waits_at_the_start_of_the_panel_where_a_terminal_that_wraps_lines_keeps_it(monkeypatch):
+    output = drawn_on(monkeypatch)
+    panel, screen = LivePanel(), pyte.Screen(100, 40)
+    stream = pyte.Stream(screen)
+    for number in range(3):
+        panel.log(f"message {number}")
+        panel.show(STATUS, "")
+        stream.feed(output.getvalue().replace("\n", "\r\n"))
+        output.seek(output.truncate(0))
+        panel._console.width = 100
+        assert (screen.cursor.x, screen.cursor.y) == (0, number + 1)
+        assert " left" in screen.display[number + 1]
+    screen.insert_lines(5)  # as where lines of the panel have been wrapped
+    panel.close()
+    stream.feed(output.getvalue().replace("\n", "\r\n"))
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    assert len(lines) == 3 + len(drawn(STATUS, "", 100))
+    assert screen.cursor.y == len(lines)
+
+
 @pytest.mark.parametrize("columns", [30, 60])
 def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
     master, slave = os.openpty()

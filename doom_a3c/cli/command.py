@@ -119,10 +119,10 @@ def end_by_signals(program: str, clean: Callable[[], object] = int) -> Iterator[
 
 
 def end_at_once(number: int, line: str) -> NoReturn:
-    """Ends the process as by a signal, with a line on stderr that replaces the terminal's last line."""
+    """Ends the process as by a signal, with a line on stderr that replaces the panel, or the line, at the cursor."""
     if can_redraw() and select.select([], [1], [], 0)[1]:  # a stopped terminal would block
         with contextlib.suppress(OSError):
-            os.write(1, b"\r\x1b[K")
+            os.write(1, b"\r\x1b[J")
     print_at_once(line)
     os._exit(128 + number)
 

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleRenderable, Group, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderResult
 from rich.control import Control
 from rich.live import Live
+from rich.live_render import LiveRender
 from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment
 from rich.table import Table
@@ -28,15 +29,30 @@ class _Console(Console):
 
 
 class _Live(Live):
-    """Keeps the terminal from wrapping the panel: wrapped lines take rows that the next update would not erase.
+    """Keeps the cursor at the start of the panel, and erases from there: its rows are unknown once the width has changed.
 
-    A panel that is on its way while the terminal becomes narrower is too wide for it.
+    Many terminals wrap the lines that have become too long for them, and the cursor moves along with its line. A panel that
+    is on its way meanwhile is too wide, so it is written without wrapping.
     """
 
+    parked = True  # else the cursor stays below the panel
+
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Returns the texts of an update for rich: the messages, then the panel without wrapping."""
-        *messages, panel = super().process_renderables(renderables)
-        return [*messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h")]
+        """Returns the texts of an update for rich: the messages, then the panel."""
+        _, *messages, panel = super().process_renderables(renderables)
+        park: list[ConsoleRenderable] = [_Park(self._live_render)] if self.parked else []
+        return [_make_code("\r\x1b[J"), *messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h"), *park]
+
+
+class _Park:
+    """Moves the cursor to the start of a panel that has just been drawn."""
+
+    def __init__(self, panel: LiveRender) -> None:
+        self._panel = panel
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = self._panel.last_render_height
+        yield _make_code(f"\r\x1b[{rows - 1}A" if rows > 1 else "\r")
 
 
 def _make_code(sequence: str) -> Control:
@@ -74,6 +90,7 @@ class LivePanel:
     def close(self) -> None:
         """Leaves the panel on the screen."""
         self._draw("")
+        self._live.parked = False
         self._live.stop()
 
 
