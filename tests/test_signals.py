@@ -130,6 +130,19 @@ def test_ctrl_c_at_any_moment_ends_by_the_rules(tmp_path):
     assert (tmp_path / "13" / "models" / "last.ckpt").exists()
 
 
+def test_ctrl_c_while_a_run_is_resumed_leaves_its_folder_as_it_was(tmp_path):
+    first = Run(tmp_path, False, "--frames", "300")
+    assert first.end(60) == 0
+    (folder,) = (path for path in (tmp_path / "models").iterdir() if path.is_dir() and not path.is_symlink())
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    resumed = Run(tmp_path, False, "--resume", "--frames", "1M")
+    assert until((folder / ".lock").exists, 30)
+    resumed.interrupt()
+    assert resumed.end(20) == 130
+    assert "interrupted" in resumed.output
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_the_second_ctrl_c_ends_at_once(tmp_path, terminal):
     run = Run(tmp_path, terminal, "--evaluation-episodes", "10000", "--frames", "2000")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from doom_a3c.cli import command
 from doom_a3c.cli.flags import list_flags, make_flag_parser
@@ -39,6 +40,8 @@ from doom_a3c.settings.trust import GameOverride
 if TYPE_CHECKING:
     from doom_a3c.run.session import Session
     from doom_a3c.run.training import StoppingRule
+
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +137,17 @@ def _begin(options: Options, settings: Mapping[str, Any]) -> int:
         raise UserError(f"--wad goes with --resume: a new run names its wad by --scenario {options.wad}")
     record = make_new_run(settings, options.name)
     source = find_model(options.from_) if options.from_ else None
+    with _close_by_signals(open_new_run(record)) as (record, checkpoints):
+        return _run(options, record, checkpoints, source=source)
+
+
+@contextlib.contextmanager
+def _close_by_signals(opening: AbstractContextManager[Opened]) -> Iterator[Opened]:
+    """Opens what signals close before they end the process."""
     with ExitStack() as stack:
-        record, checkpoints = stack.enter_context(open_new_run(record))
+        opened = stack.enter_context(opening)
         with command.end_by_signals(command.find_program_name("train"), stack.close):
-            return _run(options, record, checkpoints, source=source)
+            yield opened
 
 
 def _find_record(options: Options, settings: Mapping[str, Any]) -> RunRecord:
@@ -161,7 +171,7 @@ def _resume(options: Options, settings: Mapping[str, Any]) -> int:
     if options.from_:
         raise UserError(f"--from {options.from_} is for a new run: a resumed run continues with its own weights")
     folder, override = _find_resumed(options, settings)
-    with open_run(folder) as checkpoints:
+    with _close_by_signals(open_run(folder)) as checkpoints:
         record = make_resumed_run(checkpoints.read_record(override), settings)
         return _run(options, record, checkpoints, override=override)
 
