@@ -4,8 +4,9 @@
 
 Four figures per setting, on the same games and resolution (a scenario's own; basic is 160x120 grey with frame skip 4):
 the raw engine with random actions, acting alone (the network decides on one fixed observation), gradients alone (one fixed
-rollout), and training end to end, by the threads engine's own workers. The ratio of the whole to the best raw rate over a
-few thread counts says how much of the machine's game speed is left after learning. For training, a second table says what
+rollout), and training end to end, by the threads engine's own workers. The last two are measured with all updates that the
+scenario makes from a rollout, as users train it, and with one. The ratio of the whole to the best raw rate over some thread
+counts says how much of the machine's game speed is left after learning. For training, a second table says what
 CPU time a step takes of the game engines, of the game servers and of the trainer, how much of the cores is idle, and
 the memory of all of them.
 """
@@ -13,6 +14,7 @@ the memory of all of them.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import statistics
@@ -106,21 +108,25 @@ def main() -> None:
     import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)
     scenario, config = apply_overrides(found, found.training, found.name)
+    variants = [("one update", dataclasses.replace(config, epochs=1, minibatches=1))]
+    if config.updates_per_rollout > 1:
+        variants.insert(0, ("all updates", config))
     samples: dict[str, list[float]] = {}
     costs: dict[str, list[Cost]] = {}
 
     def note(name: str, value: float) -> None:
         samples.setdefault(name, []).append(value)
-        print(f"{name:24s} {value:10,.0f} frames/s", file=sys.stderr, flush=True)
+        print(f"{name:40s} {value:10,.0f} frames/s", file=sys.stderr, flush=True)
 
     for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
         for threads, games in RAW_SETTINGS if "raw" in options.only else ():
             note(f"raw {threads}x{games}", measure_raw(scenario, threads, games, options.seconds))
-        for workers, games, processes in options.settings:
-            parts = Parts(scenario, config, workers, games, processes)
-            name = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
-            if "acting" in options.only:
-                note(f"acting {name}", parts.acting(options.seconds))
+        for (workers, games, processes), (updates, variant) in itertools.product(options.settings, variants):
+            parts = Parts(scenario, variant, workers, games, processes)
+            setting = f"{workers}x{games}" + (f"x{processes}" if processes is not None else "")
+            name = f"{setting}, {updates}"
+            if "acting" in options.only and updates == "one update":
+                note(f"acting {setting}", parts.acting(options.seconds))
             if "gradients" in options.only:
                 note(f"gradients {name}", parts.gradients(options.seconds))
             if "training" in options.only:
