@@ -99,12 +99,15 @@ def test_auto_is_float32_without_onednn(tmp_path, monkeypatch):
     assert choose_matrix_type("auto", info) == tf.bfloat16
 
 
-def test_auto_is_bfloat16_where_the_cpu_has_matrix_units(tmp_path):
+def test_auto_is_bfloat16_where_the_cpu_is_fast_with_it(tmp_path):
     info = tmp_path / "cpuinfo"
-    info.write_text("flags : fpu avx512_bf16 amx_bf16 amx_tile\n")
-    assert choose_matrix_type("auto", info) == tf.bfloat16
-    assert choose_matrix_type("float32", info) == tf.float32
-    info.write_text("flags : fpu avx512_bf16\n")
+    for vendor, flags in (("GenuineIntel", "avx512_bf16 amx_bf16 amx_tile"), ("AuthenticAMD", "avx512f avx512_bf16")):
+        info.write_text(f"vendor_id : {vendor}\nflags : fpu {flags}\n")
+        assert choose_matrix_type("auto", info) == tf.bfloat16
+        assert choose_matrix_type("float32", info) == tf.float32
+    info.write_text("vendor_id : AuthenticAMD\nflags : fpu avx512f\n")
+    assert choose_matrix_type("auto", info) == tf.float32
+    info.write_text("vendor_id : GenuineIntel\nflags : fpu avx512_bf16\n")
     assert choose_matrix_type("auto", info) == tf.float32
     assert choose_matrix_type("bfloat16", info) == tf.bfloat16
     assert choose_matrix_type("auto", tmp_path / "missing") == tf.float32

@@ -149,9 +149,9 @@ class ACNetwork:
     the A3C-Doom agent, the LSTM's initial outputs for different pictures differ by only 0.003, and most of a short training
     is spent on enlarging that difference.
 
-    With `precision` 'bfloat16', or 'auto' on a CPU with AMX, the large matrix products read rounded copies of the weights.
-    Weights, optimizer, recurrent state and heads stay float32; activations before the core and the gradients of the large
-    matrices are rounded. Call `refresh` after assigning to `parameters`.
+    With `precision` 'bfloat16', or 'auto' on CPUs that are fast with it, large matrix products read rounded copies of the
+    weights. Weights, optimizer, recurrent state and heads stay float32; activations before the core and the gradients of
+    the large matrices are rounded. Call `refresh` after assigning to `parameters`.
     """
 
     def __init__(

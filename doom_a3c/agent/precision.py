@@ -1,4 +1,4 @@
-"""The number type of large matrix products: bfloat16 is several times faster on CPUs with AMX."""
+"""The number type of large matrix products: bfloat16 is faster on CPUs that have fast products of it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Gradient = Callable[[tf.Tensor], tf.Tensor | tuple[tf.Tensor, tf.Tensor]]  # by 
 
 
 def choose_matrix_type(precision: str, cpu_info: Path = Path("/proc/cpuinfo")) -> tf.DType:
-    """Returns the type for 'float32', 'bfloat16' or 'auto'; auto is bfloat16 on CPUs with AMX, else float32.
+    """Returns the type for 'float32', 'bfloat16' or 'auto', which is bfloat16 where its products are fast.
 
-    AVX512 has bfloat16 products too, but conversions cost more than they save; without oneDNN there are none at all.
+    They are with AMX, and AVX512 on AMD's CPUs; on Intel's, conversions cost more than they save.
     """
     if precision != "auto":
         return tf.as_dtype(precision)
-    if tf.config.get_visible_devices("GPU") or not _has_onednn():
-        return tf.float32
-    return tf.bfloat16 if cpu_info.exists() and "amx_bf16" in cpu_info.read_text() else tf.float32
+    usable = _has_onednn() and cpu_info.exists() and not tf.config.get_visible_devices("GPU")
+    fast = ({"amx_bf16"}, {"AuthenticAMD", "avx512_bf16"})
+    return tf.bfloat16 if usable and any(one <= set(cpu_info.read_text().split()) for one in fast) else tf.float32
 
 
 def _has_onednn() -> bool:

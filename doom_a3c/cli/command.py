@@ -98,7 +98,7 @@ def _check_folder() -> None:
 
 
 @contextlib.contextmanager
-def end_by_signals(program: str, clean: Callable[[], object] = int) -> Iterator[None]:
+def end_by_signals(program: str, clean: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Makes Ctrl-C, SIGTERM and SIGHUP (not under nohup) end the process at once, after `clean`, inside the block."""
 
     def end(number: int, frame: object) -> None:

@@ -32,7 +32,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
     seed: int = setting(0, "Seed of weights, games and action sampling", low=0, high=2**31 - 1, section=USUAL)
     precision: str = setting(
         "auto",
-        "Type of large matrix products; auto is bfloat16 for pixels on a CPU with AMX, else float32",
+        "Type of large matrix products; auto is bfloat16 for pixels where the CPU is fast with it, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
     device: str = setting(
