@@ -241,7 +241,7 @@ def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
 
 
 def test_actions_that_are_not_discrete_are_told(tmp_path):
-    with pytest.raises(UserError, match="Pendulum-v1: its actions are Box"):
+    with pytest.raises(UserError, match=r"Pendulum-v1: its actions are Box.*DiscretizeAction"):
         found("Pendulum-v1", tmp_path)
 
 

@@ -35,7 +35,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--summary", "foreign"), "--summary foreign is a folder"),
         (("--summary", "a" * 300), "File name too long"),
         (("--summary", "loop"), "--summary loop: Too many levels of symbolic links"),
-        (("--scenario", "basic.pk3"), "unknown scenario"),
+        (("--scenario", "basic.pk3"), "there is no such file"),
         (("--scenario", "mute.toml"), "no button to press"),
         (("--workers", "1024", "--envs-per-worker", "4096"), "4,194,304 games, 65,536 at most"),
         (("--resume", "--models-dir", "foreign"), "foreign/last.ckpt is a zip archive"),

@@ -103,7 +103,7 @@ class Terminal:
     def press(self, keys):
         os.write(self._master, keys)
 
-    def wait_for(self, text, seconds=90):
+    def wait_for(self, text, seconds=240):
         """Reads on until the screen shows a text; fails after `seconds`, or if the program ends."""
         last = time.monotonic() + seconds
         while text not in "\n".join(self.lines) and time.monotonic() < last and self._read(seconds):
@@ -112,9 +112,9 @@ class Terminal:
 
     def end(self):
         """Returns the exit status of the program and all lines that it has left."""
-        while self._read(60):
+        while self._read(120):
             pass
-        status = self.process.wait(30)
+        status = self.process.wait(120)
         os.close(self._master)
         return status, self.lines
 
@@ -257,7 +257,7 @@ def test_errors_on_a_terminal_break_between_words(columns, monkeypatch):
 def test_what_is_not_known_is_left_out():
     assert format_rows(NOTHING_KNOWN) == [
         ("frames", "2,340,000/10,000,000"),
-        ("mean of 100", "(43 of 100 episodes)"),
+        ("mean of 100", "(43 of 100 episodes counted)"),
         ("episodes", "12,304"),
     ]
     assert format_time_left(NOTHING_KNOWN) == ""

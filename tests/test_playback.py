@@ -62,6 +62,8 @@ def test_a_given_number_of_films_is_that_of_the_first_episodes(agent, tmp_path):
         results = agent.play(tmp_path, episodes=3, record_episodes=count, **SHORT)
         assert sorted(path.name for path in results.folder.glob("episode*")) == names
     assert "best recorded: score" in (results.folder / "index.html").read_text()
+    assert repr(results).startswith(f"<Results of 3 episodes of {results.scenario}, {results.policy} policy: mean score ")
+    assert str(results.folder) in repr(results)
 
 
 class Drifting(CartPoleEnv):

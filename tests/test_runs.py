@@ -13,7 +13,9 @@ from doom_a3c.run.checkpoints import runs
 from doom_a3c.run.checkpoints.checkpoint import read_label
 from doom_a3c.run.checkpoints.lock import FolderLock, find_progress
 from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.checkpoints.runs import find_checkpoint, find_run, link_newest, list_runs, open_new_run, open_run
+from doom_a3c.run.launch import make_new_run, make_resumed_run
 from doom_a3c.run.saver import Saver
 
 VARIABLES = {"a": np.zeros(3, np.float32)}
@@ -187,3 +189,18 @@ def test_a_run_in_a_models_folder_itself_is_resumed_there(models):
     with open_run(models) as folder:
         folder.save(VARIABLES, tiny_record(name="old-1"))
     assert find_run(models) == models
+
+
+def test_a_budget_that_is_used_up_is_named_beside_the_frames_played(models):
+    old = make_new_run({"scenario": "cartpole", "frames": 20_000})
+    old = old._replace(counters=old.counters._replace(frames=308_160))
+    said = complaint(make_resumed_run, old, {"frames": 100})
+    assert "308,160 frames, and its budget is 100;" in said
+    assert "its budget is 20,000;" in complaint(make_resumed_run, old, {})
+    assert make_resumed_run(old, {"frames": 400_000}).config.frames == 400_000
+
+
+def test_a_game_from_a_module_is_named_again_to_resume_it():
+    assert format_needed_flags(make_new_run({"scenario": "cartpole"})) == ""
+    named = make_new_run({"scenario": "registered_toys:tests/Slow-v0"})
+    assert format_needed_flags(named) == " --scenario registered_toys:tests/Slow-v0"

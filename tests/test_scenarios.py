@@ -242,3 +242,11 @@ def test_published_systems_learn_once_from_each_rollout_and_never_roll_back(name
     assert SharedStepSize.from_config(config).value == 1
     assert config.rollback_drop == 0 or config.engine == "cluster"
     assert config.uniform_cost == 0
+
+
+def test_files_that_are_no_scenarios_say_what_to_name_instead(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ten.py").touch()
+    assert "ten:NAME-v0" in complaint(catalog.find, "ten.py")
+    assert "there is no such file" in complaint(catalog.find, "mine.wad")
+    assert "did you mean basic?" in complaint(catalog.find, "basik.wad")

@@ -1,7 +1,6 @@
 """Distributions over actions, parametrised by the policy head, for playing and learning.
 
-Playing uses NumPy on the host, learning TensorFlow inside a graph. To add a kind of action space, write a class here and
-list it in `DISTRIBUTIONS`.
+Playing uses NumPy, learning TensorFlow in a graph. A new kind of action space is a class here, listed in `DISTRIBUTIONS`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
 from doom_a3c.settings.errors import UserError
@@ -120,7 +119,8 @@ def find_distribution(space: Space[Any]) -> Distribution:
         if isinstance(space, kind):
             return make(space)
     known = ", ".join(kind.__name__ for kind in DISTRIBUTIONS)
-    raise UserError(f"its actions are {space}; the agent takes {known} ones")
+    cure = "; gymnasium.wrappers.DiscretizeAction makes some of them" if isinstance(space, Box) else ""
+    raise UserError(f"its actions are {space}; the agent takes {known} ones{cure}")
 
 
 def explore(

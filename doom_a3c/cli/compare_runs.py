@@ -56,7 +56,7 @@ def _format_groups(groups: _Groups) -> str:
         for game, named in groups.items()
         for label, group in named.items()
     ]
-    header = ("game", "name", "runs", "last mean of 100 episodes, by run")
+    header = ("game", "name", "runs", "last mean of 100 episodes: mean +- standard deviation over runs (each)")
     return format_table(header[first:], [row[first:] for row in rows], "llrl"[first:])
 
 

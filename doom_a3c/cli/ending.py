@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from doom_a3c.cli import command
@@ -13,7 +14,7 @@ from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.progress import EvaluationPoint, Point
 from doom_a3c.record.metrics.statistics import format_score
-from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
+from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.session import Session
 from doom_a3c.run.training import Result
 from doom_a3c.settings.config import Config
@@ -38,19 +39,28 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     if curve := format_curve(progress.means(CURVE_COLUMNS)):
         panel.log(curve)
     if progress.uncounted:
-        panel.log(f"{progress.uncounted:,} more episodes are in no mean: others, begun before them, were still running")
+        panel.log(
+            f"{progress.uncounted:,} finished episodes are in no mean, which counts them in the order of their starts: "
+            "earlier ones were still running"
+        )
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last
     newest = f" (newest: {last})" if model != last else ""
-    panel.log(f"model  {model}{newest}\ngifs   {session.gifs} (and the scores, as png and csv)\nlogs   {session.logs}")
-    play, named = command.find_program_call("play"), flags_to_repeat(session.record)
+    panel.log(f"model  {model}{newest}\n{_describe_frames(session.gifs)}")
+    panel.log(f"logs   {session.logs if session.logs.is_dir() else 'not written, see above'}")
+    play, named = command.find_program_call("play"), format_needed_flags(session.record)
     panel.log(f"next:\n  {play} --model {shlex.quote(str(model))}{named} --out /tmp/result")
     if session.record.config.logger == "tensorboard":
         panel.log(f"  tensorboard --logdir {shlex.quote(str(session.logs))}")
     if result.stopped_by not in ("frames", "episodes"):
         whole = " --no-until-learned" if result.stopped_by == "until_learned" else ""
         panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{whole}{named}")
+
+
+def _describe_frames(folder: Path) -> str:
+    has_gifs = any(folder.glob("*.gif"))
+    return f"gifs   {folder} (and the scores, as png and csv)" if has_gifs else f"scores {folder} (png and csv)"
 
 
 def flags_to_resume(session: Session) -> str:
@@ -62,13 +72,6 @@ def flags_to_resume(session: Session) -> str:
         if (value := getattr(config, name)) != getattr(Config, name) and (is_own or name != "models_dir"):
             flags.append(f"{make_flag(name)} {shlex.quote(value)}")
     return " ".join(flags)
-
-
-def flags_to_repeat(record: RunRecord) -> str:
-    """Returns the flags that a user must repeat because a checkpoint does not store them, '' if none."""
-    named = find_needed_override(record)
-    flags = {"--wad": named.wad, "--scenario": named.scenario}
-    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
 def write_results(session: Session, result: Result, seconds: float, summary: str | None, panel: Panel) -> None:

@@ -88,7 +88,8 @@ class LivePanel:
         self._console.print(fit(message, self._console.width), soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the panel on the screen."""
+        """Leaves the panel on the screen, without a time left."""
+        self._status = self._status and self._status._replace(seconds_left=None)
         self._draw("")
         self._live.parked = False
         self._live.stop()

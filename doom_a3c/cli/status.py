@@ -45,7 +45,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
 
 def format_mean(mean: float | None, episodes: int) -> str:
     """Returns a mean of 100 episodes; before there is one, the number of those that have ended."""
-    return f"({episodes} of 100 episodes)" if mean is None else format_score(mean)
+    return f"({episodes} of 100 episodes counted)" if mean is None else format_score(mean)
 
 
 def draw_sparkline(values: Sequence[float]) -> str:

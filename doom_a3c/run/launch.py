@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
-from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, is_run_name
+from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, format_needed_flags, is_run_name
 from doom_a3c.run.imports import import_tensorflow, parse_device, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.checks import check_combinations
@@ -55,9 +55,10 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     """
     record = override_record(old, settings)
     if budget := record.config.exhausted_budget(record.counters):
-        used = getattr(record.counters, budget)
+        used, whole = getattr(record.counters, budget), getattr(record.config, budget)
         raise UserError(
-            f"the run has used its budget of {used:,} {budget}; set a larger one, such as --{budget} {2 * used}"
+            f"the run has played {used:,} {budget}, and its budget is {whole:,}; set a larger one, "
+            f"such as --{budget} {2 * used}"
         )
     return record
 
@@ -170,7 +171,8 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        saved = f"; --resume {session.record.name} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
+        resume = f"--resume {session.record.name}{format_needed_flags(session.record)}"
+        saved = f"; {resume} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
         raise UserError(f"{error}{saved}") from error
 
 

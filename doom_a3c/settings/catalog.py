@@ -99,7 +99,10 @@ def find(name: str) -> Scenario:
         return _find_gymnasium(newest)
     if exists(path):
         check_archive(path)
-        raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3")
+        hint = f"; an environment registered in it is {path.stem}:NAME-v0" if path.suffix == ".py" else ""
+        raise UserError(f"{name} is not a scenario: scenario files end in .toml, .cfg, .wad or .pk3{hint}")
+    if path.suffix.lower() in _KINDS:
+        raise UserError(f"{name}: there is no such file, nor a scenario{suggest(bare, known)}; --list-scenarios shows all")
     raise UserError(f"unknown scenario {name!r}{suggest(bare, known)}; --list-scenarios shows all, a path to a file works")
 
 

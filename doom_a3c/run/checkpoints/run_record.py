@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -100,6 +101,13 @@ def find_needed_override(record: RunRecord) -> GameOverride:
     return choose_override(
         record_to_plain(record)["scenario"]["game"], getattr(record.scenario.game, "wad", ""), record.config.scenario
     )
+
+
+def format_needed_flags(record: RunRecord) -> str:
+    """Returns these overrides as flags, each after a space; '' if none is needed."""
+    needed = find_needed_override(record)
+    flags = {"--wad": needed.wad, "--scenario": needed.scenario}
+    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value)
 
 
 def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRIDE) -> RunRecord:

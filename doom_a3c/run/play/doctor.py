@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from PIL import Image
 
+from doom_a3c.agent.distributions import find_distribution
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import format_size, output_folder
 from doom_a3c.record.films.overlay import newest_picture
@@ -31,7 +31,7 @@ from doom_a3c.run.play.trial_games import (
     try_actions,
 )
 from doom_a3c.settings.config import cpu_count
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import error_context
 from doom_a3c.settings.games import FREEDOOM, AtariSpec, DoomSpec, GymnasiumSpec, locate
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.scenarios import most_parameters
@@ -58,8 +58,8 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
         UserError: if the games cannot be played.
     """
     facts = games.describe()
-    if not isinstance(facts.actions, Discrete):
-        raise UserError(f"{record.scenario.game.title}: its actions are {facts.actions}; the agent takes Discrete ones")
+    with error_context(record.scenario.game.title):
+        find_distribution(facts.actions)
     yield Finding("game", facts.title)
     if isinstance(record.scenario.game, DoomSpec):
         yield _list_maps(record.scenario.game)

@@ -148,8 +148,7 @@ class EpisodePlayer:
     def _play_recorded(self, seed: int, film: Path | None, on_step: Callable[[int], None]) -> PlayedEpisode:
         recorder = self._recorder if film or self._screen else None
         if recorder is None:
-            with self.await_game():
-                return self._play(seed, None, lambda picture: None, on_step)
+            return self._play(seed, None, lambda picture: None, on_step)
         video = VideoWriter(film, recorder.pictures_per_second) if film else None
 
         def show(picture: Picture) -> None:
@@ -160,14 +159,13 @@ class EpisodePlayer:
 
         with video or contextlib.nullcontext():
             try:
-                with self.await_game():
-                    return self._play(seed, recorder, show, on_step)
+                return self._play(seed, recorder, show, on_step)
             except ProcessError as error:
                 raise UserError(f"the game failed while it was recorded ({error}); run play.py again") from None
 
     @contextlib.contextmanager
     def await_game(self) -> Iterator[None]:
-        """Marks a block that waits for the game."""
+        """Marks a block that waits for the game, in which an interrupt may raise: in TensorFlow's code none may."""
         self.waiting = True
         try:
             yield
@@ -182,12 +180,14 @@ class EpisodePlayer:
         on_step: Callable[[int], None],
     ) -> PlayedEpisode:
         random = np.random.default_rng(make_seed(seed, Stream.PLAY))  # independent of earlier episodes
-        player = Player(self._env, self._policy, random, np.array([seed]))
+        with self.await_game():
+            player = Player(self._env, self._policy, random, np.array([seed]))
         if player.cut_short[0]:
             raise UserError(f"the game failed as it began ({', '.join(player.faults)}); run play.py again")
         pictures: list[Picture] = []
         if recorder:
-            pictures = recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed)
+            with self.await_game():
+                pictures = recorder.reset(int(player.infos["seed"][0]) if "seed" in player.infos else seed)
         if self._annotator:
             self._annotator.begin()
         log, episode = _StepLog(), None
@@ -195,14 +195,16 @@ class EpisodePlayer:
             if self.interrupted:
                 raise KeyboardInterrupt
             core_state = player.core_state
-            step = player.step(self._epsilon, self._greedy)
+            with self.await_game():
+                step = player.step(self._epsilon, self._greedy)
             if step.cut_short[0]:
                 raise UserError(f"the game failed while it was played ({', '.join(step.faults)}); run play.py again")
             log.add(step)
             on_step(len(log.actions))
             (episode,) = step.episodes or (None,)
             if recorder:  # the first picture belongs to the first decision
-                pictures += recorder.step(step.actions[0], episode is not None)
+                with self.await_game():
+                    pictures += recorder.step(step.actions[0], episode is not None)
                 for picture in self._annotator.annotate(pictures, step, core_state) if self._annotator else pictures:
                     show(picture)
                 pictures = []

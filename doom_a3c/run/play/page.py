@@ -38,6 +38,11 @@ class Results(NamedTuple):
     asked: int  # requested episodes
     folder: Path | None  # of the films, scores and the page
 
+    def __repr__(self) -> str:
+        """Returns a line about the scores; `played` has the steps."""
+        mean = f"mean score {format_score(float(np.mean(self.scores)))}, " if self.played else ""
+        return f"<Results of {len(self.played)} episodes of {self.scenario}, {self.policy} policy: {mean}in {self.folder}>"
+
     @property
     def groups(self) -> dict[str, Sequence[float]]:
         """The scores by policy: the agent's, and the random one's if it played."""
