@@ -303,7 +303,7 @@ def terminal(tmp_path):
 
 @pytest.mark.process
 def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_path):
-    run = terminal(80, settings=SLOW, **TOYS)
+    run = terminal(80, settings=SLOW, COLUMNS="80", LINES="40", **TOYS)
     run.wait_for("loading TensorFlow")
     run.wait_for(" left")
     run.wait_for("evaluation at")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,9 @@ class LivePanel:
 
     def __init__(self, redirect: bool = False) -> None:
         """With `redirect`, texts that others print appear above the panel."""
-        self._console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        # COLUMNS and LINES, which some environments export, do not follow the terminal.
+        environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self._console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, _environ=environ)
         # Not stderr, which may go to a file.
         self._live = _Live(console=self._console, auto_refresh=False, redirect_stdout=redirect, redirect_stderr=redirect)
         self._live.start()
