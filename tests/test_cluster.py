@@ -19,6 +19,7 @@ from benchmarks.common.processes import family
 from doom_a3c.engines.cluster.access import ENVIRONMENT
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.training import StoppingRule
 from doom_a3c.settings.trust import GameOverride
 
 pytestmark = [
@@ -248,7 +249,7 @@ def test_a_run_on_a_users_cluster_survives_its_actors_and_machines_and_leaves_it
     assert len(members & set(pids(folder, "vizdoom"))) == 2
     run.send_signal(signal.SIGINT)
     status, output, errors = finished(folder, run)
-    assert (status, errors) == (130, "")
+    assert (status, errors) == (130, f"{StoppingRule.SAVING}\n")
     assert "died" in output
     assert "host_lost 2" in output
     assert "server_restarted 1" in output

@@ -12,6 +12,7 @@ from fakes import until
 
 from benchmarks.common.processes import engines, kill, left_over
 from doom_a3c.run.checkpoints.checkpoint import load, save
+from doom_a3c.run.training import StoppingRule
 
 pytestmark = pytest.mark.process
 
@@ -85,7 +86,8 @@ def test_a_signal_saves_ends_and_leaves_nothing(tmp_path, number):
         assert len(games) >= 4
         kill(process.pid, number)
         result = process.end(30)  # 10 on an idle machine
-    assert (result.returncode, result.stderr) == (128 + number, "")
+    answer = f"{StoppingRule.SAVING}\n" if number == signal.SIGINT else ""
+    assert (result.returncode, result.stderr) == (128 + number, answer)
     assert left_over(games, games.values()) == []
     resumed = train(tmp_path, "--resume", "--minutes", 0.02)
     assert resumed.returncode == 0, resumed.stderr
