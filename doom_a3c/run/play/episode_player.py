@@ -208,9 +208,12 @@ class EpisodePlayer:
                 for picture in self._annotator.annotate(pictures, step, core_state) if self._annotator else pictures:
                     show(picture)
                 pictures = []
-        if recorder and recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
-            print(
-                f"warning: the recording of seed {seed} has another score, {recorder.score:.1f}",
-                file=sys.stderr,
-            )
+        if recorder:
+            _compare_scores(recorder, episode, seed)
         return log.finish(seed, episode, bool(step.terminated[0]))
+
+
+def _compare_scores(recorder: VideoRecorder, episode: Episode, seed: int) -> None:
+    """Warns if a recorder with a game of its own has recorded another episode."""
+    if recorder.score is not None and abs(recorder.score - episode.score) > 1e-3:
+        print(f"warning: the recording of seed {seed} has another score, {recorder.score:.1f}", file=sys.stderr)
