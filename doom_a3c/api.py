@@ -237,7 +237,10 @@ def _run(
         open_session(record, checkpoints, override, view, source=source, make_env=env) as session,
     ):
         view.stopping = session.stopping
-        session.training.run()
+        try:
+            session.training.run()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f'doom_a3c.resume("{record.name}") continues the run') from None
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
     needed = find_needed_override(record) if env is None else GameOverride(env=env)  # named by the caller
     return Agent.load(best.absolute(), needed)

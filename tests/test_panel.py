@@ -281,11 +281,12 @@ def test_a_curve_fits_in_a_line(values, curve):
 
 
 def test_the_final_curve_is_one_line_with_its_extremes():
-    assert format_curve([1.0]) == ""
-    line = format_curve([-5.0, 30.0, 12.5])
+    assert format_curve([1.0], 30) == ""
+    line = format_curve([-5.0, 30.0, 12.5], 30)
     assert "\n" not in line
     assert "\u2581\u2588\u2585" in line
-    assert all(part in line for part in ("min -5.00", "max 30.0", "last 12.5"))
+    assert all(part in line for part in ("min -5.00", "max 30.0"))
+    assert format_curve([40.0, 12.5, 1.0, -5.0], 2).split("  ")[1:] == ["\u2588\u2581", "min -5.00, max 40.0"]
 
 
 @pytest.fixture

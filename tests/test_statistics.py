@@ -104,7 +104,9 @@ def test_a_comparison_tells_its_intervals_without_a_sign_and_writes_them_with_on
     assert low < high < 0
     assert f"interval {-high:.2f} to {-low:.1f}" in (said := compare._format_verdict("one", "other", found["other"]))
     assert "one is worse than other by 10.0" in said
-    assert "equally good" in (said := compare._format_verdict("one", "twin", found["twin"]))
+    assert "one and twin score the same: the same in all 3 games" in (
+        said := compare._format_verdict("one", "twin", found["twin"])
+    )
     assert "3 in 3" in said
     compare._write(tmp_path, compare.PlaySettings(), scores, found)
     written = json.loads((tmp_path / "comparison.json").read_text())

@@ -28,6 +28,13 @@ from doom_a3c.settings.playing import PlaySettings
 MIN_EPISODES = 10  # fewer make wide intervals
 
 
+def check_games(agents: Sequence[TrainedAgent]) -> None:
+    """Raises UserError if the agents play different games."""
+    games = {agent.record.scenario.name for agent in agents}
+    if len(games) > 1:
+        raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
+
+
 def compare(
     agents: Sequence[TrainedAgent],
     settings: PlaySettings,
@@ -35,18 +42,12 @@ def compare(
     lines: Lines,
     interruptible: Callable[[Playback], AbstractContextManager[None]],
 ) -> None:
-    """Plays all agents on the same seeds, and prints and writes how the first differs from the others.
+    """Plays all agents, of one game, on the same seeds, and prints and writes how the first differs from the others.
 
     `interruptible` wraps each playback from its start to its end.
-
-    Raises:
-        UserError: if the agents play different games.
     """
-    games = {agent.record.scenario.name for agent in agents}
-    if len(games) > 1:
-        raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
     names = _name_models([agent.source for agent in agents])
-    lines(f"{games.pop()}: {settings.episodes} episodes each, from seed {settings.seed}")
+    lines(f"{agents[0].record.scenario.name}: {settings.episodes} episodes each, from seed {settings.seed}")
     scores: dict[str, list[float]] = {name: [] for name in names}
     try:
         for name, agent in zip(names, agents, strict=True):
@@ -108,6 +109,8 @@ def _name_models(paths: Sequence[str]) -> list[str]:
 
 def _format_verdict(first: str, other: str, found: Difference) -> str:
     interval = found.interval
+    if interval is None and found.games > 1 and not found.mean:
+        return f"{first} and {other} score the same: {describe_certainty(None, found.games)}"
     if interval is not None and found.mean < 0:  # the difference is printed without its sign
         interval = Interval(-interval.high, -interval.low)
     words = f"by {format_score(abs(found.mean))} (the difference: {describe_certainty(interval, found.games)})"

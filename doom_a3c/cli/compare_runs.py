@@ -14,7 +14,7 @@ from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import is_run_name
 from doom_a3c.run.checkpoints.runs import match_names
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, shorten_list
 from doom_a3c.settings.inputs import expand
 
 _MAX_NAMES = 8  # listed in a message
@@ -87,7 +87,7 @@ def _find_names(word: str, names: Collection[str]) -> list[str]:
     """Returns the run named `word`, or all whose names begin with it; raises UserError if there is none."""
     if found := match_names(names, word):
         return sorted(found)
-    listed = ", ".join(sorted(names)[:_MAX_NAMES])
+    listed = shorten_list(sorted(names), _MAX_NAMES)
     there = f"; the runs are {listed}" if listed else ""
     raise UserError(f"--compare-runs {word}: there is no such run, and no such folder{there}")
 

@@ -36,13 +36,11 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
         f"{progress.episodes:,} episodes, mean of the last 100 {mean}, "
         f"best evaluation {format_score(result.best_evaluation)}{caveat}"
     )
-    if curve := format_curve(progress.means(CURVE_COLUMNS)):
+    if curve := format_curve(list(progress.full_means()), CURVE_COLUMNS):
         panel.log(curve)
-    if progress.uncounted:
-        panel.log(
-            f"{progress.uncounted:,} finished episodes are in no mean, which counts them in the order of their starts: "
-            "earlier ones were still running"
-        )
+    if left_out := progress.uncounted:
+        episodes = "episode" if left_out == 1 else "episodes"
+        panel.log(f"the mean leaves out {left_out:,} finished {episodes}: some that began earlier were still running")
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last

@@ -99,16 +99,16 @@ def _play(arguments: list[str] | None) -> int:
         raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     models = _find_models(options)
     import_tensorflow(cpu_count(), options.verbose, options.device)
-    from doom_a3c.run.play.agent import TrainedAgent  # late: TensorFlow is imported now
+    from doom_a3c.cli.compare import check_games, compare  # late: TensorFlow is imported now
+    from doom_a3c.run.play.agent import TrainedAgent
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
+    check_games(agents)
     lines = Lines(options.quiet)
     with claim_empty_folder(options.out, "--out") as folder:
         if why := explain_folder(options.out, folder):
             lines(why)
         if options.compare:
-            from doom_a3c.cli.compare import compare
-
             compare(agents, settings, folder, lines, _handle_interrupts)
         elif options.export:
             from doom_a3c.run.play.export import export  # late, as above

@@ -57,9 +57,10 @@ def draw_sparkline(values: Sequence[float]) -> str:
     return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)
 
 
-def format_curve(means: Sequence[float]) -> str:
-    """Draws a score curve in one line, with its lowest, highest and last value; '' for fewer than two values."""
+def format_curve(means: Sequence[float], columns: int) -> str:
+    """Draws a score curve in one line, with its lowest and highest value; '' for fewer than two values."""
     if len(means) < 2:
         return ""
-    low, high, last = map(format_score, (min(means), max(means), means[-1]))
-    return f"mean of 100  {draw_sparkline(means)}  min {low}, max {high}, last {last}"
+    step = -(-len(means) // columns)
+    low, high = format_score(min(means)), format_score(max(means))
+    return f"mean of 100  {draw_sparkline(means[::-step][::-1])}  min {low}, max {high}"

@@ -171,7 +171,9 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        resume = f"--resume {session.record.name}{format_needed_flags(session.record)}"
+        name, is_function = session.record.name, session.record.config.scenario.endswith("()")
+        flags = f"--resume {name}{format_needed_flags(session.record)}"
+        resume = f'doom_a3c.resume("{name}", env=...)' if is_function else flags
         saved = f"; {resume} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
         raise UserError(f"{error}{saved}") from error
 
