@@ -111,7 +111,11 @@ def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
     result = run.run()
     assert (result.best_evaluation, result.confirmed) == (1414.2, False)
     session = SimpleNamespace(
-        progress=run.progress, checkpoints=CheckpointFolder(Path("models")), gifs="g", logs="l", record=tiny_record()
+        progress=run.progress,
+        checkpoints=CheckpointFolder(Path("models")),
+        gifs=Path("g"),
+        logs=Path("l"),
+        record=tiny_record(),
     )
     ending.print_summary(session, result, 1.0, run.audience)
     assert "best evaluation 1414.2 (not confirmed" in run.audience.lines[0]
@@ -317,7 +321,11 @@ def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped
     run, record = make_run(Config(frames=120)), tiny_record(name="run-1")
     record = record._replace(config=dataclasses.replace(record.config, **changes))
     session = SimpleNamespace(
-        progress=run.progress, checkpoints=CheckpointFolder(Path("models/run-1")), gifs="g", logs="l", record=record
+        progress=run.progress,
+        checkpoints=CheckpointFolder(Path("models/run-1")),
+        gifs=Path("g"),
+        logs=Path("l"),
+        record=record,
     )
     ending.print_summary(session, run.run()._replace(stopped_by=stopped_by), 1.0, run.audience)
     resuming = [line.partition("train.py ")[2] for line in run.audience.lines if "--resume" in line]
