@@ -240,7 +240,7 @@ def _run(
         try:
             session.training.run()
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f'doom_a3c.resume("{record.name}") continues the run') from None
+            raise KeyboardInterrupt(f"doom_a3c.resume({str(checkpoints.folder)!r}) continues the run") from None
     best = checkpoints.best if checkpoints.best.exists() else checkpoints.last
     needed = find_needed_override(record) if env is None else GameOverride(env=env)  # named by the caller
     return Agent.load(best.absolute(), needed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from doom_a3c.record.metrics.statistics import format_score
+from doom_a3c.record.metrics.statistics import format_score, sample_evenly
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
@@ -44,7 +44,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def format_mean(mean: float | None, episodes: int) -> str:
-    """Returns a mean of 100 episodes; before there is one, the number of those that have ended."""
+    """Returns a mean of 100 episodes as text, or how many of the 100 it has so far."""
     return f"({episodes} of 100 episodes counted)" if mean is None else format_score(mean)
 
 
@@ -61,6 +61,5 @@ def format_curve(means: Sequence[float], columns: int) -> str:
     """Draws a score curve in one line, with its lowest and highest value; '' for fewer than two values."""
     if len(means) < 2:
         return ""
-    step = -(-len(means) // columns)
     low, high = format_score(min(means)), format_score(max(means))
-    return f"mean of 100  {draw_sparkline(means[::-step][::-1])}  min {low}, max {high}"
+    return f"mean of 100  {draw_sparkline(sample_evenly(means, columns))}  min {low}, max {high}"

@@ -19,7 +19,7 @@ from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import to_flat
-from doom_a3c.settings.games import GymnasiumSpec
+from doom_a3c.settings.games import FUNCTION, GymnasiumSpec
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.sources import CHECKPOINT, FLAG, Layer
 from doom_a3c.settings.trust import GameOverride
@@ -171,9 +171,9 @@ def _name_checkpoint(session: Session, checkpoints: CheckpointFolder) -> Iterato
         mistake = UserError if unusable else DivergedError  # a fault of the user's own environment
         raise mistake(f"{error}; the last good checkpoint is {checkpoints.last}") from None
     except UserError as error:  # from the game's code, say
-        name, is_function = session.record.name, session.record.config.scenario.endswith("()")
-        flags = f"--resume {name}{format_needed_flags(session.record)}"
-        resume = f'doom_a3c.resume("{name}", env=...)' if is_function else flags
+        resume = f"--resume {session.record.name}{format_needed_flags(session.record)}"
+        if FUNCTION.fullmatch(session.record.config.scenario):
+            resume = f"doom_a3c.resume({str(checkpoints.folder)!r}, env=...)"
         saved = f"; {resume} continues from {checkpoints.last}" if checkpoints.last.exists() else ""
         raise UserError(f"{error}{saved}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
+from doom_a3c.record.metrics.statistics import sample_evenly
 from doom_a3c.settings.fields import parse_finite, parse_int
 
 WINDOW = 100  # episodes in the running mean
@@ -223,11 +224,9 @@ class Progress:
         with self._lock:
             return list(self.ended_scores)
 
-    def means(self, count: int) -> list[float]:
+    def means(self, count: int) -> Sequence[float]:
         """Returns the mean of 100 episodes at up to `count` points of the curve, evenly spaced up to the newest."""
-        means = list(self.full_means())
-        step = -(-len(means) // count) or 1
-        return means[::-step][::-1]
+        return sample_evenly(list(self.full_means()), count)
 
     def full_means(self) -> Iterator[float]:
         """Yields the means of 100 episodes along the curve."""

@@ -67,6 +67,12 @@ def compare_means(scores: Sequence[float], others: Sequence[float]) -> Differenc
         return Difference(float(differences.mean()), mean_interval(differences.tolist()), len(differences))
 
 
+def sample_evenly(values: Sequence[float], count: int) -> Sequence[float]:
+    """Returns up to `count` of the values, evenly spaced up to the last."""
+    step = -(-len(values) // count) or 1
+    return values[::-step][::-1]
+
+
 def format_score(score: float | None) -> str:
     """Returns a score as text: one decimal from 10 on, two below, a dash for None."""
     return "-" if score is None else f"{score:.{1 if abs(score) >= 10 else 2}f}"

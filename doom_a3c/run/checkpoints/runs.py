@@ -15,7 +15,7 @@ from doom_a3c.record.files import output_folder, write_whole
 from doom_a3c.run.checkpoints.folder import BEST, LAST, CheckpointFolder
 from doom_a3c.run.checkpoints.lock import FolderLock
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_scenario_name, make_run_name
-from doom_a3c.settings.errors import UserError, require, suggest
+from doom_a3c.settings.errors import UserError, require, shorten_list, suggest
 from doom_a3c.settings.inputs import exists, expand
 
 NEWEST = "newest"  # stands for a name
@@ -139,14 +139,14 @@ def find_run(models: Path, name: str = NEWEST) -> Path:
             return found
         others = sorted({path.parent for depth in ("*", "*/*") for path in Path().glob(f"{depth}/{LAST}")} - {models})
         flags = [f"--models-dir {shlex.quote(str(other))}" for other in others if other.parent not in others]
-        found_there = f"; runs found: {', '.join(flags[:_SHOWN])}" if flags else ""
+        found_there = f"; runs found: {shorten_list(flags, _SHOWN)}" if flags else ""
         raise UserError(f"there is no run in {models}: train one first, or name another --models-dir{found_there}")
     if _holds_run(path := expand(name)):
         return path
     if run := match_run(runs, name):
         return run
     names = [run.name for run in runs]
-    known = suggest(name, names) or (f"; it has {', '.join(names[:_SHOWN])}" if names else "")
+    known = suggest(name, names) or (f"; it has {shorten_list(names, _SHOWN)}" if names else "")
     raise UserError(f"{name}: there is no such run in {models}{known}")
 
 
@@ -158,7 +158,7 @@ def match_run(runs: Sequence[Path], name: str) -> Path | None:
     """
     match = match_names([run.name for run in runs], name)
     if match[1:]:
-        raise UserError(f"{name}: several runs begin like that: {', '.join(match[:_SHOWN])}")
+        raise UserError(f"{name}: several runs begin like that: {shorten_list(match, _SHOWN)}")
     return next((run for run in runs if run.name in match), None)
 
 
