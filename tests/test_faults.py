@@ -17,10 +17,10 @@ from doom_a3c.run.checkpoints.run_record import Best
 pytestmark = pytest.mark.tools
 
 SAID = """training cartpole: 1 workers x 4 games, 1,000 frames; logs in logs
-evaluation at 4,608 frames: greedy 132.0 +- 19.0, sampled 84.0 +- 2.00, 2 episodes each, the best so far
+evaluation at 4,608 frames: greedy 132.0 +- 19.0, sampled 84.0 +- 2.00, 2 episodes each, the highest so far
 0.5% | 4:51 left | frames 10,240/2,000,000, 6,831 a second | evaluation 132.0, best 132.0 | episodes 446 | entropy 0.187
 evaluation at 12,544 frames: greedy -3.5 +- 0.50, sampled -7.25 +- 9.00, 2 episodes each
-evaluation at 21,056 frames: greedy -72.0 +- 5.00, sampled 140.5 +- 30.5, 2 episodes each, the best so far
+evaluation at 21,056 frames: greedy -72.0 +- 5.00, sampled 140.5 +- 30.5, 2 episodes each, the highest so far
 evaluation at 30,000 frames: greedy 500.0 +- 0.00, sampled 50"""
 
 

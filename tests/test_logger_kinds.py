@@ -151,6 +151,22 @@ def test_a_name_that_no_project_of_weights_and_biases_can_have_is_refused(flag, 
 
 
 @pytest.mark.tools
+def test_a_missing_key_of_weights_and_biases_ends_the_start(tmp_path, monkeypatch):
+    import wandb
+
+    wandb.teardown()  # it keeps the environment's settings of an earlier test
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))  # where the library keeps keys
+    messages = []
+    loggers = Loggers(find_logger("wandb"), tmp_path / "logs" / "run", messages.append)
+    with closing(loggers), pytest.raises(UserError, match=r"--logger wandb: .*wandb login.*WANDB_MODE=offline"):
+        loggers("global").settings({"seed": 1})
+    wandb.teardown()
+    assert not messages
+
+
+@pytest.mark.tools
 def test_a_start_of_weights_and_biases_that_failed_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     make, folder = find_logger("wandb"), tmp_path / "logs" / "run" / "global"

@@ -239,7 +239,7 @@ def test_an_evaluation_is_logged_and_told(reported):
     first, stays, second, replaced = reported.audience.lines
     assert all(scored in line for line in (first, stays, second, replaced))
     assert all("12,345 frames" in line for line in (first, second))
-    assert ("best" in first, "best" in second) == (True, False)
+    assert ("highest so far" in first, "highest so far" in second) == (True, False)
     assert stays != replaced
 
 

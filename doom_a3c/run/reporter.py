@@ -254,8 +254,8 @@ class Reporter:
         frames = state.counters.frames
         self._evaluation = evaluation.point(frames)
         self._logger.metrics(EvaluationMetrics(evaluation.score, *map(_list_statistics, evaluation)), frames)
-        best = ", the best so far" if is_best else ""
-        self._view.log(f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}{best}")
+        highest = ", the highest so far" if is_best else ""  # the best once earlier ones have played again
+        self._view.log(f"evaluation at {frames:,} frames: {_format_evaluation(evaluation)}{highest}")
 
     def report_reevaluation(self, evaluation: Evaluation, stays_best: bool) -> None:
         """Reports the second evaluation of the earlier best weights, and whether they are still the best."""

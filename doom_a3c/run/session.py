@@ -159,7 +159,7 @@ def _announce(
     if transferred:
         view.log(transferred)
     if builder.missing_pictures:
-        view.log(f"warning: {builder.missing_pictures}: there will be no films")
+        view.log(f"no films: {builder.missing_pictures}")
 
 
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:

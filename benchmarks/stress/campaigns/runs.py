@@ -21,7 +21,7 @@ PATIENCE = 120.0  # seconds within which a run must go on
 Value = TypeVar("Value")
 
 _LIVE = re.compile(r"\| frames ([\d,]+)/")
-_BEST = re.compile(r"^evaluation at ([\d,]+) frames: (.*), the best so far$", re.MULTILINE)
+_BEST = re.compile(r"^evaluation at ([\d,]+) frames: (.*), the highest so far$", re.MULTILINE)
 _MEAN = re.compile(r"(?:greedy|sampled) (-?[\d.]+)")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from doom_a3c.record.metrics.failure_reporter import SECONDS_BETWEEN_TRIES, FailureReporter
+from doom_a3c.settings.errors import UserError
 
 Metrics = Any  # a named tuple or mapping of numbers, None where there is no number, and nested records
 
@@ -60,7 +61,10 @@ MakeLogger = Callable[[Path], Logger]  # makes the log in that folder
 
 
 class RetryingLogger:
-    """A `Logger` that survives a failing log, as on a full disk: reports it once, drops points, and reopens it later."""
+    """A `Logger` that survives a failing log, as on a full disk: reports it once, drops points, and reopens it later.
+
+    A user's mistake, such as a missing key, is raised instead as long as nothing has been written.
+    """
 
     def __init__(self, name: str, make: Callable[[], Logger], failures: FailureReporter) -> None:
         """`failures` is shared by all logs of a run and identifies this one by `name`."""
@@ -68,6 +72,7 @@ class RetryingLogger:
         self._lock = threading.Lock()
         self._next = 0.0  # time of the next attempt
         self._logger: Logger | None = None
+        self._has_written = False
 
     def _try(self, call: Callable[[Logger], None]) -> None:
         with self._lock:
@@ -76,8 +81,11 @@ class RetryingLogger:
             try:
                 self._logger = self._logger or self._make()
                 call(self._logger)
+                self._has_written = True
                 self._failures.report_success(self._name)
             except Exception as error:  # each kind of log raises other errors
+                if isinstance(error, UserError) and not self._has_written:
+                    raise
                 self._failures.report_failure(error, self._name)
                 self._next, old, self._logger = time.monotonic() + SECONDS_BETWEEN_TRIES, self._logger, None
                 with contextlib.suppress(Exception):

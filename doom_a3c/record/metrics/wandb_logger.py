@@ -35,7 +35,7 @@ class WandbRun:
         self._run: wandb.Run | None = None
 
     def logger(self, folder: Path) -> WandbLogger:
-        """Returns the log in that folder, whose parent names the run."""
+        """Returns the log in that folder, whose parent names the run. Raises UserError if the library is not set up."""
         with self._lock:
             if self._run is None:
                 folder.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +48,10 @@ class WandbRun:
                         dir=str(folder.parent),
                         settings=wandb.Settings(silent=True, console="off"),
                     )
-                except Exception:
+                except Exception as error:
                     unpatch()  # or the next try would fail because of this one
+                    if isinstance(error, UsageError):  # such as no API key
+                        raise UserError(f"--logger wandb: {first_line(error)} Or set WANDB_MODE=offline") from error
                     raise
             self._open += 1
         return WandbLogger(self, self._run, folder)
