@@ -57,7 +57,8 @@ def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: fl
     def stepper(index: int) -> Callable[[], None]:
         random = np.random.default_rng(make_seed(index, Stream.RANDOM_PLAY))
         envs[index].reset(seed=index)
-        return lambda: envs[index].step(builder.distribution.sample_uniform(games, random))
+        logits = np.zeros((games, builder.distribution.size), np.float32)
+        return lambda: envs[index].step(builder.distribution.sample_uniform(logits, random))
 
     try:
         return measure_rate(games * scenario.game.frame_skip, [stepper(index) for index in range(threads)], seconds)

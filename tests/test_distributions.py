@@ -1,6 +1,4 @@
-"""Actions of other spaces than Discrete: two more distributions, registered, drawn from, learned with."""
-
-from dataclasses import dataclass
+"""Distributions over actions of several choices, numbers and both; masks."""
 
 import gymnasium
 import numpy as np
@@ -9,13 +7,14 @@ import tensorflow as tf
 from by_hand import assert_close
 from counting import vector
 from fakes import changed
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
-from scipy.stats import norm
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
+from scipy.stats import chisquare, norm
 
-from doom_a3c.agent.distributions import DISTRIBUTIONS, Categorical, explore, find_distribution
+from doom_a3c.agent.distributions import MASKED, Categorical, explore
+from doom_a3c.agent.joint_actions import MIN_DEVIATION, Gaussian, Joint, find_distribution
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
@@ -23,118 +22,11 @@ from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.returns import generalized_advantages
 from doom_a3c.algorithm.vtrace import vtrace
+from doom_a3c.run.action_views import view_action
+from doom_a3c.settings.actions import MixedBox
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network
-
-
-@dataclass(frozen=True)
-class Product:
-    """Several choices at once, independent of each other: actions int [B, D]."""
-
-    sizes: tuple[int, ...]
-    action_type: type[np.generic] = np.int32
-
-    @property
-    def size(self):
-        return sum(self.sizes)
-
-    @property
-    def action_shape(self):
-        return (len(self.sizes),)
-
-    @property
-    def volume(self):
-        return float(np.prod(self.sizes))
-
-    @property
-    def parts(self):
-        return [Categorical(size) for size in self.sizes]
-
-    def each(self, logits):
-        return zip(self.parts, np.split(logits, np.cumsum(self.sizes)[:-1], axis=1), strict=True)
-
-    def sample(self, logits, random):
-        return np.stack([part.sample(its, random) for part, its in self.each(logits)], axis=1)
-
-    def mode(self, logits):
-        return np.stack([part.mode(its) for part, its in self.each(logits)], axis=1)
-
-    def sample_uniform(self, count, random):
-        return np.stack([part.sample_uniform(count, random) for part in self.parts], axis=1)
-
-    def log_prob_np(self, logits, actions):
-        return sum(part.log_prob_np(its, actions[:, i]) for i, (part, its) in enumerate(self.each(logits)))
-
-    def log_prob(self, logits, actions):
-        every = zip(self.parts, tf.split(logits, self.sizes, axis=1), tf.unstack(actions, axis=1), strict=True)
-        return tf.add_n([part.log_prob(its, chosen) for part, its, chosen in every])
-
-    def entropy(self, logits):
-        every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
-        return tf.add_n([part.entropy(its) for part, its in every])
-
-    def kl_from_uniform(self, logits):
-        every = zip(self.parts, tf.split(logits, self.sizes, axis=1), strict=True)
-        return tf.add_n([part.kl_from_uniform(its) for part, its in every])
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """Independent normal numbers, D means and D logarithms of deviations: actions float [B, D]. Uniform between bounds."""
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    action_type: type[np.generic] = np.float32
-
-    @property
-    def size(self):
-        return 2 * len(self.low)
-
-    @property
-    def action_shape(self):
-        return (len(self.low),)
-
-    @property
-    def volume(self):
-        return float(np.prod(np.subtract(self.high, self.low)))
-
-    def sample(self, logits, random):
-        mean, log_deviation = np.split(logits, 2, axis=1)
-        return (mean + np.exp(log_deviation) * random.normal(size=mean.shape)).astype(np.float32)
-
-    def mode(self, logits):
-        return np.split(logits, 2, axis=1)[0]
-
-    def sample_uniform(self, count, random):
-        return random.uniform(self.low, self.high, (count, len(self.low)))
-
-    def log_prob_np(self, logits, actions):
-        mean, log_deviation = np.split(logits, 2, axis=1)
-        scaled = (actions - mean) * np.exp(-log_deviation)
-        return -np.sum(0.5 * scaled**2 + log_deviation + 0.5 * np.log(2 * np.pi), axis=1)
-
-    def log_prob(self, logits, actions):
-        mean, log_deviation = tf.split(logits, 2, axis=1)
-        scaled = (actions - mean) * tf.exp(-log_deviation)
-        return -tf.reduce_sum(0.5 * scaled**2 + log_deviation + 0.5 * np.log(2 * np.pi), axis=1)
-
-    def entropy(self, logits):
-        return tf.reduce_sum(tf.split(logits, 2, axis=1)[1] + 0.5 * np.log(2 * np.pi * np.e), axis=1)
-
-    def kl_from_uniform(self, logits):
-        return tf.zeros(tf.shape(logits)[:1])  # there is no uniform distribution over all numbers
-
-
-def gaussian_over(space):
-    return Gaussian(tuple(space.low.tolist()), tuple(space.high.tolist()))
-
-
-@pytest.fixture
-def registered(monkeypatch):
-    """Registers the distributions above."""
-    monkeypatch.setitem(DISTRIBUTIONS, MultiDiscrete, lambda space: Product(tuple(space.nvec.tolist())))
-    monkeypatch.setitem(DISTRIBUTIONS, Box, gaussian_over)
 
 
 class Task(gymnasium.Env):
@@ -166,40 +58,61 @@ class Switches(Task):
 class Levers(Task):
     """Asks for two levers near the right places; the squared distance costs."""
 
-    action_space = Box(np.float32([-2, -1]), np.float32([2, 1]))
-    start, best = -2 - 0.5, 0.0  # of two standard normal numbers: their variances and squared means
+    action_space = Box(-1, 1, (2,), np.float32)
+    deviation = 1 + MIN_DEVIATION  # at the start
+    start, best = -2 * deviation**2 - 0.5, 0.0  # the variances and squared means of a uniform policy
     right = ((0.5, -0.5), (-0.5, 0.5))
 
     def score(self, action):
         return -float(np.sum((action - np.array(self.right[self.cue])) ** 2))
 
 
-TASKS = [Switches, Levers]
+class Crane(Task):
+    """Asks for one of three gears and for a lever near the right place."""
+
+    action_space = MixedBox((3,), 1)
+    start, best = 1 / 3 - Levers.deviation**2 - 0.25, 1.0
+    right = ((2, -0.5), (0, 0.5))
+
+    def score(self, action):
+        gear, place = self.right[self.cue]
+        return float(action[0] == gear) - float((action[1] - place) ** 2)
+
+
+TASKS = [Switches, Levers, Crane]
+CHOICES = {Switches: (3, 2, 4), Levers: (), Crane: (3,)}
+NUMBERS = {Switches: 0, Levers: 2, Crane: 1}
+
+
+def split_logits(task, logits):
+    """Returns the probabilities of each choice, the means and the deviations in float64."""
+    logits, choices = np.float64(logits), sum(CHOICES[task])
+    parts = np.split(logits[:, :choices], np.cumsum(CHOICES[task])[:-1], axis=1) if choices else []
+    means, rhos = np.split(logits[:, choices:], 2, axis=1)
+    return [np.exp(p) / np.exp(p).sum(axis=1, keepdims=True) for p in parts], means, MIN_DEVIATION + np.exp(rhos)
 
 
 def closed_forms(task, logits, actions):
     """Returns log-probabilities [N] and entropies [N] in float64 by the textbook."""
-    logits = np.float64(logits)
-    if task is Levers:
-        mean, deviation = logits[:, :2], np.exp(logits[:, 2:])
-        return norm.logpdf(actions, mean, deviation).sum(axis=1), norm.entropy(mean, deviation).sum(axis=1)
-    parts = [np.exp(part) / np.exp(part).sum(axis=1, keepdims=True) for part in np.split(logits, [3, 5], axis=1)]
-    joint = np.einsum("na,nb,nc->nabc", *parts)  # every action's probability
-    return np.log(joint[(np.arange(len(joint)), *actions.T)]), -(joint * np.log(joint)).sum(axis=(1, 2, 3))
+    parts, means, deviations = split_logits(task, logits)
+    chosen = [part[np.arange(len(part)), actions[:, i].astype(int)] for i, part in enumerate(parts)]
+    density = norm.logpdf(actions[:, len(parts) :], means, deviations).sum(axis=1)
+    nats = norm.entropy(means, deviations).sum(axis=1) - sum((part * np.log(part)).sum(axis=1) for part in parts)
+    return sum(map(np.log, chosen)) + density, nats
 
 
-def test_an_action_space_is_unknown_until_its_distribution_is_registered(registered, monkeypatch):
-    assert find_distribution(Switches.action_space) == Product((3, 2, 4))
-    assert find_distribution(Levers.action_space) == Gaussian((-2.0, -1.0), (2.0, 1.0))
-    monkeypatch.delitem(DISTRIBUTIONS, Box)
-    with pytest.raises(UserError, match="takes Discrete, MultiDiscrete ones"):
-        find_distribution(Levers.action_space)
-    assert find_distribution(Discrete(5)) == Categorical(5)
+def test_each_action_space_has_its_distribution():
+    assert find_distribution(Switches.action_space) == Joint((Categorical(3), Categorical(2), Categorical(4)))
+    assert find_distribution(Levers.action_space) == Gaussian(2)
+    assert find_distribution(Crane.action_space) == Joint((Categorical(3), Gaussian(1)), np.float32)
+    assert find_distribution(Discrete(5), masked=True) == Categorical(5, masked=True)
+    with pytest.raises(UserError, match=r"Text.*cannot take"):
+        find_distribution(Text(3))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 @pytest.mark.parametrize("task", TASKS)
-def test_actions_are_drawn_with_the_probabilities_of_the_closed_forms(registered, task, epsilon):
+def test_actions_are_drawn_with_the_probabilities_of_the_closed_forms(task, epsilon):
     distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
     logits = random.normal(size=(500, distribution.size)).astype(np.float32)
     actions, log_probs = explore(distribution, logits, np.full(500, epsilon, np.float32), random)
@@ -207,8 +120,9 @@ def test_actions_are_drawn_with_the_probabilities_of_the_closed_forms(registered
     expected, entropies = closed_forms(task, logits, actions)
     np.testing.assert_allclose(distribution.log_prob(logits, actions), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(distribution.entropy(logits), entropies, rtol=1e-4, atol=1e-5)
-    volume = {Switches: 24, Levers: 8}[task]
-    mixture = np.log((1 - epsilon) * np.exp(expected) + epsilon / volume)
+    inside = (np.abs(actions[:, len(CHOICES[task]) :]) <= 1).all(axis=1)
+    uniform = inside / np.prod(CHOICES[task]) / 2 ** NUMBERS[task]
+    mixture = np.log((1 - epsilon) * np.exp(expected) + epsilon * uniform)
     np.testing.assert_allclose(log_probs, mixture, rtol=1e-4, atol=1e-5)
     if epsilon == 0:  # the mean of -log pi(a) is the entropy
         assert -log_probs.mean() == pytest.approx(entropies.mean(), abs=5 * log_probs.std() / np.sqrt(500))
@@ -233,7 +147,7 @@ def agent(task, games=16, rollout_length=4, **changes):
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 @pytest.mark.parametrize("task", TASKS)
-def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
+def test_gradients_are_those_of_the_closed_forms(task, engine):
     costs = {"entropy_cost": 0.1, "value_cost": 0.5, "max_grad_norm": 1e6, "normalize_advantages": False}
     _, network, actor, learner = agent(task, games=5, engine=engine, **costs)
     rollout = actor.play_rollout().rollout
@@ -245,14 +159,15 @@ def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
     with tf.GradientTape() as tape:
         output, _ = network.unroll(rollout.observations, tf.constant(rollout.resets), ())
         logits, values = output.logits[:20], output.values[:20]
-        if task is Levers:
-            scaled = (flat - logits[:, :2]) / tf.exp(logits[:, 2:])
-            log_probs = tf.reduce_sum(-0.5 * scaled**2 - logits[:, 2:], axis=1) - np.log(2 * np.pi)
-            entropies = tf.reduce_sum(logits[:, 2:], axis=1) + 1 + np.log(2 * np.pi)
-        else:
-            parts = [tf.nn.softmax(part) for part in tf.split(logits, [3, 2, 4], axis=1)]
-            log_probs = sum(tf.math.log(tf.gather(p, flat[:, i], batch_dims=1)) for i, p in enumerate(parts))
-            entropies = sum(-tf.reduce_sum(p * tf.math.log(p), axis=1) for p in parts)
+        parts, means, rhos = [], *tf.split(logits[:, sum(CHOICES[task]) :], 2, axis=1)
+        if CHOICES[task]:
+            parts = [tf.nn.softmax(part) for part in tf.split(logits[:, : sum(CHOICES[task])], CHOICES[task], axis=1)]
+        deviations, numbers = MIN_DEVIATION + tf.exp(rhos), np.float32(flat[:, len(parts) :])
+        densities = -0.5 * ((numbers - means) / deviations) ** 2 - tf.math.log(deviations) - 0.5 * np.log(2 * np.pi)
+        log_probs = tf.reduce_sum(densities, axis=1)
+        log_probs += sum(tf.math.log(tf.gather(p, np.int32(flat[:, i]), batch_dims=1)) for i, p in enumerate(parts))
+        entropies = tf.reduce_sum(tf.math.log(deviations) + 0.5 * (np.log(2 * np.pi) + 1), axis=1)
+        entropies += sum(-tf.reduce_sum(p * tf.math.log(p), axis=1) for p in parts)
         if engine == "queue":
             next_values = np.where(rollout.ends, rollout.next_values, tf.reshape(output.values, (5, 5))[1:])
             ends = rollout.ends.astype(np.float32)
@@ -275,7 +190,7 @@ def test_gradients_are_those_of_the_closed_forms(registered, task, engine):
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_right_actions_are_learned(registered, task, engine):
+def test_the_right_actions_are_learned(task, engine):
     model, local, actor, learner = agent(task, games=64, engine=engine)
     means = []
     for _ in range(80):
@@ -289,3 +204,134 @@ def test_the_right_actions_are_learned(registered, task, engine):
     assert means[0] == pytest.approx(task.start, abs=0.4)
     assert np.mean(means[-10:]) > 0.1 * task.start + 0.9 * task.best
     np.testing.assert_allclose(local.distribution.mode(decision.logits), task.right, atol=0.2)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_divergence_from_uniform_is_the_mean_over_uniform_actions(task):
+    distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
+    logits = random.normal(size=(3, distribution.size)).astype(np.float32)
+    for row in logits:
+        rows = np.tile(row, (200_000, 1))
+        actions = distribution.sample_uniform(rows, random)
+        ratios = np.log(distribution.uniform_prob(rows, actions)) - distribution.log_prob_np(rows, actions)
+        error = 5 * ratios.std() / np.sqrt(len(rows))
+        assert float(distribution.kl_from_uniform(row[None])[0]) == pytest.approx(ratios.mean(), abs=error)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_play_and_learning_agree_on_every_action(task):
+    distribution, random = find_distribution(task.action_space), np.random.default_rng(0)
+    logits = random.normal(scale=3, size=(400, distribution.size)).astype(np.float32)
+    actions = distribution.sample(logits, random)
+    np.testing.assert_allclose(distribution.log_prob(logits, actions), distribution.log_prob_np(logits, actions), rtol=1e-5)
+    np.testing.assert_allclose(distribution.mode_tensor(logits), distribution.mode(logits), rtol=1e-6)
+    assert distribution.mode(logits).dtype == distribution.action_type == actions.dtype
+    code = distribution.encode(actions)
+    assert code.shape == (400, distribution.code_size)
+    assert all(
+        len(view_action(distribution, *one)) == distribution.code_size for one in zip(logits[:5], actions[:5], strict=True)
+    )
+    assert sum(view.taken for view in view_action(distribution, logits[0], actions[0])) == len(actions[0])
+    assert distribution.is_valid(actions[None])
+
+
+def test_codes_are_one_hot_choices_and_clipped_numbers():
+    assert Joint((Categorical(3), Categorical(2))).encode(np.array([[2, 0]])).tolist() == [[0, 0, 1, 1, 0]]
+    code = Joint((Categorical(2), Gaussian(2)), np.float32).encode(np.float32([[1, -3, 0.5]]))
+    assert code.tolist() == [[0, 1, -1, 0.5]]
+
+
+@pytest.mark.parametrize("actions", [[[3, 0, 0]], [[0, -1, 0]], [[0, 0, 4]]])
+def test_choices_beyond_the_last_are_invalid(actions):
+    assert not find_distribution(Switches.action_space).is_valid(np.array([actions]))
+
+
+@pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0]])
+def test_mixed_actions_that_no_game_takes_are_invalid(action):
+    assert not find_distribution(Crane.action_space).is_valid(np.float32([[action]]))
+
+
+def test_samples_have_the_probabilities_of_the_policy():
+    distribution, random, count = Joint((Categorical(3), Gaussian(1)), np.float32), np.random.default_rng(0), 100_000
+    row = np.float32([0.3, -1.0, 0.7, 0.4, -1.0])
+    actions = distribution.sample(np.tile(row, (count, 1)), random)
+    (shares,), mean, deviation = split_logits(Crane, row[None])
+    assert chisquare(np.bincount(actions[:, 0].astype(int)), count * shares[0]).pvalue > 1e-3
+    edges = norm.ppf(np.linspace(0, 1, 21), mean[0, 0], deviation[0, 0])
+    assert chisquare(np.histogram(actions[:, 1], edges)[0]).pvalue > 1e-3
+    assert abs(np.corrcoef(actions.T)[0, 1]) < 0.02  # the parts are independent
+
+
+@pytest.mark.parametrize("scale", [-80, -5, 0, 5, 80])
+def test_gaussians_stay_finite_and_trainable_at_extremes(scale):
+    distribution = Gaussian(2)
+    logits = tf.constant([[3e4, -3e4, scale, scale]], tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        entropy = distribution.entropy(logits)
+    assert np.isfinite(entropy).all()
+    assert np.isfinite(tape.gradient(entropy, logits)).all()
+    assert np.isfinite(distribution.sample(logits.numpy(), np.random.default_rng(0))).all()
+    assert np.exp(entropy[0] / 2) > 4 * MIN_DEVIATION  # e^(entropy / 2) is 4.13 deviations
+
+
+def test_broken_weights_play_on_for_the_run_to_notice():
+    actions, log_probs = explore(Gaussian(1), np.float32([[np.nan, 0]]), np.zeros(1), np.random.default_rng(0))
+    assert np.isfinite(actions).all()
+    assert np.isnan(log_probs).all()
+
+
+def masked_logits():
+    """Returns logits of a choice of four and one of two, of which the game allows three and one."""
+    logits = np.random.default_rng(1).normal(size=(1, 6)).astype(np.float32)
+    logits[0, [1, 5]] = MASKED
+    return logits
+
+
+MASKED_CHOICES = Joint((Categorical(4, masked=True), Categorical(2, masked=True)))
+
+
+@pytest.mark.parametrize("draw", ["sample", "sample_uniform"])
+def test_forbidden_choices_are_never_drawn(draw):
+    rows = np.repeat(masked_logits(), 250_000, axis=0)
+    actions = np.concatenate([getattr(MASKED_CHOICES, draw)(rows, np.random.default_rng(i)) for i in range(4)])
+    counts = [np.bincount(column, minlength=size) for column, size in zip(actions.T, (4, 2), strict=True)]
+    assert (counts[0][1], counts[1][1]) == (0, 0)
+    assert (counts[0][[0, 2, 3]] > 1000).all()
+    assert counts[1][0] == 1_000_000
+
+
+def test_entropy_and_divergence_are_over_the_allowed_choices():
+    logits = masked_logits()
+    probabilities = np.exp(np.float64(logits[0, [0, 2, 3]]))
+    probabilities /= probabilities.sum()
+    assert float(MASKED_CHOICES.entropy(logits)[0]) == pytest.approx(
+        -(probabilities * np.log(probabilities)).sum(), rel=1e-5
+    )
+    divergence = -np.log(3 * probabilities).mean()
+    assert float(MASKED_CHOICES.kl_from_uniform(logits)[0]) == pytest.approx(divergence, rel=1e-5)
+    np.testing.assert_allclose(MASKED_CHOICES.uniform_prob(logits, np.array([[0, 0]])), 1 / 3, rtol=1e-6)
+
+
+def test_no_gradient_reaches_a_forbidden_choice():
+    inputs = Inputs(None, 3, mask=6)
+    network = ACNetwork(Network(hidden=(), core="none"), inputs, MASKED_CHOICES, 0, "network")
+    mask = np.uint8([[[1, 0, 1, 1, 1, 0]]])
+    observations = {"variables": np.ones((1, 1, 3), np.float32), "mask": mask}
+    with tf.GradientTape() as tape:
+        output, _ = network.unroll(observations, tf.ones((1, 1)), ())
+        loss = MASKED_CHOICES.entropy(output.logits) + MASKED_CHOICES.kl_from_uniform(output.logits)
+        loss += MASKED_CHOICES.log_prob(output.logits, tf.constant([[2, 0]]))
+    gradient = tape.gradient(loss, network.parameters[0]).numpy()
+    assert (gradient[:, [1, 5]] == 0).all()
+    assert (gradient[:, [0, 2, 3]] != 0).all()
+    assert (output.logits.numpy()[0, [1, 5]] == np.float32(MASKED)).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_first_update_finds_a_ratio_of_one(task):
+    _, _, actor, learner = agent(task, games=5, epochs=2)
+    gradients = learner.compute_gradients([learner.prepare(actor.play_rollout().rollout)], 0)
+    actor.close()
+    assert gradients.change.kl == pytest.approx(0, abs=1e-6)
+    assert gradients.change.clip_fraction == 0

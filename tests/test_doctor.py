@@ -16,7 +16,6 @@ from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play import doctor, trial_games
 from doom_a3c.run.play.doctor import examine
-from doom_a3c.settings.errors import UserError
 
 
 class Sick(gymnasium.Env):
@@ -240,9 +239,10 @@ def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):
     assert found("tests/Sluggish-v0", tmp_path, game_processes=1)["speed"].advice == ""
 
 
-def test_actions_that_are_not_discrete_are_told(tmp_path):
-    with pytest.raises(UserError, match=r"Pendulum-v1: its actions are Box.*DiscretizeAction"):
-        found("Pendulum-v1", tmp_path)
+def test_numbers_are_tried_at_both_ends(tmp_path):
+    actions = found("Pendulum-v1", tmp_path)["actions"]
+    assert actions.result.startswith("3 of 3 tried")
+    assert actions.advice == ""
 
 
 @pytest.mark.process

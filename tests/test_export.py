@@ -41,11 +41,11 @@ def agent_of(name):
 
 def decide_by_tensorflow(agent):
     def decide(inputs):
-        seen = {name: array for name, array in inputs.items() if name in ("pixels", "variables")}
-        observations = seen if len(seen) > 1 else next(iter(seen.values()))
+        observations = agent.network.inputs.join({name: inputs[name] for name in agent.network.inputs.parts})
         states = tuple(inputs[name] for name in sorted(inputs) if name.startswith("state"))
         output, new = agent.network.step(observations, inputs["reset"], states)
-        return [output.logits.numpy(), *(state.numpy() for state in new), output.values.numpy()]
+        logits = output.logits.numpy()
+        return [agent.network.distribution.mode(logits), logits, *(state.numpy() for state in new), output.values.numpy()]
 
     return decide
 
@@ -67,7 +67,7 @@ def decide_by_saved_model(path):
     return call
 
 
-@pytest.mark.parametrize("name", ["basic", "cartpole", "predict_position", "deathmatch"])
+@pytest.mark.parametrize("name", ["basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1"])
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
 def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
     agent = agent_of(name)
@@ -78,16 +78,15 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
     observations, _ = env.reset(seed=np.array([4]))
     reset = np.ones(1, np.float32)
     for _ in range(60):
-        seen = observations if isinstance(observations, dict) else {"pixels": observations}
-        seen = {"variables": observations} if agent.network.inputs.pixels is None else seen
+        seen = agent.network.inputs.split(observations)
         outputs = []
         for decide, state in zip(deciders, states, strict=True):
             named = {f"state_{index}": np.asarray(part, np.float32) for index, part in enumerate(state)}
             outputs.append(decide({**seen, "reset": reset, **named}))
         for wanted, found in zip(*outputs, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-5)
-        states = [output[1:-1] for output in outputs]
-        observations, _, terminated, truncated, _ = env.step(outputs[0][0].argmax(axis=1))
+        states = [output[2:-1] for output in outputs]
+        observations, _, terminated, truncated, _ = env.step(outputs[0][0])
         reset = (terminated | truncated).astype(np.float32)
     env.close()
 

@@ -9,12 +9,14 @@ import pytest
 from run_fakes import settings
 
 from benchmarks.common.processes import alive
+from doom_a3c.agent.distributions import Categorical
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.record.films import recording as recording_module
 from doom_a3c.record.films.overlay import Overlay, StepView
 from doom_a3c.record.films.recording import EpisodeRecorder, LostFilmError, Recording
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run import film_maker
+from doom_a3c.run.action_views import view_action
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.film_maker import FilmMaker
 
@@ -124,7 +126,7 @@ def test_a_game_that_dies_costs_its_film_alone(basic, recordings, closing):
 def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
     for module in (film_maker, recording_module):
         monkeypatch.setattr(module, "MAX_PICTURES", 4)
-    moment = StepView(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
+    moment = StepView(None, [], view_action(Categorical(3), np.zeros(3), np.array(1)), 0.4, 1, 0.0, 0.0)
     for steps in range(1, 9):
         pictures = [np.full((84, 84, 3), 10 * value, np.uint8) for value in range(steps + 1)]
         moments = [moment._replace(step=step) for step in range(1, steps + 1)]
@@ -140,7 +142,7 @@ def test_a_long_film_has_its_first_steps_and_its_last(basic, monkeypatch):
 
 def test_the_overlay_shows_each_step_beside_its_picture(basic):
     pictures = [np.full((84, 84, 3), value, np.uint8) for value in (10, 20, 30)]
-    moment = StepView(None, [], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, 0.0, 0.0)
+    moment = StepView(None, [], view_action(Categorical(3), np.zeros(3), np.array(1)), 0.4, 1, 0.0, 0.0)
     moments = [moment, moment._replace(step=2, score=5.0)]
     shown = list(FilmMaker(basic)(Recording(pictures, 5.0, 0, 0, None, [1, 1], moments)))
     assert [picture[0, 0, 0] for picture in shown] == [10, 20, 30]

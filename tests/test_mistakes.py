@@ -75,7 +75,6 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
     [
         (("--scenario", "ALE/Pogn-v5"), "ALE/Pong-v5"),
         (("--scenario", "CartPol-v1"), "CartPole"),
-        (("--scenario", "Pendulum-v1"), "Discrete"),
         (("--device", "gpus"), "auto, cpu, gpu"),
         (("--device", "gpu:99"), "TensorFlow sees"),
         (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),

@@ -7,14 +7,31 @@ import pytest
 import tensorflow as tf
 from scipy.ndimage import gaussian_filter
 
+from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import BLUR, SPOT, Saliency
-from doom_a3c.record.films.overlay import HEIGHT, WIDTH, Overlay, Salience, StepView, newest_picture, place_beside
+from doom_a3c.record.films.overlay import (
+    HEIGHT,
+    WIDTH,
+    ActionView,
+    Overlay,
+    Salience,
+    StepView,
+    newest_picture,
+    place_beside,
+)
+from doom_a3c.run.action_views import view_action
 from doom_a3c.run.step_view import TrainingViewer
 
 ACTIONS = ["MOVE_LEFT", "MOVE_RIGHT", "ATTACK"]
 SEEN = np.random.default_rng(0).integers(256, size=(84, 84, 3), dtype=np.uint8)
-MOMENT = StepView(SEEN, [("HEALTH", 100.0)], np.array([0.2, 0.5, 0.3]), 1, 0.4, 1, -4.0, -4.0)
+
+
+def choices(*shares, taken=1):
+    return [ActionView(share, f"{100 * share:.0f}%", place == taken) for place, share in enumerate(shares)]
+
+
+MOMENT = StepView(SEEN, [("HEALTH", 100.0)], choices(0.2, 0.5, 0.3), 0.4, 1, -4.0, -4.0)
 
 
 def panel(*moments, actions=ACTIONS):
@@ -28,8 +45,9 @@ def panel(*moments, actions=ACTIONS):
         {"seen": 255 - SEEN},
         {"seen": None},
         {"variables": [("HEALTH", 99.0)]},
-        {"probabilities": np.array([0.1, 0.6, 0.3])},
-        {"action": 2},
+        {"actions": choices(0.1, 0.6, 0.3)},
+        {"actions": choices(0.2, 0.5, 0.3, taken=2)},
+        {"actions": [*choices(0.2, 0.5), ActionView(0.3, "+0.30", False)]},
         {"value": 0.5},
         {"step": 2},
         {"reward": 0.0},
@@ -69,7 +87,7 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     probabilities = np.full(40, 0.001)
     probabilities[37] = 1 - 39 * 0.001
     names = [f"ACTION_{index}" for index in range(40)]
-    many = MOMENT._replace(probabilities=probabilities, action=37)
+    many = MOMENT._replace(actions=choices(*probabilities, taken=37))
     other = [*names[:37], "ANOTHER", *names[38:]]
     assert (panel(many, actions=names) != panel(many, actions=other)).any()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
@@ -89,7 +107,8 @@ def test_a_new_episode_begins_with_no_values_of_the_old_one():
 
 
 def test_numbers_that_are_not_finite_are_drawn_too():
-    nothing = MOMENT._replace(probabilities=np.full(3, np.nan), value=float("nan"), variables=[("X", float("inf"))])
+    broken = view_action(Categorical(3), np.full(3, np.nan), np.array(0))
+    nothing = MOMENT._replace(actions=broken, value=float("nan"), variables=[("X", float("inf"))])
     assert panel(nothing).shape == (HEIGHT, WIDTH, 3)
 
 
@@ -145,7 +164,8 @@ def test_saliency_is_how_much_blurred_spots_change_logits_and_value(make_network
 def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make_network, salience):
     network = make_network(core="lstm")
     observation = SimpleNamespace(observation=SimpleNamespace(stack=1))
-    builder = SimpleNamespace(inputs=network.inputs, name_variables=lambda numbers: [], scenario=observation)
+    parts = {"inputs": network.inputs, "distribution": network.distribution}
+    builder = SimpleNamespace(**parts, name_variables=lambda numbers: [], scenario=observation)
     policy, random = Policy(network), np.random.default_rng(0)
     viewer = TrainingViewer(policy, builder, salience)
     state, resets = policy.initial_state(3), np.ones(3, np.float32)
@@ -153,10 +173,16 @@ def test_a_policy_of_training_says_what_its_network_saw_and_where_it_looked(make
     for step in range(3):
         seen = random.integers(256, size=(3, *network.inputs.pixels), dtype=np.uint8)
         decision = policy(seen, resets, state)
-        played = SimpleNamespace(observations=seen, resets=resets, decision=decision, actions=[1] * 3, rewards=[2.0] * 3)
+        taken = {"actions": np.ones(3, np.int32), "rewards": [2.0] * 3}
+        played = SimpleNamespace(observations=seen, resets=resets, decision=decision, **taken)
         moment = viewer.view_step(played, state)
         assert (moment.seen == seen[0]).all()
-        assert (moment.action, moment.reward, moment.score, moment.step) == (1, 2.0, 2.0 * (step + 1), step + 1)
+        assert (moment.actions[1].taken, moment.reward, moment.score, moment.step) == (
+            True,
+            2.0,
+            2.0 * (step + 1),
+            step + 1,
+        )
         assert moment.value == decision.values[0]
         if salience:
             maps = np.stack(Saliency(network)(seen[:1], resets[:1], tuple(part[:1] for part in state)))

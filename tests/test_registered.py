@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import FlattenObservation
 from registered_toys import LENGTH, Plain
 
+from doom_a3c.agent.networks import Inputs
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
@@ -34,11 +35,16 @@ def builder(game_id, observation=GREY, **settings):
 
 
 @pytest.mark.parametrize(
-    ("game_id", "settings"), [("Pendulum-v1", {}), ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 2])})]
+    ("game_id", "settings", "names"),
+    [("Pendulum-v1", {}, ["[0]"]), ("tests/Toy-v0", {"actions_space": MultiDiscrete([2, 1])}, ["[0]=0", "[0]=1", "[1]=0"])],
 )
-def test_actions_without_a_distribution_are_one_line_that_says_why(game_id, settings):
-    said = complaint(lambda: builder(game_id, **settings))
-    assert all(word in said for word in (game_id, "actions", "Discrete"))
+def test_choices_and_numbers_have_names(game_id, settings, names):
+    assert builder(game_id, **settings).actions == names
+
+
+def test_actions_without_a_distribution_are_one_line_that_says_why():
+    said = complaint(lambda: builder("tests/Toy-v0", actions_space=Text(3)))
+    assert all(word in said for word in ("tests/Toy-v0", "actions", "Text", "Discrete"))
 
 
 def test_an_unknown_core_is_named_with_its_scenario():
@@ -131,7 +137,7 @@ def test_numbers_become_single_precision(play):
     seen, *_ = env.step(np.array([0]))
     assert seen.dtype == env.single_observation_space.dtype == np.float32
     np.testing.assert_allclose(seen[0], np.arange(5) + 1 / 3, rtol=1e-6)
-    assert builder("tests/Numbers-v0").inputs == (None, 5)
+    assert builder("tests/Numbers-v0").inputs == Inputs(None, 5)
 
 
 # Pixels
@@ -172,10 +178,7 @@ def test_pixels_are_resized_and_stacked(play, observation, shape, frame):
     assert (terminated.all(), truncated.any()) == (True, False)
     assert channels(infos["final_obs"][1]) == newest(LENGTH)
     assert channels(seen[1]) == newest(0)  # nothing of the last episode
-    assert builder("tests/Toy-v0", observation, shape=shape).inputs == (
-        (*observation.size, len(newest(0))),
-        0,
-    )
+    assert builder("tests/Toy-v0", observation, shape=shape).inputs == Inputs((*observation.size, len(newest(0))), 0)
 
 
 @pytest.mark.parametrize("stack", [1, 2])

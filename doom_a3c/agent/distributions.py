@@ -1,24 +1,21 @@
 """Distributions over actions, parametrised by the policy head, for playing and learning.
 
-Playing uses NumPy, learning TensorFlow in a graph. A new kind of action space is a class here, listed in `DISTRIBUTIONS`.
+Playing uses NumPy, learning TensorFlow in a graph. `joint_actions` has those of other spaces than Discrete.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
-
-from doom_a3c.settings.errors import UserError
 
 Array = NDArray[np.float32]
 Actions = NDArray[Any]  # [B, ...], in the shape and type of the distribution
+MASKED = -1e9  # the logit of an action that the game forbids: exp(MASKED) is 0, products with it are finite
 
 
 class Distribution(Protocol):
@@ -29,6 +26,10 @@ class Distribution(Protocol):
         """P, the number of policy outputs per observation."""
 
     @property
+    def free(self) -> int:
+        """The number of these that do not depend on the observation; they are the last."""
+
+    @property
     def action_shape(self) -> tuple[int, ...]:
         """The shape of one action."""
 
@@ -37,8 +38,11 @@ class Distribution(Protocol):
         """The number type of actions."""
 
     @property
-    def volume(self) -> float:
-        """The number of actions, or the volume of their space: the inverse density of a uniform draw."""
+    def code_size(self) -> int:
+        """E, the number of numbers that encode an action."""
+
+    def encode(self, actions: Actions) -> Array:
+        """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as they are."""
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions, [B, P] -> [B, ...]."""
@@ -46,8 +50,14 @@ class Distribution(Protocol):
     def mode(self, logits: Array) -> Actions:
         """Returns the likeliest actions, [B, P] -> [B, ...]."""
 
-    def sample_uniform(self, count: int, random: np.random.Generator) -> Actions:
-        """Draws `count` actions uniformly, [count, ...]."""
+    def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the same in a graph."""
+
+    def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
+        """Draws actions uniformly among those that the logits allow, [B, P] -> [B, ...]."""
+
+    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
+        """Returns the probability, or density, of actions in such a draw, [B]."""
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         """Returns log pi(action) on the host, [B]."""
@@ -61,18 +71,26 @@ class Distribution(Protocol):
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
         """Returns KL(uniform || pi) in nats, [N], for logits [N, P]."""
 
+    def is_valid(self, actions: Actions) -> bool:
+        """Returns whether `log_prob` accepts actions, [..., *action_shape], of another program."""
+
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of A actions, with the probabilities softmax(logits)."""
+    """One of A actions, with the probabilities softmax(logits); `masked` where the game forbids some of them at times."""
 
     size: int  # A
+    masked: bool = False
     action_shape: tuple[int, ...] = ()
     action_type: type[np.generic] = np.int32
+    free: int = 0
 
     @property
-    def volume(self) -> float:
+    def code_size(self) -> int:
         return self.size
+
+    def encode(self, actions: Actions) -> Array:
+        return np.eye(self.size, dtype=np.float32)[actions]
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws action indices, [B, A] -> [B], by the Gumbel-max trick."""
@@ -84,8 +102,17 @@ class Categorical:
         actions: Actions = logits.argmax(axis=1).astype(np.int32)
         return actions
 
-    def sample_uniform(self, count: int, random: np.random.Generator) -> Actions:
-        return random.integers(self.size, size=count)
+    def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
+        return tf.argmax(logits, axis=1, output_type=tf.int32)
+
+    def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
+        if self.masked:
+            return self.sample(np.where(logits > MASKED / 2, 0, MASKED), random)
+        return random.integers(self.size, size=len(logits))
+
+    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
+        allowed = (logits > MASKED / 2).sum(axis=1) if self.masked else np.full(len(logits), self.size)
+        return (1.0 / allowed).astype(np.float32)
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         shifted = logits - logits.max(axis=1, keepdims=True)  # as SciPy's log_softmax does, in a third of its time
@@ -102,25 +129,19 @@ class Categorical:
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns KL(uniform || pi) in nats, [N]. Its gradient is pi - 1/A, which does not vanish where pi is 0."""
-        return -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1) - math.log(self.size)
+        """Returns KL(uniform || pi) in nats, [N]. Its gradient is pi - 1/A, which does not vanish where pi is 0.
 
+        With masks, both are over the allowed actions.
+        """
+        log_probs = tf.nn.log_softmax(logits)
+        if not self.masked:
+            return -tf.reduce_mean(log_probs, axis=-1) - math.log(self.size)
+        allowed = tf.cast(logits > MASKED / 2, tf.float32)
+        count = tf.reduce_sum(allowed, axis=-1)
+        return -tf.reduce_sum(allowed * log_probs, axis=-1) / count - tf.math.log(count)
 
-DISTRIBUTIONS: dict[type[Space[Any]], Callable[[Any], Distribution]] = {Discrete: lambda space: Categorical(int(space.n))}
-
-
-def find_distribution(space: Space[Any]) -> Distribution:
-    """Returns the distribution over the actions of a space.
-
-    Raises:
-        UserError: if no distribution supports this kind of space.
-    """
-    for kind, make in DISTRIBUTIONS.items():
-        if isinstance(space, kind):
-            return make(space)
-    known = ", ".join(kind.__name__ for kind in DISTRIBUTIONS)
-    cure = "; gymnasium.wrappers.DiscretizeAction makes some of them" if isinstance(space, Box) else ""
-    raise UserError(f"its actions are {space}; the agent takes {known} ones{cure}")
+    def is_valid(self, actions: Actions) -> bool:
+        return bool(((actions >= 0) & (actions < self.size)).all())
 
 
 def explore(
@@ -140,8 +161,8 @@ def explore(
         greedy: whether the policy takes its likeliest action instead of sampling, one bool or bools [B].
 
     Returns:
-        Actions [B, ...], and the logarithms of their probabilities (1 - epsilon) pi(a) + epsilon / volume, [B]; greedy
-        actions have them as if they were sampled.
+        Actions [B, ...], and the logarithms of their probabilities (1 - epsilon) pi(a) + epsilon u(a), [B], u the uniform
+        policy; greedy actions have them as if they were sampled.
     """
     actions = distribution.sample(logits, random)
     rows = np.broadcast_to(greedy, len(logits))
@@ -149,8 +170,8 @@ def explore(
         actions[rows] = distribution.mode(logits[rows])
     if epsilons.any():
         anyhow = random.random(len(logits)) < epsilons
-        actions[anyhow] = distribution.sample_uniform(int(anyhow.sum()), random)
+        actions[anyhow] = distribution.sample_uniform(logits[anyhow], random)
     chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
-        chosen = np.log((1.0 - epsilons) * np.exp(chosen) + epsilons / distribution.volume)
+        chosen = np.log((1.0 - epsilons) * np.exp(chosen) + epsilons * distribution.uniform_prob(logits, actions))
     return actions, chosen.astype(np.float32)

@@ -16,39 +16,49 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState, find_core
-from doom_a3c.agent.distributions import Distribution
+from doom_a3c.agent.distributions import MASKED, Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name
 from doom_a3c.agent.precision import Matrix, add_bias, choose_matrix_type
 from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 
-# Pixels, uint8 [..., H, W, C], or numbers, float32 [..., V], or both by the names `pixels` and `variables`.
+# Pixels, uint8 [..., H, W, C], or numbers, float32 [..., V], or several parts by their names in `Inputs`.
 Observations: TypeAlias = NDArray[Any] | tf.Tensor | Mapping[str, NDArray[Any] | tf.Tensor]
 
 
 class Inputs(NamedTuple):
-    """Shapes of the network's inputs."""
+    """Shapes of the network's inputs: the parts of an observation. Several parts make a dict of their names."""
 
     pixels: tuple[int, int, int] | None  # height, width, channels of uint8 pixels; None without pixels
     variables: int  # number of float32 variables; 0 without variables
+    mask: int = 0  # number of choices that the game may forbid: uint8, 1 if allowed; 0 without masks
 
-    def split(self, observations: Observations) -> tuple[Any, Any]:
-        """Splits observations, of any batch shape, into pixels and variables; None for an absent part."""
-        if self.pixels is None:
-            return None, observations
-        return (observations["pixels"], observations["variables"]) if self.variables else (observations, None)
+    @property
+    def parts(self) -> dict[str, tuple[tuple[int, ...], type[np.generic]]]:
+        """Shape and type of each part, without batch axes."""
+        numbers = {"variables": self.variables, "mask": self.mask}
+        types = {"variables": np.float32, "mask": np.uint8}
+        pixels: dict[str, Any] = {} if self.pixels is None else {"pixels": (self.pixels, np.uint8)}
+        return pixels | {name: ((size,), types[name]) for name, size in numbers.items() if size}
 
-    def join(self, pixels: Any, variables: Any) -> Any:
-        """Joins pixels and variables to observations, the inverse of `split`."""
-        if self.pixels is None:
-            return variables
-        return {"pixels": pixels, "variables": variables} if self.variables else pixels
+    def split(self, observations: Observations) -> dict[str, Any]:
+        """Returns the parts of observations by name."""
+        if isinstance(observations, Mapping):
+            return dict(observations)
+        (name,) = self.parts
+        return {name: observations}
+
+    def join(self, parts: Mapping[str, Any]) -> Any:
+        """Returns the observations with these parts, the inverse of `split`."""
+        return next(iter(parts.values())) if len(self.parts) == 1 else dict(parts)
 
     def make_zeros(self, batch: int) -> Observations:
-        """Returns observations of zeros, [batch, ...]."""
-        pixels = np.zeros((batch, *(self.pixels or ())), np.uint8)
-        zeros: Observations = self.join(pixels, np.zeros((batch, self.variables), np.float32))
-        return zeros
+        """Returns observations of zeros that allow all actions, [batch, ...]."""
+        zeros = {name: np.zeros((batch, *shape), dtype) for name, (shape, dtype) in self.parts.items()}
+        if self.mask:
+            zeros["mask"][:] = 1
+        observations: Observations = self.join(zeros)
+        return observations
 
 
 class NetworkOutput(NamedTuple):
@@ -59,9 +69,11 @@ class NetworkOutput(NamedTuple):
 
 
 def read_input_shapes(space: Any) -> Inputs:
-    """Returns the input shapes of an observation space: pixels, variables, or a dict of `pixels` and `variables`."""
+    """Returns the input shapes of an observation space: pixels, variables, or a dict of the parts in `Inputs`."""
     if hasattr(space, "spaces"):
-        return Inputs(tuple(space.spaces["pixels"].shape), space.spaces["variables"].shape[0])
+        shapes = {name: tuple(part.shape) for name, part in space.spaces.items()}
+        sizes = {name: shape[0] for name, shape in shapes.items() if name != "pixels"}
+        return Inputs(shapes.get("pixels"), sizes.get("variables", 0), sizes.get("mask", 0))
     return Inputs(tuple(space.shape), 0) if len(space.shape) == 3 else Inputs(None, space.shape[0])
 
 
@@ -111,7 +123,8 @@ class _Torso:
 
     def _extract_features(self, observations: Observations) -> tf.Tensor:
         seen = []
-        pixels, variables = self._inputs.split(observations)
+        parts = self._inputs.split(observations)
+        pixels, variables = parts.get("pixels"), parts.get("variables")
         if pixels is not None:
             maps = pixels
             if not self._convolutions:
@@ -179,10 +192,11 @@ class ACNetwork:
         make = Parameters(seed, self._dtype)
         self._torsos = [_Torso(spec, inputs, make, prefix) for prefix in prefixes]
         features, torsos = self._torsos[0].core.size, list(make.made)
-        self._policy = make.columns("policy/kernel", (features, distribution.size), 0.01)
+        self._policy = make.columns("policy/kernel", (features, distribution.size - distribution.free), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
-        self._matrices = make.matrices
-        self.parameters: Sequence[tf.Variable] = (self._policy, self._value, *torsos)
+        self._free = [make.zeros("policy/free", distribution.free)] if distribution.free else []
+        self._matrices, self._heads = make.matrices, (self._policy, self._value, *self._free)
+        self.parameters: Sequence[tf.Variable] = (*self._heads, *torsos)
 
     def compile(self, key: Hashable, function: Callable[..., Any], others: Sequence[tf.Variable] = ()) -> Graph:
         """Compiles a function of this network, once for all identical networks that share its graphs.
@@ -227,7 +241,7 @@ class ACNetwork:
         Without `heads`, the policy and value heads keep their weights.
         """
         loaded = []
-        for parameter in self.parameters if heads else self.parameters[2:]:
+        for parameter in self.parameters if heads else self.parameters[len(self._heads) :]:
             name = variable_name(parameter)
             if (value := variables.get(name)) is not None and value.shape == parameter.shape:
                 parameter.assign(value)
@@ -248,7 +262,7 @@ class ACNetwork:
         """Decides once for each of B games.
 
         Args:
-            observations: uint8 [B, H, W, C], float32 [B, V], or a dict of both as `pixels` and `variables`.
+            observations: uint8 [B, H, W, C], float32 [B, V], or a dict of the parts in `Inputs`.
             resets: float32 [B], 1 where the observation is the first of an episode.
             core_state: the core state after the previous step, [B, core_size] each.
 
@@ -274,7 +288,17 @@ class ACNetwork:
             strict=True,
         )
         values = tf.squeeze(tf.matmul(features[-1], self._value), axis=1)
-        return NetworkOutput(tf.matmul(features[0], self._policy), values), tuple(itertools.chain(*states))
+        return NetworkOutput(self._compute_logits(features[0], observations), values), tuple(itertools.chain(*states))
+
+    def _compute_logits(self, features: tf.Tensor, observations: Observations) -> tf.Tensor:
+        """Returns the parameters of the policy, [N, P]: `MASKED` for choices that the observations forbid."""
+        logits = tf.matmul(features, self._policy)
+        if count := self.inputs.mask:
+            allowed = tf.reshape(self.inputs.split(observations)["mask"], (-1, count)) > 0
+            logits = tf.concat([tf.where(allowed, logits[:, :count], MASKED), logits[:, count:]], axis=1)
+        for free in self._free:  # one at most
+            logits = tf.concat([logits, tf.tile(free[None], (tf.shape(logits)[0], 1))], axis=1)
+        return logits
 
 
 def _convolve(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, stride: int) -> tf.Tensor:

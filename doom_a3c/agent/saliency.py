@@ -42,14 +42,14 @@ class Saliency:
     ) -> tf.Tensor:
         """Returns the change of logits and value by the blur of each spot, as maps [2, H, W]."""
         count = spots.shape[0] + 1
-        pixels, variables = self._network.inputs.split(observations)
-        pixels = tf.cast(pixels, tf.float32)
+        parts = self._network.inputs.split(observations)
+        pixels = tf.cast(parts["pixels"], tf.float32)
 
         def repeat(tensor: tf.Tensor) -> tf.Tensor:
             return tf.repeat(tensor, count, axis=0)
 
         varied = tf.concat([pixels, pixels * (1.0 - spots) + blurred * spots], axis=0)  # the first one is unchanged
-        seen = self._network.inputs.join(varied, None if variables is None else repeat(variables))
+        seen = self._network.inputs.join({name: repeat(part) for name, part in parts.items()} | {"pixels": varied})
         output, _ = self._network.step(seen, repeat(resets), tf.nest.map_structure(repeat, core_state))
         policy = tf.reduce_sum((output.logits[1:] - output.logits[:1]) ** 2, axis=1) / 2.0
         changes = tf.stack([policy, (output.values[1:] - output.values[:1]) ** 2 / 2.0])
@@ -63,7 +63,7 @@ class Saliency:
             resets: 1 if the observation is the first of an episode, [1].
             core_state: the core state before the decision, arrays [1, size].
         """
-        pixels, _ = self._network.inputs.split(observations)
+        pixels = self._network.inputs.split(observations)["pixels"]
         blurred = gaussian_filter(pixels.astype(np.float32), (0, BLUR, BLUR, 0))
         policy, value = self._maps(observations, blurred, self._spots, resets, core_state).numpy()
         return policy, value

@@ -54,7 +54,9 @@ class UpdateLog:
         logger.metrics({"train": summarize_updates(update)}, frames)
         logger.metrics(average_episodes(self._episodes), frames)
         if self._actions is not None:
-            logger.histogram("actions", self._actions.ravel().tolist(), frames)
+            columns = self._actions.reshape(self._actions.shape[0] * self._actions.shape[1], -1).T
+            for index, column in enumerate(columns):
+                logger.histogram(f"actions.{index}" if len(columns) > 1 else "actions", column.tolist(), frames)
         self._episodes.clear()
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import cv2
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
 
+from doom_a3c.envs.actions import adapt_actions
 from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
@@ -133,13 +132,8 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                 ) from error
         self._reader = make_reader(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
-        self.action_space = actions = env.action_space
-        count = f"{actions.n} action{'s' if actions.n != 1 else ''}" if isinstance(actions, Discrete) else str(actions)
-        self.metadata = {**env.metadata, "title": f"{self._name}, {count}"}
-        self._to_env_action: Callable[[Any], Any] = lambda action: action
-        if isinstance(actions, Discrete):  # whose first one may be another number than 0
-            self.action_space = Discrete(int(actions.n))
-            self._to_env_action = lambda action: int(action) + int(actions.start)
+        self.action_space, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
+        self.metadata = {**env.metadata, "title": f"{self._name}, {words}", "action_names": names}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.

@@ -47,7 +47,7 @@ class FilmedPlayer(Player):
         step = super().step(epsilons, greedy)
         ended = bool(step.terminated[0] or step.truncated[0])
         view = self._viewer.view_step(step, core_state) if self._viewer and self._recorder.wants_view(ended) else None
-        self._recorder.add(int(step.actions[0]), float(step.rewards[0]), ended, view)
+        self._recorder.add(step.actions[0], float(step.rewards[0]), ended, view)
         if ended:  # the observations are of the next episode already
             self._begin()
         return step

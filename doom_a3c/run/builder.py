@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from doom_a3c.agent.cores import find_core
-from doom_a3c.agent.distributions import Array, find_distribution
+from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.player import GameVector
@@ -37,8 +38,9 @@ class Builder:
         observations, actions, self.title, names, self.can_render = self._games.describe()
         self.inputs: Inputs = read_input_shapes(observations)
         with error_context(scenario.game.title):
-            self.distribution = find_distribution(actions)
-        self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.size)]
+            self.distribution = find_distribution(actions, bool(self.inputs.mask))
+        # Of each choice and number of an action.
+        self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.code_size)]
         with error_context(f"scenario {scenario.name}"):
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
             find_core(scenario.network.core)  # checked here, where the scenario's name is known

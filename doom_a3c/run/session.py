@@ -117,7 +117,7 @@ def _restore(
 ) -> None:
     """Restores model and counters from a checkpoint, `last`."""
     config, name = record.config, record.scenario.name
-    kernel, actions = variables.get("policy/kernel"), builder.distribution.size
+    kernel, actions = variables.get("policy/kernel"), builder.distribution.size - builder.distribution.free
     known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # other shapes fail in `restore` below
     if known != actions:
         raise UserError(

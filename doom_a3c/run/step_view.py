@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import softmax
 
 from doom_a3c.agent.cores import CoreState
-from doom_a3c.agent.distributions import Array
+from doom_a3c.agent.distributions import Actions, Array
 from doom_a3c.agent.player import Step
 from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.saliency import Saliency
 from doom_a3c.record.films.overlay import Salience, StepView, newest_picture
+from doom_a3c.run.action_views import view_action
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings.interface import Observation, map_nested
 
@@ -19,7 +19,11 @@ class StepViewer:
     """Makes the views of one game's steps. Owns the running episode's score, and the largest saliency so far."""
 
     def __init__(self, builder: Builder) -> None:
-        self._name_variables, self._inputs = builder.name_variables, builder.inputs
+        self._name_variables, self._inputs, self._distribution = (
+            builder.name_variables,
+            builder.inputs,
+            builder.distribution,
+        )
         self._pictures = builder.scenario.observation.stack
         self._largest = np.full((2, 1, 1), 1e-12)
         self.begin()
@@ -32,19 +36,19 @@ class StepViewer:
         observation: Observation,
         logits: Array,
         value: float,
-        action: int,
+        action: Actions,
         reward: float,
         saliency_maps: tuple[Array, Array] | None = None,
     ) -> StepView:
-        """Returns the view of the next step: its observation, logits [A], value, action and reward."""
+        """Returns the view of the next step: its observation, logits [P], value, action and reward."""
         self._steps += 1
         self._score += reward
-        pixels, variables = self._inputs.split(observation)
+        parts = self._inputs.split(observation)
+        pixels, variables = parts.get("pixels"), parts.get("variables")
         return StepView(
             None if pixels is None else newest_picture(pixels, self._pictures),
             [] if variables is None else self._name_variables(variables),
-            softmax(logits),
-            int(action),
+            view_action(self._distribution, logits, action),
             float(value),
             self._steps,
             float(reward),
@@ -78,5 +82,5 @@ class TrainingViewer:
         decision = step.decision
         maps = self._saliency(observations, resets, core_state) if self._saliency else None
         observation = map_nested(lambda array: array[0].copy(), observations)
-        action, reward = int(step.actions[0]), float(step.rewards[0])
-        return self._viewer.view(observation, decision.logits[0], decision.values[0], action, reward, maps)
+        outputs = decision.logits[0], decision.values[0], step.actions[0]
+        return self._viewer.view(observation, *outputs, float(step.rewards[0]), maps)

@@ -35,7 +35,7 @@ class PushRules:
         # While a push waits for its answer, each worker may have played for it and for the next one.
         most = config.push_rollouts + 2 * MAX_WORKERS * config.accumulate if config.sends_gradients else 1  # rollouts
         self._norm = 1.01 * most * config.max_grad_norm  # of a sum of clipped gradients, with room for rounding
-        self._actions, steps = network.distribution.size, most * config.steps_per_rollout
+        self._distribution, steps = network.distribution, most * config.steps_per_rollout
         episode, moments = Episode(0.0, MAX_COUNT, 0.0, MAX_COUNT, 0.0), RunningMoments(steps, 0.0, 0.0)
         push = make_push(MAX_COUNT, RolloutStats(steps, steps * MAX_FRAME_SKIP, [], [episode], ["kind"], moments))
         gif: dict[str, Any] = {**dict.fromkeys(GifMessage.__annotations__, MAX_COUNT), "score": 0.0}
@@ -60,9 +60,8 @@ class PushRules:
             parse_moments(push["reward_sums"])
             if gradients is not None and not (norm := np.linalg.norm(gradients.astype(np.float64))) <= self._norm:
                 raise ValueError(f"its gradients have a norm of {norm:.3g}, {self._norm:.3g} at most")
-            actions = push["rollout"]["actions"] if push["rollout"] is not None else np.zeros(1)
-            if actions.dtype.kind == "i" and not (actions.min() >= 0 and actions.max() < self._actions):
-                raise ValueError(f"its actions are not below {self._actions}")  # TensorFlow would fail on them
+            if push["rollout"] is not None and not self._distribution.is_valid(push["rollout"]["actions"]):
+                raise ValueError(f"its actions are none of {self._distribution}")  # TensorFlow would fail on them
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidPushError(first_line(error)) from None
 

@@ -32,13 +32,20 @@ class Salience(NamedTuple):
     value: NDArray[np.floating]
 
 
+class ActionView(NamedTuple):
+    """What films show of one choice or number of an action."""
+
+    share: float  # length of its bar, from 0 to 1: the choice's probability
+    words: str
+    taken: bool
+
+
 class StepView(NamedTuple):
     """One step of an agent: its observation, outputs, action and reward."""
 
     seen: Pixels | None  # [H, W, 3], the newest picture of the observation; None without pixels
     variables: Sequence[tuple[str, float]]  # the numbers of the observation, in the game's units
-    probabilities: NDArray[np.floating]  # [A]
-    action: int
+    actions: Sequence[ActionView]  # of each choice and number of an action
     value: float  # estimate, in scaled rewards
     step: int  # of the episode, from 1
     reward: float  # for the step
@@ -50,14 +57,13 @@ class Overlay:
     """Draws the steps of an episode one by one. Owns the value curve of the current episode."""
 
     def __init__(self, actions: Sequence[str]) -> None:
-        """`actions` are the names of the actions."""
+        """`actions` are the names of each choice and number of an action."""
         self._actions = actions
         self._values: list[float] = []
 
     def panel(self, view: StepView) -> Pixels:
         """Draws the overlay for the newest step, [480, 320, 3]."""
-        probabilities = np.nan_to_num(view.probabilities)
-        view = view._replace(probabilities=probabilities, value=float(np.nan_to_num(view.value)))
+        view = view._replace(value=float(np.nan_to_num(view.value)))
         if view.step == 1:
             self._values = []
         self._values.append(view.value)
@@ -75,18 +81,18 @@ class Overlay:
 
     def _draw_actions(self, draw: ImageDraw.ImageDraw, view: StepView) -> None:
         _draw_text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
-        places = list(range(len(view.probabilities)))
+        places = list(range(len(view.actions)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
-            places = sorted(sorted(places, key=lambda place: -view.probabilities[place])[:most])
+            places = sorted(sorted(places, key=lambda place: -view.actions[place].share)[:most])
         height = min(_MOST_BAR, _BARS_HEIGHT // len(places))
         left, right = _MARGIN + _NAMES_WIDTH, WIDTH - _MARGIN - _SHARES_WIDTH
         for row, place in enumerate(places):
-            top, share = _ACTIONS + 18 + row * height, float(view.probabilities[place])
-            color = _CHOSEN if place == view.action else _OTHER
+            top, (share, words, taken) = _ACTIONS + 18 + row * height, view.actions[place]
+            color = _CHOSEN if taken else _OTHER
             size = min(12, height)
             _draw_text(draw, (_MARGIN, top), _shorten(self._actions[place], size, _NAMES_WIDTH - 6), size, color)
             draw.rectangle((left, top + 1, left + round(share * (right - left)), top + height - 3), fill=color)
-            _draw_text(draw, (WIDTH - _MARGIN, top), f"{100 * share:.0f}%", size, _DIM, "ra")
+            _draw_text(draw, (WIDTH - _MARGIN, top), words, size, _DIM, "ra")
 
     def _draw_values(self, draw: ImageDraw.ImageDraw) -> None:
         shown = self._values[-_VALUES_SHOWN:]

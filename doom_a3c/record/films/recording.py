@@ -21,7 +21,7 @@ class Recording(NamedTuple):
     episode: int  # of its game
     worker: int
     seed: int | None = None  # of an episode to replay
-    actions: Sequence[int] = ()  # of each step, for the replay
+    actions: Sequence[Any] = ()  # of each step, for the replay
     views: Sequence[StepView] = ()  # of each step, with an overlay
 
 
@@ -36,7 +36,7 @@ class _Draft:
     pictures: list[Picture]
     seed: int | None
     score: float = 0.0
-    actions: list[int] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
     views: list[StepView] = field(default_factory=list)
 
 
@@ -94,7 +94,7 @@ class EpisodeRecorder:
         picture: Picture | None = self._env.picture(final)  # type: ignore[attr-defined]  # of this package's environments
         return [] if picture is None else [picture]
 
-    def add(self, action: int, reward: float, ended: bool, view: StepView | None = None) -> None:
+    def add(self, action: Any, reward: float, ended: bool, view: StepView | None = None) -> None:
         """Adds a step of the first game, with its `view` if `wants_view`; passes on a complete recording."""
         draft = self._recording
         if ended:

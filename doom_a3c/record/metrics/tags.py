@@ -64,4 +64,6 @@ TAGS = {
 
 def make_tag(name: str) -> str:
     """Returns the tag of a metric, or its name if it has none."""
+    if name.startswith("actions."):  # several choices or numbers
+        return f"{TAGS['actions']} {name.removeprefix('actions.')}"
     return f"Faults/{name.removeprefix(_FAULTS)}" if name.startswith(_FAULTS) else TAGS.get(name, name)

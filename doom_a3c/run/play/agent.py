@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
@@ -19,7 +20,7 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import PolicyName, RunRecord
 from doom_a3c.settings.catalog import find, find_users_file
 from doom_a3c.settings.errors import UserError
-from doom_a3c.settings.interface import Observation, map_nested
+from doom_a3c.settings.interface import Observation
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 if TYPE_CHECKING:
@@ -85,11 +86,14 @@ class TrainedAgent:
 
     def act(
         self, observation: Observation, state: CoreState | None = None, policy: PolicyName | None = None
-    ) -> tuple[int, CoreState]:
-        """Returns the action's index, and the recurrent state for the next call.
+    ) -> tuple[int | NDArray[Any], CoreState]:
+        """Returns the action, and the recurrent state for the next call.
+
+        The action is one that the game's environment from `doom_a3c.envs` takes: an index, or an array of several choices
+        and numbers.
 
         Args:
-            observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], float32 [V], or a dict of both.
+            observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], float32 [V], or a dict of parts.
             state: the recurrent state from the previous call; None at the start of an episode.
             policy: 'greedy' for the likeliest action, 'sample' for a random draw; None for `better_policy`.
 
@@ -99,7 +103,7 @@ class TrainedAgent:
         if policy not in (None, *get_args(PolicyName)):
             raise ValueError(f"the policy is {policy!r}; it takes {' or '.join(get_args(PolicyName))}, or None")
         inputs = self.network.inputs
-        wanted = inputs.join(inputs.pixels, (inputs.variables,))
+        wanted = inputs.join({name: shape for name, (shape, _) in inputs.parts.items()})
         shape: object
         if isinstance(observation, dict):
             shape = {name: np.shape(part) for name, part in observation.items()}
@@ -107,23 +111,23 @@ class TrainedAgent:
             shape = np.shape(observation)
         if shape != wanted:
             raise ValueError(f"the observation has the shape {shape}, but the network takes {wanted}")
-        batch = map_nested(lambda array: np.asarray(array)[None], observation)
-        pixels, numbers = inputs.split(batch)
-        if inputs.pixels and pixels.dtype != np.uint8:
-            raise ValueError(f"the observation's pixels are {pixels.dtype}, but the network takes uint8")
-        if inputs.variables:
-            if numbers.dtype.kind not in "fiub":
-                raise ValueError(f"the observation's numbers are {numbers.dtype}, but the network takes float32")
-            batch = inputs.join(pixels, numbers.astype(np.float32))  # games often return float64
+        parts = {name: np.asarray(part)[None] for name, part in inputs.split(observation).items()}
+        for name, part in parts.items():
+            dtype = inputs.parts[name][1]
+            if name == "pixels" and part.dtype != dtype:
+                raise ValueError(f"the observation's pixels are {part.dtype}, but the network takes uint8")
+            if part.dtype.kind not in "fiub":
+                raise ValueError(f"the observation's {name} are {part.dtype}, but the network takes {dtype.__name__}")
+            parts[name] = part.astype(dtype)  # games often return float64
         initial = self._policy.initial_state(1)
         if state is not None and not _has_same_shapes(state, initial):
             raise ValueError("the state must be the one that `act` returned for the last step, or None")
         resets = np.full(1, state is None, np.float32)
-        decision = self._policy(batch, resets, initial if state is None else state)
+        decision = self._policy(inputs.join(parts), resets, initial if state is None else state)
         distribution = self._policy.distribution
         greedy = (policy or self.better_policy) == "greedy"
         chosen = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
-        return int(chosen[0]), decision.core_state
+        return (chosen[0] if distribution.action_shape else int(chosen[0])), decision.core_state
 
 
 def _has_same_shapes(state: CoreState, initial: CoreState) -> bool:

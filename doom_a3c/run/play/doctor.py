@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from doom_a3c.agent.distributions import find_distribution
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import format_size, output_folder
 from doom_a3c.record.films.overlay import newest_picture
@@ -25,6 +24,7 @@ from doom_a3c.run.play.trial_games import (
     TRIAL_STEPS,
     TRIALS,
     RandomPlay,
+    find_games_distribution,
     play_at_random,
     read_numbers,
     read_pixels,
@@ -59,7 +59,7 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
     """
     facts = games.describe()
     with error_context(record.scenario.game.title):
-        find_distribution(facts.actions)
+        find_games_distribution(games)
     yield Finding("game", facts.title)
     if isinstance(record.scenario.game, DoomSpec):
         yield _list_maps(record.scenario.game)
@@ -70,7 +70,7 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
     yield _check_scores(record, play)
     yield _check_rewards(record, play)
     yield _check_lengths(record, games, play)
-    yield _check_actions(record, games, facts.action_names)
+    yield _check_actions(record, games)
     yield _check_speed(record, play)
     yield _check_memory()
     yield _check_disk(record)
@@ -179,23 +179,24 @@ def _check_lengths(record: RunRecord, games: GameFactory, play: RandomPlay) -> F
     return Finding("episodes", says)
 
 
-def _check_actions(record: RunRecord, games: GameFactory, names: Sequence[str] | None) -> Finding:
+def _check_actions(record: RunRecord, games: GameFactory) -> Finding:
     """Tries every action from the start of some episodes: actions with the same outcome there do the same."""
-    count, outcomes = try_actions(games)
-    names = names or [f"action {index}" for index in range(count)]
+    names, outcomes = try_actions(games)
     same: dict[tuple[bytes, ...], list[str]] = {}
     for name, outcome in zip(names, outcomes, strict=False):
         same.setdefault(outcome, []).append(name)
     twins = [group for group in same.values() if len(group) > 1]
     idle = next((name for name in names if name in ("NOTHING", "NOOP")), None)
     advice = ""
-    if count == 1:
+    if len(names) == 1:
         advice = "with a single action there is nothing to learn: check the action space"
     elif twins:
         advice = _advise_on_twins(record, twins, idle)
     elif isinstance(record.scenario.game, DoomSpec) and idle is None:
         advice = "no action presses nothing: where waiting pays, add [] to [game] buttons"
-    return Finding("actions", f"{len(outcomes)} of {count} tried, {TRIAL_STEPS} steps in {TRIALS} episodes each", advice)
+    return Finding(
+        "actions", f"{len(outcomes)} of {len(names)} tried, {TRIAL_STEPS} steps in {TRIALS} episodes each", advice
+    )
 
 
 def _advise_on_twins(record: RunRecord, twins: Sequence[Sequence[str]], idle: str | None) -> str:

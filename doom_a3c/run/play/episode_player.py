@@ -6,9 +6,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
@@ -42,7 +43,7 @@ class PlayedEpisode(NamedTuple):
 
     seed: int
     episode: Episode
-    actions: Sequence[int]
+    actions: Sequence[NDArray[Any]]
     rewards: Sequence[float]  # the game's own
     bonuses: Sequence[float]  # the shaping rewards that training would add
     values: Sequence[float]  # V(s) before each step, scaled
@@ -53,14 +54,14 @@ class _StepLog:
     """Collects the steps of an episode."""
 
     def __init__(self) -> None:
-        self.actions: list[int] = []
+        self.actions: list[NDArray[Any]] = []
         self.rewards: list[float] = []
         self.bonuses: list[float] = []
         self.values: list[float] = []
 
     def add(self, step: Step) -> None:
         """Adds a step of one game."""
-        self.actions.append(int(step.actions[0]))
+        self.actions.append(step.actions[0])
         self.rewards.append(float(step.rewards[0]))
         self.bonuses.append(float(step.bonuses[0]))
         self.values.append(float(step.decision.values[0]))

@@ -60,9 +60,9 @@ state = {name: np.zeros((1, size), np.float32) for name, size in sizes.items()}
 while not over:
     seen = observation if isinstance(observation, dict) else {OBSERVED: observation}
     batch = {name: np.asarray(array)[None] for name, array in seen.items()}
-    logits, *new, value = decide(batch | state | {"reset": reset})
+    action, logits, *new, value = decide(batch | state | {"reset": reset})
     state, reset = dict(zip(state, new)), np.zeros(1, np.float32)
-    observation, reward, terminated, truncated, _ = env.step(int(logits.argmax()))
+    observation, reward, terminated, truncated, _ = env.step(action[0])
     score, over = score + reward, terminated or truncated
 print(score)
 '''
@@ -73,9 +73,10 @@ _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 def export(agent: TrainedAgent, kind: str, folder: Path) -> tuple[Path, Path]:
     """Exports the network of an agent to an empty folder; returns the paths of the model and of its example.
 
-    The network computes in float32. Inputs are `pixels` (uint8 [N, H, W, C]), `variables` (float32 [N, V]) or both, `reset`
-    (float32 [N], 1 at the first step of an episode) and the recurrent state, `state_0`, `state_1` and so on (float32
-    [N, size]); outputs are `logits` [N, A], the state after them, `next_state_0` and so on, and `value` [N], in this order.
+    The network computes in float32. Inputs are the parts of an observation, `pixels` (uint8 [N, H, W, C]), `variables`
+    (float32 [N, V]) and `mask` (uint8 [N, A]), `reset` (float32 [N], 1 at the first step of an episode) and the recurrent
+    state, `state_0`, `state_1` and so on (float32 [N, size]); outputs are the likeliest `action` [N, ...], `logits` [N, P],
+    the state after them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
         UserError: if a package is missing.
@@ -110,7 +111,7 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
         "NEEDED": _NEEDED[kind],
         "BEGINNING": _BEGINNINGS[kind],
         "CHECKOUT": repr(str(Path(__file__).resolve().parents[3])),
-        "OBSERVED": repr("pixels" if agent.network.inputs.pixels else "variables"),
+        "OBSERVED": repr(next(iter(agent.network.inputs.parts))),
         "SCENARIO": repr(agent.plays),  # untrusted
         "FRAME_SKIP": str(agent.record.scenario.game.frame_skip),
     }
@@ -128,17 +129,18 @@ def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
 def _make_decide(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.TensorSpec]]:
     """Returns the function that decides, and its signature."""
     inputs = network.inputs
-    parts = []
-    if inputs.pixels:
-        parts.append(tf.TensorSpec((None, *inputs.pixels), tf.uint8, "pixels"))
-    if inputs.variables:
-        parts.append(tf.TensorSpec((None, inputs.variables), tf.float32, "variables"))
+    parts = [tf.TensorSpec((None, *shape), tf.as_dtype(dtype), name) for name, (shape, dtype) in inputs.parts.items()]
     sizes = [state.shape[1] for state in network.initial_state(1)]
     states = [tf.TensorSpec((None, size), tf.float32, f"state_{index}") for index, size in enumerate(sizes)]
 
     def decide(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
         seen, reset, state = arguments[: len(parts)], arguments[len(parts)], arguments[len(parts) + 1 :]
-        output, new = network.step(inputs.join(seen[0], seen[-1]), reset, tuple(state))
-        return {"logits": output.logits, "value": output.values} | {f"next_state_{i}": each for i, each in enumerate(new)}
+        output, new = network.step(inputs.join(dict(zip(inputs.parts, seen, strict=True))), reset, tuple(state))
+        outputs = {
+            "action": network.distribution.mode_tensor(output.logits),
+            "logits": output.logits,
+            "value": output.values,
+        }
+        return outputs | {f"next_state_{i}": each for i, each in enumerate(new)}
 
     return decide, [*parts, tf.TensorSpec((None,), tf.float32, "reset"), *states]

@@ -32,7 +32,8 @@ class Results(NamedTuple):
     scenario: str
     policy: str
     epsilon: float
-    actions: Sequence[str]
+    actions: Sequence[str]  # the names of each choice and number of an action
+    taken: Sequence[float]  # the share of each choice, the mean of each number; empty unless an episode was played
     played: Sequence[PlayedEpisode]
     random: Sequence[float]  # scores of the random baseline; empty unless all its episodes ended
     asked: int  # requested episodes
@@ -99,10 +100,9 @@ def _render_films(played: Sequence[PlayedEpisode], films: Sequence[Film]) -> str
 
 def _make_plots(results: Results, record: RunRecord) -> list[Any]:
     """Returns the figures."""
-    taken = np.bincount(np.concatenate([each.actions for each in results.played]), minlength=len(results.actions))
     made = [
         figures.draw_distributions("score of an episode, and the mean", results.groups),
-        figures.draw_action_shares("actions taken", results.actions, (taken / taken.sum()).tolist()),
+        figures.draw_action_shares("actions taken, and the means of numbers", results.actions, results.taken),
     ]
     # The returns of truncated episodes are unknown.
     whole = [each for each in results.played if each.terminated]

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from doom_a3c.record.files import write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import format_score
@@ -153,14 +155,16 @@ class Playback:
 
     def _collect_results(self, random: Sequence[float] = ()) -> Results:
         """Returns the results so far, with the scores of random play."""
-        record, settings = self._agent.record, self.settings
+        record, settings, builder = self._agent.record, self.settings, self._agent.builder
+        actions = [action for each in self._played for action in each.actions]
         return Results(
             model=self._agent.source,
             run=record.name,
             scenario=record.scenario.name,
             policy=settings.policy or "",
             epsilon=settings.epsilon or 0.0,
-            actions=self._agent.builder.actions,
+            actions=builder.actions,
+            taken=builder.distribution.encode(np.stack(actions)).mean(axis=0).tolist() if actions else [],
             played=self._played,
             random=random,
             asked=settings.episodes,

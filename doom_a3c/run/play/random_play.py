@@ -9,7 +9,7 @@ from contextlib import closing
 import numpy as np
 
 from doom_a3c.agent.cores import CoreState
-from doom_a3c.agent.distributions import Array, Distribution
+from doom_a3c.agent.distributions import MASKED, Array, Distribution
 from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
@@ -23,7 +23,7 @@ MAX_SECONDS = 30.0
 
 
 class RandomPolicy:
-    """A policy with equal logits for all actions."""
+    """A policy with equal logits for all actions that the game allows; with an epsilon of 1 it draws uniformly."""
 
     def __init__(self, distribution: Distribution) -> None:
         self.distribution = distribution
@@ -33,8 +33,10 @@ class RandomPolicy:
 
     def __call__(self, observations: Observations, resets: Array, core_state: CoreState) -> Decision:
         """Returns equal logits and zero values."""
-        batch = len(resets)
-        return Decision(np.zeros((batch, self.distribution.size), np.float32), np.zeros(batch, np.float32), (), 0)
+        logits = np.zeros((len(resets), self.distribution.size), np.float32)
+        if isinstance(observations, dict) and (mask := observations.get("mask")) is not None:
+            logits[:, : mask.shape[1]] = np.where(mask, 0, MASKED)
+        return Decision(logits, np.zeros(len(resets), np.float32), (), 0)
 
 
 def play_random_episodes(builder: Builder, episodes: int, seed: int, seconds: float = MAX_SECONDS) -> list[float]:
@@ -45,7 +47,7 @@ def play_random_episodes(builder: Builder, episodes: int, seed: int, seconds: fl
             biased.
     """
     games, end = min(GAMES, episodes), time.monotonic() + seconds
-    epsilons = np.zeros(games, np.float32)
+    epsilons = np.ones(games, np.float32)
     with closing(builder.make_evaluation_env(games)) as env:
         streams = split_seed(make_seed(seed, Stream.RANDOM_PLAY), games)
         player = Player(env, RandomPolicy(builder.distribution), *streams)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
+from doom_a3c.agent.distributions import Actions, Distribution
+from doom_a3c.agent.joint_actions import find_distribution
+from doom_a3c.agent.networks import read_input_shapes
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.envs.games import GameFactory
+from doom_a3c.run.play.random_play import RandomPolicy
 from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -71,13 +77,15 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     time_outs = 0
     rewards: list[NDArray[np.float64]] = []
     sample = _Sample()
+    distribution, resets = find_games_distribution(games), np.zeros(GAMES, np.float32)
+    policy = RandomPolicy(distribution)
     with closing(games.make_vector(GAMES, limited=True)) as env:
         observations, _ = env.reset(seed=seed)
         totals, ages, ended, start = np.zeros(GAMES), np.zeros(GAMES, int), np.zeros(GAMES, int), time.monotonic()
         sample.check(observations)
         while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
             sample.keep(observations)
-            actions = random.integers(count_actions(env), size=GAMES)
+            actions = distribution.sample_uniform(policy(observations, resets, ()).logits, random)
             observations, paid, terminated, truncated, infos = env.step(actions)
             sample.check(observations)
             rewards.append(np.asarray(paid, np.float64))
@@ -97,9 +105,35 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     return RandomPlay(scores, lengths, time_outs, missing, paid, sample.kept, sample.unusable, rate)
 
 
-def count_actions(env: GameVector) -> int:
-    """Returns the number of discrete actions of a vector's games."""
-    return int(env.single_action_space.n)  # type: ignore[attr-defined]  # discrete
+def find_games_distribution(games: GameFactory) -> Distribution:
+    """Returns the distribution over the actions of some games; raises UserError if the agent cannot take them."""
+    facts = games.describe()
+    return find_distribution(facts.actions, bool(read_input_shapes(facts.observations).mask))
+
+
+def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[str, Actions]]:
+    """Returns names and actions that show the effect of each choice and number, the others at their first or middle one.
+
+    `names` are of each choice and number, None where they have none.
+    """
+    if isinstance(space, Discrete):
+        return [(name, np.array(n)) for n, name in enumerate(names or [f"action {n}" for n in range(space.n)])]
+    sizes = space.nvec.tolist() if isinstance(space, MultiDiscrete) else list(getattr(space, "sizes", ()))
+    assert names is not None  # only single choices have none
+    starts = np.cumsum([0, *sizes])
+    still = np.zeros(space.shape or (), space.dtype)
+    trials = [(" ".join(names[start] for start in starts[:-1]) or "all numbers 0", still)]
+    for column, size in enumerate(sizes):
+        trials += [(names[starts[column] + n], _replace(still, column, n)) for n in range(1, size)]
+    for column, name in enumerate(names[starts[-1] :], len(sizes)):
+        trials += [(f"{name} = {n:+d}", _replace(still, column, n)) for n in (-1, 1)]
+    return trials
+
+
+def _replace(action: Actions, column: int, value: float) -> Actions:
+    changed = action.copy()
+    changed[column] = value
+    return changed
 
 
 def read_numbers(observations: Observation) -> NDArray[np.float32]:
@@ -114,29 +148,30 @@ def read_pixels(observation: Observation) -> NDArray[np.uint8] | None:
     return pixels if pixels.ndim == 3 else None
 
 
-def try_actions(games: GameFactory) -> tuple[int, list[tuple[bytes, ...]]]:
-    """Tries every action while time permits; returns the number of actions and the outcomes of the tried ones.
+def try_actions(games: GameFactory) -> tuple[list[str], list[tuple[bytes, ...]]]:
+    """Tries every choice and number while time permits; returns the names of the trials and the outcomes so far.
 
-    Actions with the same outcome did the same.
+    Trials with the same outcome did the same.
     """
     start = time.monotonic()
     outcomes: list[tuple[bytes, ...]] = []
+    facts = games.describe()
+    trials = list_trials(facts.actions, facts.action_names)
     with closing(games.make_vector(1, limited=True)) as env:
-        count = count_actions(env)
-        for action in range(count):
+        for _, action in trials:
             if time.monotonic() - start > TRIAL_SECONDS:
                 break
             outcomes.append(tuple(_repeat_action(env, action, seed) for seed in range(TRIALS)))
-    return count, outcomes
+    return [name for name, _ in trials], outcomes
 
 
-def _repeat_action(env: GameVector, action: int, seed: int) -> bytes:
+def _repeat_action(env: GameVector, action: Actions, seed: int) -> bytes:
     """Returns the observations and rewards after repeating an action from the start of an episode."""
     seeds: Seeds = np.array([seed])
     env.reset(seed=seeds)
     parts: list[bytes] = []
     for _ in range(TRIAL_STEPS):
-        observations, rewards, terminated, truncated, _ = env.step(np.array([action]))
+        observations, rewards, terminated, truncated, _ = env.step(action[None])
         arrays = observations.values() if isinstance(observations, dict) else [observations]
         parts += [np.asarray(array).tobytes() for array in (*arrays, rewards)]
         if terminated[0] or truncated[0]:

@@ -1,0 +1,218 @@
+"""Actions of several parts, and of numbers: independent distributions side by side, and Gaussians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+
+from doom_a3c.agent.distributions import Actions, Array, Categorical, Distribution
+from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.errors import UserError
+
+MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions: exploration never ends
+_LOG_TWO_PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """D independent normal numbers, for actions in [-1, 1]^D: the game clips them, the densities do not know the bounds.
+
+    The parameters are D means from the observation, and D numbers rho that do not depend on it: the deviations are
+    `MIN_DEVIATION` + exp(rho), whose gradient never vanishes as that of a hard floor would.
+    """
+
+    numbers: int  # D
+    action_type: type[np.generic] = np.float32
+
+    @property
+    def size(self) -> int:
+        return 2 * self.numbers
+
+    @property
+    def free(self) -> int:
+        return self.numbers
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (self.numbers,)
+
+    @property
+    def code_size(self) -> int:
+        return self.numbers
+
+    def encode(self, actions: Actions) -> Array:
+        """Returns the actions as the game plays them, within [-1, 1]."""
+        return np.clip(actions, -1, 1).astype(np.float32)
+
+    def _split(self, logits: Array) -> tuple[Array, Array]:
+        """Returns means and deviations, [B, D] each."""
+        means, rhos = np.split(logits, 2, axis=-1)
+        return means, (MIN_DEVIATION + np.exp(rhos)).astype(np.float32)
+
+    def sample(self, logits: Array, random: np.random.Generator) -> Actions:
+        means, deviations = self._split(logits)
+        return np.nan_to_num(means + deviations * random.standard_normal(means.shape, np.float32))  # of broken weights
+
+    def mode(self, logits: Array) -> Actions:
+        return np.nan_to_num(self._split(logits)[0])
+
+    def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
+        return logits[:, : self.numbers]
+
+    def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
+        return random.uniform(-1, 1, (len(logits), self.numbers)).astype(np.float32)
+
+    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
+        return np.where((np.abs(actions) <= 1).all(axis=1), 0.5**self.numbers, 0.0)
+
+    def log_prob_np(self, logits: Array, actions: Actions) -> Array:
+        means, deviations = self._split(logits)
+        terms = 0.5 * np.square((actions - means) / deviations) + np.log(deviations) + 0.5 * _LOG_TWO_PI
+        return np.asarray(-terms.sum(axis=1), np.float32)
+
+    def _split_tensor(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        means, rhos = tf.split(logits, 2, axis=1)
+        return means, MIN_DEVIATION + tf.exp(rhos)
+
+    def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        means, deviations = self._split_tensor(logits)
+        terms = 0.5 * tf.square((actions - means) / deviations) + tf.math.log(deviations) + 0.5 * _LOG_TWO_PI
+        return -tf.reduce_sum(terms, axis=1)
+
+    def entropy(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the differential entropy in nats, [N], of actions in [-1, 1]: below 0 for narrow Gaussians."""
+        _, deviations = self._split_tensor(logits)
+        return tf.reduce_sum(tf.math.log(deviations) + 0.5 * (_LOG_TWO_PI + 1), axis=1)
+
+    def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns KL(uniform over [-1, 1]^D || pi) in nats, [N]."""
+        means, deviations = self._split_tensor(logits)
+        distances = (1 / 3 + tf.square(means)) / (2 * tf.square(deviations))  # 1/3 is a uniform number's mean square
+        return tf.reduce_sum(tf.math.log(deviations) + 0.5 * _LOG_TWO_PI - math.log(2) + distances, axis=1)
+
+    def is_valid(self, actions: Actions) -> bool:
+        return bool(np.isfinite(actions).all())
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Independent parts, drawn together: [B, K] actions, a column for each choice, then those of the numbers.
+
+    Log-probabilities, entropies and KL divergences are the sums of the parts'. Only the last part may have parameters that
+    do not depend on the observation.
+    """
+
+    parts: tuple[Distribution, ...]
+    action_type: type[np.generic] = np.int32
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def free(self) -> int:
+        return self.parts[-1].free
+
+    @property
+    def code_size(self) -> int:
+        return sum(part.code_size for part in self.parts)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (sum(self._widths),)
+
+    @property
+    def _widths(self) -> list[int]:
+        """The number of columns of each part's actions."""
+        return [math.prod(part.action_shape) for part in self.parts]
+
+    def _split_actions(self, actions: Any) -> Iterator[tuple[Distribution, Any]]:
+        """Yields each part with its actions; a choice's column is its vector of indices."""
+        start = 0
+        for part, width in zip(self.parts, self._widths, strict=True):
+            columns = actions[:, start : start + width] if part.action_shape else actions[:, start]
+            yield part, columns
+            start += width
+
+    def _split(self, logits: Array) -> Iterator[tuple[Distribution, Array]]:
+        bounds = np.cumsum([part.size for part in self.parts])[:-1]
+        yield from zip(self.parts, np.split(logits, bounds, axis=1), strict=True)
+
+    def _split_tensor(self, logits: tf.Tensor) -> Iterator[tuple[Distribution, tf.Tensor]]:
+        yield from zip(self.parts, tf.split(logits, [part.size for part in self.parts], axis=1), strict=True)
+
+    def _join(self, actions: Sequence[Actions]) -> Actions:
+        rows = len(actions[0])
+        return np.concatenate([each.reshape(rows, -1) for each in actions], axis=1).astype(self.action_type)
+
+    def encode(self, actions: Actions) -> Array:
+        return np.concatenate(
+            [part.encode(its.astype(part.action_type)) for part, its in self._split_actions(actions)], axis=1
+        )
+
+    def sample(self, logits: Array, random: np.random.Generator) -> Actions:
+        return self._join([part.sample(its, random) for part, its in self._split(logits)])
+
+    def mode(self, logits: Array) -> Actions:
+        return self._join([part.mode(its) for part, its in self._split(logits)])
+
+    def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
+        modes = [(part, part.mode_tensor(its)) for part, its in self._split_tensor(logits)]
+        dtype = tf.as_dtype(self.action_type)
+        return tf.concat([tf.cast(mode if part.action_shape else mode[:, None], dtype) for part, mode in modes], axis=1)
+
+    def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
+        return self._join([part.sample_uniform(its, random) for part, its in self._split(logits)])
+
+    def split(self, logits: Array, actions: Actions) -> Iterator[tuple[Distribution, Array, Actions]]:
+        """Yields each part with its logits and actions."""
+        for (part, its), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
+            yield part, its, taken.astype(part.action_type)
+
+    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
+        parts = [part.uniform_prob(its, taken) for part, its, taken in self.split(logits, actions)]
+        return np.asarray(np.prod(parts, axis=0))
+
+    def log_prob_np(self, logits: Array, actions: Actions) -> Array:
+        return np.asarray(sum(part.log_prob_np(its, taken) for part, its, taken in self.split(logits, actions)))
+
+    def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        every = zip(self._split_tensor(logits), self._split_actions(actions), strict=True)
+        return tf.add_n([p.log_prob(its, tf.cast(taken, tf.as_dtype(p.action_type))) for (p, its), (_, taken) in every])
+
+    def entropy(self, logits: tf.Tensor) -> tf.Tensor:
+        return tf.add_n([part.entropy(its) for part, its in self._split_tensor(logits)])
+
+    def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
+        return tf.add_n([part.kl_from_uniform(its) for part, its in self._split_tensor(logits)])
+
+    def is_valid(self, actions: Actions) -> bool:
+        whole = bool(np.isfinite(actions).all())
+        return whole and all(
+            part.is_valid(its) for part, its in self._split_actions(actions.reshape(-1, *self.action_shape))
+        )
+
+
+def find_distribution(space: Space[Any], masked: bool = False) -> Distribution:
+    """Returns the distribution over the actions of a space, whose choices the game may forbid at times if it is `masked`.
+
+    Raises:
+        UserError: if no distribution supports this kind of space.
+    """
+    match space:
+        case Discrete():
+            return Categorical(int(space.n), masked=masked)
+        case MultiDiscrete():
+            return Joint(tuple(Categorical(int(size), masked=masked) for size in space.nvec))
+        case MixedBox():
+            choices = [Categorical(size, masked=masked) for size in space.sizes]
+            return Joint((*choices, Gaussian(space.shape[0] - len(choices))), np.float32)
+        case Box():
+            return Gaussian(space.shape[0])
+    raise UserError(f"its actions are {space}, which the agent cannot take")

@@ -1,0 +1,140 @@
+"""Converts the agent's actions to those of a Gymnasium environment: choices, numbers, and tuples and dicts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from numpy.typing import NDArray
+
+from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.errors import UserError
+
+_TAKEN = "Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of them"
+
+
+class ActionAdapter(NamedTuple):
+    """The actions of the agent for an environment."""
+
+    space: Space[Any]  # Discrete, MultiDiscrete, Box(-1, 1, (D,)) or MixedBox
+    convert: Callable[[Any], Any]  # from such an action to the environment's
+    names: Sequence[str] | None  # of each choice and number; None for a single choice
+    words: str  # such as '3 actions' or '2 numbers'
+
+
+class _Part(NamedTuple):
+    """A space without parts: either choices or numbers."""
+
+    sizes: tuple[int, ...]  # of the choices
+    numbers: int
+    convert: Callable[[NDArray[Any]], Any]  # from the choices or the numbers
+    names: list[str]
+
+
+def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
+    """Returns the actions of the agent for the action space of the environment `name`.
+
+    Choices start at 0. Numbers are in [-1, 1], and are clipped to it before they are scaled to the environment's bounds.
+
+    Raises:
+        UserError: if the agent cannot take such actions.
+    """
+    if isinstance(space, Discrete):  # whose first one may be another number than 0
+        start, count = int(space.start), int(space.n)
+        words = f"{count} action{'s' * (count != 1)}"
+        return ActionAdapter(Discrete(count), lambda action: int(action) + start, None, words)
+    parts: list[_Part] = []
+    build = _collect(name, space, "", parts)
+    sizes = tuple(size for part in parts for size in part.sizes)
+    numbers = sum(part.numbers for part in parts)
+    if not sizes and not numbers:
+        raise UserError(f"{name}: its action space {space} is empty: there is nothing to decide")
+    choice_ends = np.cumsum([len(part.sizes) for part in parts])
+    number_ends = np.cumsum([part.numbers for part in parts]) + len(sizes)
+
+    def convert(action: Any) -> Any:
+        array = np.asarray(action)
+        if not np.isfinite(array).all():
+            raise UserError(f"{name}: the action {array.tolist()} is not finite")
+        values = []
+        for part, choice_end, number_end in zip(parts, choice_ends, number_ends, strict=True):
+            end, count = (choice_end, len(part.sizes)) if part.sizes else (number_end, part.numbers)
+            values.append(part.convert(array[end - count : end]))
+        return build(iter(values))
+
+    names = [each for part in parts if part.sizes for each in part.names]
+    names += [each for part in parts if part.numbers for each in part.names]
+    return ActionAdapter(_make_space(sizes, numbers), convert, names, _describe(sizes, numbers))
+
+
+def _make_space(sizes: tuple[int, ...], numbers: int) -> MultiDiscrete | Box:
+    if not numbers:
+        return MultiDiscrete(np.array(sizes))
+    return MixedBox(sizes, numbers) if sizes else Box(-1, 1, (numbers,), np.float32)
+
+
+def _describe(sizes: tuple[int, ...], numbers: int) -> str:
+    words = [f"{len(sizes)} choice{'s' * (len(sizes) != 1)} of {', '.join(map(str, sizes))}"] if sizes else []
+    words += [f"{numbers} number{'s' * (numbers != 1)}"] if numbers else []
+    return " and ".join(words)
+
+
+def _collect(name: str, space: Space[Any], path: str, parts: list[_Part]) -> Callable[[Any], Any]:
+    """Adds the parts of a space in the order of Gymnasium's `flatten`; returns how to build an action from their values."""
+    if isinstance(space, Dict):
+        fields = {key: _collect(name, part, f"{path}.{key}".lstrip("."), parts) for key, part in space.spaces.items()}
+        return lambda values: {key: build(values) for key, build in fields.items()}
+    if isinstance(space, Tuple):
+        items = [_collect(name, part, f"{path}[{index}]", parts) for index, part in enumerate(space.spaces)]
+        return lambda values: tuple(build(values) for build in items)
+    parts.append(_make_part(name, space, path))
+    return next
+
+
+def _make_part(name: str, space: Space[Any], path: str) -> _Part:
+    match space:
+        case Discrete():
+            start = int(space.start)
+            return _make_choices([int(space.n)], path, lambda chosen: int(chosen[0]) + start)
+        case MultiDiscrete():
+            starts = np.asarray(space.start)
+
+            def to_choices(chosen: NDArray[Any]) -> NDArray[Any]:
+                return np.asarray(chosen.reshape(starts.shape) + starts).astype(space.dtype)
+
+            return _make_choices(space.nvec.ravel().tolist(), path, to_choices)
+        case MultiBinary():
+            shape = space.shape
+            return _make_choices([2] * int(np.prod(shape)), path, lambda chosen: chosen.reshape(shape).astype(np.int8))
+        case Box():
+            return _make_numbers(name, space, path)
+    raise UserError(f"{name}: its actions are {space}; the agent takes {_TAKEN}")
+
+
+def _make_choices(sizes: Sequence[int], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+    places = [f"{path}[{index}]" if len(sizes) > 1 or not path else path for index in range(len(sizes))]
+    names = [f"{place}={value}" for place, size in zip(places, sizes, strict=True) for value in range(size)]
+    return _Part(tuple(sizes), 0, lambda chosen: convert(chosen.astype(np.int64)), names)
+
+
+def _make_numbers(name: str, space: Box, path: str) -> _Part:
+    """Returns the numbers of a Box. Raises UserError if they have no bounds."""
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    if not (np.isfinite(low) & np.isfinite(high)).all():
+        raise UserError(
+            f"{name}: its actions are {' '.join(str(space).split())[:200]}, without finite bounds: "
+            "declare the range that is useful, as in Box(-1, 1, (2,))"
+        )
+    if (low > high).any():
+        raise UserError(f"{name}: its actions are {space}, with a lower bound above the upper one")
+
+    def convert(numbers: NDArray[Any]) -> NDArray[Any]:
+        shares = (np.clip(numbers.reshape(space.shape).astype(np.float64), -1, 1) + 1) / 2
+        scaled = low + shares * (high - low)
+        return np.clip(scaled if space.dtype.kind == "f" else np.rint(scaled), low, high).astype(space.dtype)
+
+    count = int(np.prod(space.shape))
+    names = [path] if count == 1 and path else [f"{path}[{index}]" for index in range(count)]
+    return _Part((), count, convert, names)

@@ -1,0 +1,26 @@
+"""The space of actions that mix choices and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+
+class MixedBox(Box):
+    """K choices, whole numbers from 0 below the size of each, and then D numbers in [-1, 1], as one float32 vector."""
+
+    def __init__(self, sizes: tuple[int, ...], numbers: int) -> None:
+        self.sizes = sizes
+        low = np.concatenate([np.zeros(len(sizes)), -np.ones(numbers)])
+        high = np.concatenate([np.array(sizes) - 1, np.ones(numbers)])
+        super().__init__(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[np.float32]:
+        """Draws an action uniformly."""
+        action = super().sample().astype(np.float32)
+        count = len(self.sizes)
+        action[:count] = np.minimum(np.floor(self.np_random.random(count) * self.sizes), self.high[:count])
+        return action

@@ -1,0 +1,100 @@
+"""Actions of Gymnasium environments, as the agent takes them."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+
+from doom_a3c.envs.actions import adapt_actions
+from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.errors import UserError
+
+STEER = Box(np.float32([-1, 0]), np.float32([1, 10]))
+HYBRID = Dict({"look": STEER, "fire": Discrete(2), "hands": Tuple((MultiBinary(2), MultiDiscrete([3, 4])))})
+
+
+@pytest.mark.parametrize(
+    ("space", "adapted", "action", "expected"),
+    [
+        (Discrete(3, start=5), Discrete(3), 2, 7),
+        (MultiDiscrete([3, 2], start=[1, 0]), MultiDiscrete([3, 2]), [2, 1], [3, 1]),
+        (MultiDiscrete([[3, 2], [2, 2]]), MultiDiscrete([3, 2, 2, 2]), [2, 1, 0, 1], [[2, 1], [0, 1]]),
+        (MultiBinary((2, 2)), MultiDiscrete([2, 2, 2, 2]), [1, 0, 0, 1], [[1, 0], [0, 1]]),
+        (STEER, Box(-1, 1, (2,), np.float32), [-3.0, 0.5], [-1, 7.5]),
+        (Box(-2, 2, (1, 2)), Box(-1, 1, (2,), np.float32), [0.5, 0.0], [[1, 0]]),
+        (Box(0, 9, (2,), np.int64), Box(-1, 1, (2,), np.float32), [1.0, -0.1], [9, 4]),
+        (Tuple((Discrete(2), Discrete(4))), MultiDiscrete([2, 4]), [1, 3], (1, 3)),
+    ],
+)
+def test_actions_are_those_of_the_environment(space, adapted, action, expected):
+    actions = adapt_actions("Game", space)
+    assert actions.space == adapted
+    converted = actions.convert(np.array(action, adapted.dtype))
+    assert np.array_equal(converted, expected)
+    assert space.contains(converted)
+    assert actions.names is None or len(set(actions.names)) == len(actions.names)
+
+
+def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers():
+    actions = adapt_actions("Game", HYBRID)
+    assert isinstance(actions.space, MixedBox)
+    assert actions.space.sizes == (2, 2, 2, 3, 4)
+    converted = actions.convert(np.float32([1, 0, 1, 2, 3, -1.0, 1.0]))
+    assert HYBRID.contains(converted)
+    assert converted["look"].tolist() == [-1, 10]
+    assert converted["fire"] == 1
+    assert converted["hands"][0].tolist() == [0, 1]
+    assert converted["hands"][1].tolist() == [2, 3]
+    assert actions.names[:2] == ["fire=0", "fire=1"]
+    assert actions.names[-2:] == ["look[0]", "look[1]"]
+    assert actions.words == "5 choices of 2, 2, 2, 3, 4 and 2 numbers"
+
+
+def test_uniform_actions_of_mixed_spaces_are_their_own():
+    space = MixedBox((3, 2), 2)
+    space.seed(0)
+    drawn = np.array([space.sample() for _ in range(500)])
+    assert all(map(space.contains, drawn))
+    assert sorted(set(drawn[:, 0])) == [0, 1, 2]
+    assert sorted(set(drawn[:, 1])) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (Box(-np.inf, np.inf, (2,)), "without finite bounds"),
+        (Box(0, np.inf, (2,)), "without finite bounds"),
+        (Box(np.float32([0, 1]), np.float32([1, 1]), dtype=np.float32), None),
+        (Text(3), r"Text.*the agent takes Discrete"),
+        (Dict({"say": Text(3)}), r"Text.*the agent takes Discrete"),
+        (Tuple(()), "nothing to decide"),
+        (Box(0, 1, (0,)), "nothing to decide"),
+    ],
+)
+def test_actions_that_no_agent_can_take_are_one_line(space, words):
+    if words is None:
+        assert adapt_actions("Game", space).convert(np.float32([0, 0])).tolist() == [0.5, 1]
+        return
+    with pytest.raises(UserError, match=f"^Game: .*{words}") as error:
+        adapt_actions("Game", space)
+    assert "\n" not in str(error.value)
+
+
+def test_bounds_in_the_wrong_order_are_one_line():
+    space = Box(-1, 1, (2,))
+    space.low, space.high = space.high, space.low  # Gymnasium refuses it only in the constructor
+    with pytest.raises(UserError, match="a lower bound above the upper one"):
+        adapt_actions("Game", space)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_an_action_that_is_not_finite_is_one_line(number):
+    with pytest.raises(UserError, match=r"^Game: the action .* is not finite"):
+        adapt_actions("Game", STEER).convert(np.float32([number, 0]))
+
+
+def test_every_action_of_a_known_environment_can_be_converted():
+    for name in ("Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1"):
+        with gymnasium.make(name) as env:
+            actions = adapt_actions(name, env.action_space)
+            assert env.action_space.contains(actions.convert(actions.space.sample()))
