@@ -76,12 +76,13 @@ def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, gam
     engines = [[DoomProcess(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]
 
     def stepper(index: int) -> Callable[[], None]:
-        random = np.random.default_rng(index)
-        choices = itertools.cycle(random.integers(len(actions), size=4093).tolist())
+        space = actions.space
+        space.seed(index)
+        choices = itertools.cycle([actions.press(space.sample()) for _ in range(4093)])
 
         def step_all() -> None:
             for engine in engines[index]:
-                engine.game.make_action(actions[next(choices)], spec.frame_skip)
+                engine.game.make_action(next(choices), spec.frame_skip)
                 if engine.game.is_episode_finished():
                     engine.game.new_episode()
 

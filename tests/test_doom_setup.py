@@ -1,16 +1,23 @@
 """A scenario's settings reach ViZDoom, and mistakes in them are found before anything starts."""
 
+import itertools
+import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import vizdoom
 from fakes import complaint
+from gymnasium.spaces import MultiDiscrete
 from wad_files import text_map, wad, wad_of
 
+from doom_a3c.envs.doom.buttons import build_actions, make_actions
 from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.setup import build_actions, check, configure, describe_game
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.setup import check, configure, describe_game
 from doom_a3c.settings import catalog
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import shipped_folder
@@ -89,6 +96,94 @@ def test_a_delta_button_takes_an_amount():
         build_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
 
 
+def list_buttons(*names):
+    return [getattr(vizdoom.Button, name) for name in names]
+
+
+def test_each_head_chooses_nothing_or_one_of_its_own():
+    buttons = list_buttons("MOVE_FORWARD", "ATTACK", "USE", "TURN_LEFT_RIGHT_DELTA")
+    turns = {"TURN_LEFT_RIGHT_DELTA": {"steps": 5, "most": 10}}
+    heads = {"heads": [["MOVE_FORWARD"], ["ATTACK", ["ATTACK", "USE"]], turns]}
+    actions = make_actions(replace(SCENARIO.game, buttons=heads), buttons)
+    assert actions.space == MultiDiscrete([2, 3, 5])
+    assert actions.press(np.array([0, 0, 0])) == [0, 0, 0, 0]
+    assert actions.press(np.array([1, 2, 1])) == [1, 1, 1, -10]
+    assert actions.press(np.array([0, 1, 4])) == [0, 1, 0, 10]
+    named = [f"TURN_LEFT_RIGHT_DELTA={amount}" for amount in (-10, -5, 5, 10)]
+    expected = ["no MOVE_FORWARD", "MOVE_FORWARD", "no ATTACK ...", "ATTACK", "ATTACK+USE", "no TURN_LEFT_RIGHT_DELTA"]
+    assert actions.flat_names == [*expected, *named]
+    assert actions.describe() == "3 choices: 2 of MOVE_FORWARD, 3 of ATTACK ..., 5 of TURN_LEFT_RIGHT_DELTA"
+
+
+def test_the_heads_of_any_game_are_found():
+    names = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "TURN_LEFT", "TURN_RIGHT", "ATTACK", "SELECT_WEAPON1", "SPEED")
+    actions = make_actions(replace(SCENARIO.game, buttons="heads"), list_buttons(*names))
+    assert actions.space == MultiDiscrete([3, 2, 3, 2, 2, 2])
+    smooth = make_actions(replace(SCENARIO.game, buttons="heads"), list_buttons(*names, "TURN_LEFT_RIGHT_DELTA"))
+    assert smooth.space == MultiDiscrete([3, 2, 2, 2, 2, 21])
+    assert {"TURN_LEFT_RIGHT_DELTA=-12.5", "TURN_LEFT_RIGHT_DELTA=1.25"} < set(smooth.flat_names)
+    assert "TURN_LEFT" not in smooth.flat_names
+
+
+STEPS = {"steps": 21, "most": 12.5}
+
+
+@pytest.mark.parametrize(
+    ("heads", "words"),
+    [
+        ([], "1 to 32 groups"),
+        ([["ATTACK"]] * 33, "1 to 32 groups"),
+        ("ATTACK", "1 to 32 groups"),
+        ([[]], "a head is a list of buttons"),
+        (["ATTACK"], "a head is a list of buttons"),
+        ([["ATACK"]], "did you mean ATTACK"),
+        ([["ATTACK"], [["USE", "ATTACK"]]], "ATTACK is in two heads"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {}}], "needs { steps = 21, most = 12.5 }"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {"steps": 21}}], "needs { steps"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "steps": 1}}], "2 to 255 steps"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "steps": 2.5}}], "2 to 255 steps"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": 0}}], "180 at most"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": float("nan")}}], "180 at most"),
+        ([{"TURN_LEFT_RIGHT_DELTA": {**STEPS, "most": 181}}], "180 at most"),
+        ([{"ATTACK": STEPS}], "_DELTA"),
+        ([{"LOOK_UP_DOWN_DELTA": STEPS}], "_DELTA"),
+        ([{"TURN_LEFT_RIGHT_DELTA": STEPS, "ATTACK": STEPS}], "a head is a list of buttons"),
+    ],
+)
+def test_wrong_heads_are_one_line(heads, words):
+    buttons = list_buttons("ATTACK", "USE", "TURN_LEFT_RIGHT_DELTA")
+    with pytest.raises(UserError, match=re.escape(words)) as error:
+        make_actions(replace(SCENARIO.game, buttons={"heads": heads}), buttons)
+    assert "\n" not in str(error.value)
+
+
+def test_a_table_of_buttons_has_heads_alone():
+    with pytest.raises(UserError, match="a table has heads"):
+        make_actions(replace(SCENARIO.game, buttons={"heads": [["ATTACK"]], "more": 1}), list_buttons("ATTACK"))
+
+
+def test_heads_survive_a_checkpoint():
+    heads = {"heads": [["ATTACK"], ["MOVE_LEFT", "MOVE_RIGHT"]]}
+    scenario = replace(SCENARIO, game=replace(SCENARIO.game, buttons=heads))
+    assert from_plain(json.loads(json.dumps(to_plain(scenario))), "test").game.buttons == heads
+
+
+def test_a_turn_of_some_degrees_turns_the_player_by_them():
+    heads = {"heads": [{"TURN_LEFT_RIGHT_DELTA": {"steps": 3, "most": 5}}]}
+    spec = replace(SCENARIO.game, buttons=heads, available_buttons=("TURN_LEFT_RIGHT_DELTA",), variables=("ANGLE",))
+    env = DoomEnv(replace(spec, variable_scales=(1.0,)), SCENARIO.observation)
+    try:
+        (seen, _), angles = env.reset(seed=1), []
+        for action in (0, 1, 2, 2):
+            angles.append(float(seen["variables"][0]))
+            seen, *_ = env.step(np.array([action]))
+        angles.append(float(seen["variables"][0]))
+        turned = [(after - before + 180) % 360 - 180 for before, after in itertools.pairwise(angles)]
+        np.testing.assert_allclose(turned, [0, 20, -20, -20], atol=0.1)  # 5 degrees in each of 4 frames; left is positive
+    finally:
+        env.close()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -150,7 +245,7 @@ def test_a_map_that_the_wad_lacks_is_refused_before_anything_starts(own, name):
 
 @pytest.mark.parametrize("name", ["map01", "MAP01", ""])
 def test_the_name_of_a_map_may_have_any_case(name):
-    assert len(check(replace(SCENARIO.game, map=name), SCENARIO.observation)) == 3
+    assert len(check(replace(SCENARIO.game, map=name), SCENARIO.observation).heads[0]) == 3
 
 
 def test_a_game_that_is_not_whole_is_refused(tmp_path, own):
@@ -165,7 +260,7 @@ def test_a_wad_without_a_map_is_refused(tmp_path, own):
 
 
 def test_without_a_wad_the_maps_are_the_games_own(own):
-    assert len(check(own("doom_map = map32"), SCENARIO.observation)) == 4
+    assert len(check(own("doom_map = map32"), SCENARIO.observation).heads[0]) == 4
     said = complaint(own, "doom_map = map77")
     assert all(word in said for word in ("'map77'", "freedoom2.wad", "map01, map02,", "24 more"))
     said = complaint(own, "doom_game_path = freedoom1.wad")
@@ -329,4 +424,4 @@ def test_deltas_alone_need_amounts(own):
         assert "no button to press" not in said
         assert "TURN_LEFT_RIGHT_DELTA=-5" in said
     proposed = said[said.index("buttons = ") + len("buttons = ") : said.index("]", said.index("buttons = ")) + 1]
-    assert len(check(replace(spec, buttons=eval(proposed)), SCENARIO.observation)) == 4
+    assert len(check(replace(spec, buttons=eval(proposed)), SCENARIO.observation).heads[0]) == 4

@@ -61,7 +61,7 @@ def by_hand(spec, seed, actions, variables, close):
     game.new_episode()
     for action in [None, *actions]:
         if action is not None:
-            game.make_action(buttons[action], spec.frame_skip)
+            game.make_action(buttons.press(action), spec.frame_skip)
         rows.append([game.get_game_variable(getattr(vizdoom.GameVariable, name)) for name in variables])
         if game.is_episode_finished():
             break

@@ -49,10 +49,9 @@ def _describe_interface(scenario: Scenario) -> tuple[str, str]:
     game, observation = scenario.game, scenario.observation
     shape: tuple[int, ...] = (*observation.size, observation.channels)
     if isinstance(game, DoomSpec):
-        from doom_a3c.envs.doom.setup import check, name_actions  # late, like the others: a list needs few kinds
+        from doom_a3c.envs.doom.setup import check  # late, like the others: a list needs few kinds
 
-        check(game, observation)
-        buttons = " ".join(name_actions(game, observation))
+        buttons = " ".join(check(game, observation).flat_names)
     elif isinstance(game, AtariSpec):
         from doom_a3c.envs.atari import list_actions
 

@@ -198,7 +198,7 @@ class AtariVideoRecorder:
         self._total = 0.0
         return [self._resize(self._env.reset(seed=np.array([seed]))[0][0])]
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         observations, rewards, _, _, infos = self._env.step(np.array([action]))
         self._total += float(rewards[0])
         return [self._resize(infos["final_obs"][0] if ended else observations[0])]

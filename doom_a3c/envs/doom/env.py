@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.setup import check, configure, describe_game, name_actions
+from doom_a3c.envs.doom.setup import check, configure, describe_game
 from doom_a3c.envs.doom.variables import GameVariables, Shaping
 from doom_a3c.envs.pixels import History, Pixels, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
@@ -56,9 +56,12 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._numbers = GameVariables(game.variables, game.variable_scales)
         self._actions = check(game, observation)
         self._shaping = Shaping(parse_weights(game.shaping))
-        names = name_actions(game, observation)
-        self.metadata = {**self.metadata, "title": describe_game(game, observation), "action_names": names}
-        self.action_space = gymnasium.spaces.Discrete(len(self._actions))
+        self.metadata = {
+            **self.metadata,
+            "title": describe_game(game, observation),
+            "action_names": self._actions.flat_names,
+        }
+        self.action_space = self._actions.space
         pixels = gymnasium.spaces.Box(0, 255, (*observation.size, observation.channels), np.uint8)
         variables = gymnasium.spaces.Box(-np.inf, np.inf, self._variables.shape, np.float32)
         self.observation_space = (
@@ -111,11 +114,11 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         process.begin_episode(seed)
         self._shaping.begin(process.game)
 
-    def step(self, action: int) -> tuple[Arrays, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Arrays, float, bool, bool, dict[str, Any]]:
         """Presses the buttons of `action` for `frame_skip` frames; raises RuntimeError before the first reset."""
         if self._process is None:
             raise RuntimeError("step() needs a reset() first")
-        game, buttons = self._process.game, self._actions[int(action)]
+        game, buttons = self._process.game, self._actions.press(action)
         try:
             reward = self._process.ask(lambda: game.make_action(buttons, self._spec.frame_skip))
             ended, bonus = game.is_episode_finished(), self._shaping.compute_bonus(game)

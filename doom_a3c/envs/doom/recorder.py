@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.setup import check, configure
@@ -35,11 +36,11 @@ class DoomVideoRecorder:
         self._process.begin_episode(seed)
         return [self._process.game.get_state().screen_buffer]
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         """Plays one step; returns its pictures. The frame that ends an episode has none."""
         game, pictures = self._process.game, []
         for frames in self._parts:
-            self._process.ask(partial(game.make_action, self._actions[action], frames))
+            self._process.ask(partial(game.make_action, self._actions.press(action), frames))
             if game.is_episode_finished():
                 break
             pictures.append(game.get_state().screen_buffer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from doom_a3c.envs.processes.client import GameProcess
 from doom_a3c.envs.processes.connection import Wire
@@ -55,7 +55,7 @@ class RemoteVideoRecorder:
         pictures: list[Pixels] = self._process.call("reset", seed)
         return pictures
 
-    def step(self, action: int, ended: bool) -> list[Pixels]:
+    def step(self, action: Any, ended: bool) -> list[Pixels]:
         pictures: list[Pixels] = self._process.call("step", action, ended)
         return pictures
 

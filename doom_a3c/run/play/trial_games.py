@@ -122,7 +122,9 @@ def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[st
     assert names is not None  # only single choices have none
     starts = np.cumsum([0, *sizes])
     still = np.zeros(space.shape or (), space.dtype)
-    trials = [(" ".join(names[start] for start in starts[:-1]) or "all numbers 0", still)]
+    first = [names[start] for start in starts[:-1]]
+    idle = all(name.startswith("no ") for name in first)  # as Doom's heads
+    trials = [("NOTHING" if idle else " ".join(first), still)]
     for column, size in enumerate(sizes):
         trials += [(names[starts[column] + n], _replace(still, column, n)) for n in range(1, size)]
     for column, name in enumerate(names[starts[-1] :], len(sizes)):
