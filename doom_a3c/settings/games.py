@@ -51,7 +51,7 @@ class DoomSpec(_Spec):
     iwad: str = ""  # the base game's file, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is FIRST_MAP
     available_buttons: tuple[str, ...] = ()  # buttons that the actions may use
-    buttons: Any = "single"  # or 'together', 'combinations', a list of actions (one button or several), or groups
+    buttons: Any = "single"  # or 'together', 'combinations', 'heads', a list of actions or groups, or a table of heads
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # a factor for each
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
@@ -90,7 +90,7 @@ class AtariSpec(_Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class GymnasiumSpec(_Spec):
-    """Any other registered Gymnasium environment with discrete actions, seen as pixels or as a vector of numbers."""
+    """Any other registered Gymnasium environment, seen as pixels or as a vector of numbers."""
 
     id: str = ""  # 'CartPole-v1'; 'module:Name-v0' to import the module that registers it; or see `FUNCTION`
     settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make

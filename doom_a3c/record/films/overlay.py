@@ -80,7 +80,7 @@ class Overlay:
         return np.asarray(image)
 
     def _draw_actions(self, draw: ImageDraw.ImageDraw, view: StepView) -> None:
-        _draw_text(draw, (_MARGIN, _ACTIONS), "action probabilities", 12, _DIM)
+        _draw_text(draw, (_MARGIN, _ACTIONS), "actions", 12, _DIM)
         places = list(range(len(view.actions)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
             places = sorted(sorted(places, key=lambda place: -view.actions[place].share)[:most])
