@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -652,3 +653,19 @@ def test_an_old_atari_id_names_the_same_game_and_what_makes_it_alike(typed, game
 
 def test_a_game_of_a_module_may_have_no_version(play):
     assert play("registered_toys:tests/Toy").single_action_space == Discrete(3)
+
+
+def test_car_racing_draws_only_what_the_agent_sees():
+    observation = Observation(size=(96, 96), color=True)
+    game = registered.make(GymnasiumSpec(id="CarRacing-v3", frame_skip=4), observation)
+    plain = gymnasium.make("CarRacing-v3")
+    with closing(game), closing(plain):
+        seen, _ = game.reset(seed=3)
+        assert (seen == plain.reset(seed=3)[0]).all()
+        for _ in range(12):
+            seen, paid, terminated, *_ = game.step(np.float32([0.3, 0.5, -1]))
+            frames = [plain.step(np.float32([0.3, 0.75, 0])) for _ in range(4)]
+            assert (seen == frames[-1][0]).all()
+            assert paid == pytest.approx(sum(frame[1] for frame in frames))
+            assert not terminated
+        assert (game.reset(seed=4)[0] == plain.reset(seed=4)[0]).all()

@@ -9,6 +9,7 @@ from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.pretrained import read_cards
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
+from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import AtariSpec, DoomSpec
 from doom_a3c.settings.scenarios import Scenario
 
@@ -59,8 +60,10 @@ def _describe_interface(scenario: Scenario) -> tuple[str, str]:
     else:
         from doom_a3c.envs.registered import make
 
-        env = make(game, observation)
-        count = getattr(env.action_space, "n", None)  # of a Discrete space
-        buttons, shape = f"{count} actions" if count else str(env.action_space), env.observation_space.shape or ()
+        try:
+            env = make(game, observation)
+        except UserError as error:  # a package is missing
+            return str(error), "unknown"
+        buttons, shape = env.metadata["title"].partition(", ")[2], env.observation_space.shape or ()
         env.close()
     return buttons, f"{'x'.join(map(str, shape))}, core {scenario.network.core}"

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.envs.actions import adapt_actions
+from doom_a3c.envs.car_racing import find_drawing_switch
 from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
@@ -130,6 +131,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"{self._name}: its {which} cannot be read ({type(error).__name__}: {first_line(error)}); "
                     "the constructor must set it"
                 ) from error
+        self._switch_drawing = find_drawing_switch(env) if frame_skip > 1 else None
         self._reader = make_reader(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
         self.action_space, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
@@ -158,7 +160,9 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         total = 0.0
         try:
-            for _ in range(self._frame_skip):
+            for left in reversed(range(self._frame_skip)):
+                if self._switch_drawing:
+                    self._switch_drawing(left == 0)
                 observation, reward, terminated, truncated, _ = self.env.step(self._to_env_action(action))
                 try:
                     total += float(reward)
@@ -166,6 +170,8 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                     raise self._refuse_reward(reward) from None
                 if terminated or truncated:
                     break
+            if self._switch_drawing:
+                self._switch_drawing(True)  # for a reset
             return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
         except UserError:
             raise
