@@ -313,8 +313,22 @@ def test_a_resumed_run_goes_on(trained):
 
 
 @pytest.mark.process
-def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path):
-    small = ("--workers", 1, "--envs-per-worker", 2, "--minibatches", 2, "--frames", 1000, "--evaluation-episodes", 1)
+@pytest.mark.parametrize("scenario", ["basic", "Pendulum-v1"])
+def test_one_worker_and_one_seed_make_the_same_weights_each_time(tmp_path, scenario):
+    small = (
+        "--scenario",
+        scenario,
+        "--workers",
+        1,
+        "--envs-per-worker",
+        2,
+        "--minibatches",
+        2,
+        "--frames",
+        1000,
+        "--evaluation-episodes",
+        1,
+    )
 
     def weights(name, seed):
         folder = tmp_path / name
