@@ -1,4 +1,4 @@
-"""A recurrent core of another kind: a class and its registration are all that it takes."""
+"""Recurrent cores besides the LSTM, and one of somebody else's: a class and its registration are all that it takes."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ from doom_a3c.algorithm.lstm import multiply
 from doom_a3c.settings.errors import UserError
 
 
-class GRU:
-    """A gated recurrent unit (Cho et al. 2014, arXiv:1406.1078) of `size` cells. Its state is [B, size]."""
+class OtherGRU:
+    """A gated recurrent unit as in arXiv:1406.1078v3, of `size` cells. Its state is [B, size]."""
 
     def __init__(self, inputs, size, make, prefix):
         self.size = size
-        self._input = make.matrix(f"{prefix}gru/input_kernel", (inputs, 3 * size), inputs + 4 * size)
-        self._gates = make.matrix(f"{prefix}gru/gate_kernel", (size, 2 * size), inputs + 4 * size)
-        self._candidate = make.matrix(f"{prefix}gru/candidate_kernel", (size, size), inputs + 4 * size)
+        self._input = make.matrix(f"{prefix}other/input_kernel", (inputs, 3 * size), inputs + 4 * size)
+        self._gates = make.matrix(f"{prefix}other/gate_kernel", (size, 2 * size), inputs + 4 * size)
+        self._candidate = make.matrix(f"{prefix}other/candidate_kernel", (size, size), inputs + 4 * size)
 
     def initial_state(self, batch_size):
         return (tf.zeros((batch_size, self.size)),)
@@ -41,17 +41,17 @@ class GRU:
         return tf.concat(hiddens, axis=0), (hidden,)
 
 
-@pytest.fixture
-def gru(monkeypatch, make_network):
-    """Makes small networks with a GRU."""
-    monkeypatch.setitem(CORES, "gru", GRU)
-    return lambda **kind: make_network(core="gru", **kind)
+@pytest.fixture(params=["gru", "min_gru", "other"])
+def make_recurrent(request, monkeypatch, make_network):
+    """Makes small networks with another core than the LSTM."""
+    monkeypatch.setitem(CORES, "other", OtherGRU)
+    return lambda **kind: make_network(core=request.param, **kind)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_steps_of_another_core_equal_its_unroll(gru, shared, precision):
-    network, observations = gru(shared=shared, precision=precision), observe()
+def test_steps_of_another_core_equal_its_unroll(make_recurrent, shared, precision):
+    network, observations = make_recurrent(shared=shared, precision=precision), observe()
     tolerance = {"float32": 1e-5, "bfloat16": 0.02}[precision]
     resets = np.zeros((T, B), np.float32)
     resets[0, 0] = resets[2, 1] = 1
@@ -66,8 +66,8 @@ def test_steps_of_another_core_equal_its_unroll(gru, shared, precision):
         np.testing.assert_allclose(part, expected, atol=tolerance)
 
 
-def test_a_reset_starts_another_core_afresh(gru):
-    network, observations = gru(), observe()
+def test_a_reset_starts_another_core_afresh(make_recurrent):
+    network, observations = make_recurrent(), observe()
     resets = np.zeros((T, B), np.float32)
     resets[2] = 1
     values, fresh = unroll(network, observations, resets, state(network))[1], unroll(network, observations[2:])[1]
@@ -75,8 +75,8 @@ def test_a_reset_starts_another_core_afresh(gru):
     assert (np.abs(values[2:] - unroll(network, observations, None, state(network))[1][2:]) > 1e-5).all()
 
 
-def test_an_actor_plays_with_another_core(gru):
-    network = gru()
+def test_an_actor_plays_with_another_core(make_recurrent):
+    network = make_recurrent()
     played = session(network, [CountingEnv(i, length) for i, length in enumerate((3, 4, 20))], rollouts=2)
     played.actor.close()
     for rollout in played.rollouts:
@@ -85,14 +85,15 @@ def test_an_actor_plays_with_another_core(gru):
 
 
 @pytest.mark.parametrize("engine", ["threads", "queue"])
-def test_gradients_through_another_core_equal_those_by_hand(gru, engine):
-    network = decided(gru())
+def test_gradients_through_another_core_equal_those_by_hand(make_recurrent, engine):
+    network = decided(make_recurrent())
     rollout, learner = random_rollout(network), Learner(network, changed(SETTINGS, engine=engine), 0)
     by_hand = gae_by_hand(network, rollout) if engine == "threads" else vtrace_by_hand(network, rollout, 1.0, 1.0)
     assert_close(learner.compute_gradients([learner.prepare(rollout)], 0).gradients, by_hand[1])
 
 
-def test_a_core_of_no_known_name_is_a_mistake_of_one_line(gru, make_network):
-    with pytest.raises(UserError, match=r"'lstm' or 'skip_lstm' or 'none' or 'gru'.*not 'gru1'") as caught:
+def test_a_core_of_no_known_name_is_a_mistake_of_one_line(make_network):
+    known = r"'lstm' or 'none' or 'skip_lstm' or 'gru' or 'min_gru'.*not 'gru1'"
+    with pytest.raises(UserError, match=known) as caught:
         make_network(core="gru1")
     assert "\n" not in str(caught.value)

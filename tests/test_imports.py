@@ -53,20 +53,20 @@ def module_names(root):
     return names
 
 
-def nodes(tree, *, typing):
-    """Yields the nodes of a tree, without `typing` all but those for type checking alone."""
+def nodes(tree, *, late):
+    """Yields the nodes of a tree; without `late` all but those in functions or for type checking alone."""
     yield tree
     for node in ast.iter_child_nodes(tree):
         for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if typing or not for_types:
-            yield from nodes(node, typing=typing)
+        if late or not (for_types or isinstance(node, ast.FunctionDef)):
+            yield from nodes(node, late=late)
 
 
-def imports(name, path, known, *, typing=True):
-    """Returns all modules that a module imports, at its top and inside functions, with `typing` for type checking too."""
+def imports(name, path, known, *, late=True):
+    """Returns all modules that a module imports; without `late` those alone that run when it is imported itself."""
     found = set()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in nodes(ast.parse(path.read_text()), typing=typing):
+    for node in nodes(ast.parse(path.read_text()), late=late):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -84,7 +84,7 @@ def closure(start, known):
     found, left = set(), {start}
     while left:
         found |= left
-        left = set().union(*(imports(name, known[name], known, typing=False) for name in left)) & known.keys() - found
+        left = set().union(*(imports(name, known[name], known, late=False) for name in left)) & known.keys() - found
     return found
 
 
@@ -184,6 +184,7 @@ def test_the_check_sees_nested_and_relative_imports(tmp_path):
     path.write_text(
         "from __future__ import annotations\nfrom . import b\nfrom .b import thing\nfrom ..c import d\n"
         "def late():\n    import doom_a3c.envs.doom.env\n    from doom_a3c.run import training\n"
+        "if TYPE_CHECKING:\n    import doom_a3c.envs.games\n"
     )
     known = {"doom_a3c.envs.b", "doom_a3c.run.training"}
     assert imports("doom_a3c.envs.a", path, known) == {
@@ -192,7 +193,9 @@ def test_the_check_sees_nested_and_relative_imports(tmp_path):
         "doom_a3c.c",
         "doom_a3c.envs.doom.env",
         "doom_a3c.run.training",
+        "doom_a3c.envs.games",
     }
+    assert imports("doom_a3c.envs.a", path, known, late=False) == {"__future__", "doom_a3c.envs.b", "doom_a3c.c"}
 
 
 def rooms(targets):

@@ -26,6 +26,7 @@ from by_hand import (
 )
 from fakes import changed
 
+from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.rollouts import concatenate
@@ -45,7 +46,7 @@ def gradients_of(learner, rollouts, frames=0):
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
+@pytest.mark.parametrize("core", list_cores())
 def test_gradients_equal_those_by_hand(make_network, core, normalize):
     network = make_network(core=core)
     rollout = random_rollout(network)
@@ -280,7 +281,7 @@ def test_gradients_leave_the_weights_alone(make_network):
         np.testing.assert_array_equal(parameter, array)
 
 
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
+@pytest.mark.parametrize("core", list_cores())
 def test_the_first_of_several_passes_is_a3cs_and_the_later_ones_are_ppos(make_network, core):
     network, clip = decided(make_network(core=core)), 0.02
     rollout = random_rollout(network)
@@ -349,7 +350,7 @@ def test_without_a_memory_single_steps_of_all_games_are_dealt_out(make_network):
             assert (array == whole.ravel()[steps]).all()
 
 
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm"])
+@pytest.mark.parametrize("core", [name for name in list_cores() if name != "none"])
 @pytest.mark.parametrize("changes", [{"engine": "threads"}, {"engine": "queue", "vtrace": False}])
 def test_with_a_memory_sequences_are_dealt_out_with_the_states_that_they_begin_with(make_network, core, changes):
     network, length = decided(make_network(core=core)), 2

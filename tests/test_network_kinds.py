@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 
+from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs
 from doom_a3c.agent.parameters import variable_name
@@ -99,7 +100,7 @@ def test_the_initial_state_of_separate_networks_is_zero(make_network):
         np.testing.assert_array_equal(part, np.zeros((4, 5)))
 
 
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
+@pytest.mark.parametrize("core", list_cores())
 def test_gradients_of_actor_and_critic_keep_apart(make_network, core):
     network = make_network(core=core, shared=False)
     resets, start = tf.zeros((T, B)), state(network)

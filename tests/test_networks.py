@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 
+from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.parameters import variable_name
@@ -55,7 +56,7 @@ def test_initial_heads_have_their_norms(default_network):
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("variables", "layers"), [(0, ()), (2, ()), (2, (4, 3))])
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
+@pytest.mark.parametrize("core", list_cores())
 def test_steps_equal_the_unroll(make_network, core, variables, layers, shared):
     network = make_network(core=core, variables=variables, variable_hidden=layers, shared=shared)
     observations = observe(variables=variables)
@@ -173,8 +174,8 @@ def test_the_past_changes_the_future_with_a_core_alone(make_network):
     observations = observe()
     changed = observations.copy()
     changed[0] = observe(seed=1)[0]
-    for core, remembers in (("lstm", True), ("none", False)):
-        network = make_network(core=core)
+    for core in list_cores():
+        network, remembers = make_network(core=core), core != "none"
         difference = np.abs(unroll(network, observations)[1][-1] - unroll(network, changed)[1][-1])
         assert (difference > 1e-6).all() == remembers
         assert difference.any() == remembers
@@ -285,9 +286,10 @@ def test_layers_for_variables_change_nothing_where_pixels_or_numbers_are_seen_al
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("layers", [(), (4, 3)])
 @pytest.mark.parametrize("inputs", [Inputs((8, 8, 1), 0), Inputs((8, 8, 1), 2), Inputs(None, 2)])
-def test_parameters_are_counted_before_they_are_made(inputs, layers, shared):
+@pytest.mark.parametrize("core", list_cores())
+def test_parameters_are_counted_before_they_are_made(core, inputs, layers, shared):
     sizes = {"convolutions": ((4, 3, 2),), "hidden": (8, 6), "variable_hidden": layers, "core_size": 5}
-    spec = Network(**sizes, shared=shared)
+    spec = Network(**sizes, core=core, shared=shared)
     network = ACNetwork(spec, inputs, Categorical(3), 0, "network")
     matrices = [p for p in network.parameters if "kernel" in p.name and not p.name.startswith(("policy", "value"))]
     assert count_parameters(spec, inputs.pixels, inputs.variables) == sum(int(np.prod(p.shape)) for p in matrices)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from fakes import complaint
 
+from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.precision import add_bias, check_can_learn, choose_matrix_type
@@ -35,7 +36,7 @@ def played(network):
     return gradients()
 
 
-CHANNELS, CORES, NUMBERS = (1, 4), ("lstm", "skip_lstm", "none"), ((0, ()), (2, ()), (2, (4, 3)))
+CHANNELS, CORES, NUMBERS = (1, 4), tuple(list_cores()), ((0, ()), (2, ()), (2, (4, 3)))
 KINDS = [  # all combinations, with shared and separate torsos in turn: each pair meets both
     (channels, core, *numbers, (i + j + k) % 2 == 0)
     for (i, channels), (j, core), (k, numbers) in itertools.product(*map(enumerate, (CHANNELS, CORES, NUMBERS)))

@@ -9,6 +9,7 @@ from by_hand import some_games
 from counting import GAMMA, CountingEnv, codes, observation, picture, session, unroll
 from scipy.special import log_softmax, softmax
 
+from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.rollouts import Rollout, concatenate
 
 
@@ -81,7 +82,7 @@ def test_a_rollout_is_not_changed_by_the_next(play):
 
 
 @pytest.mark.parametrize("variables", [False, True])
-@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "none"])
+@pytest.mark.parametrize("core", list_cores())
 def test_the_core_state_is_the_one_at_the_start(play, core, variables):
     played = play(rollouts=3, core=core, variables=variables, endings=("terminated", "truncated"))
     network, rollouts = played.network, played.rollouts

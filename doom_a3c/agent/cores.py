@@ -1,4 +1,4 @@
-"""Recurrent cores: the memory of a network. To add one, write a class here and list it in `CORES`."""
+"""Recurrent cores: the memory of a network. `core_kinds.py` finds them by name; `optional_cores.py` has the rarer ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.lstm import lstm, multiply
-from doom_a3c.settings.errors import UserError, suggest
 
 CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # arrays, each float32 [B, size]; () without memory
 
@@ -60,22 +59,6 @@ class LSTM:
         return hiddens, tuple(after)
 
 
-class SkipLSTM(LSTM):
-    """An LSTM with a skip connection: its features are its inputs and its hidden state, concatenated.
-
-    Reactions to the current observation need not be learned through the gates.
-    """
-
-    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
-        super().__init__(inputs, size, make, prefix)
-        self.size = inputs + size
-
-    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Returns inputs and hidden states of all steps, concatenated, and the state after them."""
-        hiddens, after = super().run(features, resets, state)
-        return tf.concat([tf.cast(features, hiddens.dtype), hiddens], axis=1), after
-
-
 class NoCore:
     """No memory: a feed-forward network."""
 
@@ -90,12 +73,4 @@ class NoCore:
         return tf.cast(features, tf.float32), ()
 
 
-CORES: dict[str, type[Core]] = {"lstm": LSTM, "skip_lstm": SkipLSTM, "none": NoCore}
-
-
-def find_core(name: str) -> type[Core]:
-    """Returns the core with this name; raises UserError if there is none."""
-    if name not in CORES:
-        known = " or ".join(map(repr, CORES))
-        raise UserError(f"[network] core must be {known}, not {name!r}{suggest(name, CORES)}")
-    return CORES[name]
+CORES: dict[str, type[Core]] = {"lstm": LSTM, "none": NoCore}

@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from doom_a3c.agent.cores import CoreState, find_core
+from doom_a3c.agent.core_kinds import find_core
+from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import MASKED, Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.parameters import Parameters, variable_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doom_a3c.agent.cores import find_core
+from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.joint_actions import find_distribution

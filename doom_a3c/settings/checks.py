@@ -159,8 +159,9 @@ def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: 
     if apart:
         count += _count_weights(apart, network.variable_hidden)
         features += network.variable_hidden[-1]
-    gates = {"none": 0, "lstm": 4, "skip_lstm": 4}.get(network.core, 1)  # agent/cores.py may know others
-    count += gates * network.core_size * (features + network.core_size)
+    size = network.core_size  # agent/cores.py and optional_cores.py; a core of somebody else's may have none
+    gates = {"lstm": 4, "skip_lstm": 4, "gru": 3}.get(network.core, 0)
+    count += 2 * size * features if network.core == "min_gru" else gates * size * (features + size)
     return count if network.shared else 2 * count
 
 

@@ -15,7 +15,7 @@ class Network:
     hidden: tuple[int, ...] = (256,)  # sizes of the fully connected layers
     variable_hidden: tuple[int, ...] = ()  # separate layers for variables beside a picture; both join at the core
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh'; for all layers before the core
-    core: str = "lstm"  # or 'skip_lstm' (its inputs go to the heads, too) or 'none'; see agent/cores.py
+    core: str = "lstm"  # or 'skip_lstm' (its inputs go to the heads, too), 'gru', 'min_gru' (linear), 'none'
     core_size: int = 256
     shared: bool = True  # whether actor and critic are two heads of one network, or two networks
 

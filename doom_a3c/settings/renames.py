@@ -108,7 +108,7 @@ _TABLE = {
         ("color", "false is grey", "grayscale gray_scale rgb"),
     ),
     "[network]": (
-        ("core", "lstm, skip_lstm or none", "use_lstm use_rnn recurrent lstm rnn_type"),
+        ("core", "lstm, skip_lstm, gru, min_gru or none", "use_lstm use_rnn recurrent lstm rnn_type"),
         ("core_size", "", "lstm_hidden_size rnn_size lstm_size lstm_cell_size"),
         ("hidden", "", "net_arch hidden_sizes hidden_size fcnet_hiddens"),
         ("activation", "", "activation_fn nonlinearity fcnet_activation"),

@@ -1,0 +1,79 @@
+"""Recurrent cores that scenarios can choose instead of the LSTM. A new one is a class here, listed in `OPTIONAL_CORES`."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from doom_a3c.agent.cores import LSTM, Core, CoreState
+from doom_a3c.agent.parameters import Parameters
+from doom_a3c.algorithm.gru import gru
+from doom_a3c.algorithm.lstm import multiply
+from doom_a3c.algorithm.scan import scan
+
+
+class SkipLSTM(LSTM):
+    """An LSTM with a skip connection: its features are its inputs and its hidden state, concatenated.
+
+    Reactions to the current observation need not be learned through the gates.
+    """
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        super().__init__(inputs, size, make, prefix)
+        self.size = inputs + size
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns inputs and hidden states of all steps, concatenated, and the state after them."""
+        hiddens, after = super().run(features, resets, state)
+        return tf.concat([tf.cast(features, hiddens.dtype), hiddens], axis=1), after
+
+
+class GRU:
+    """A gated recurrent unit with `size` cells. Its state is the hidden state, [B, size]."""
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        self.size = size
+        gates = 3 * size
+        fan = inputs + size + gates
+        self._input_kernel = make.matrix(f"{prefix}gru/input_kernel", (inputs, gates), fan)
+        self._recurrent_kernel = make.matrix(f"{prefix}gru/recurrent_kernel", (size, gates), fan)
+        self._bias = make.zeros(f"{prefix}gru/bias", gates)
+
+    def initial_state(self, batch_size: int) -> CoreState:
+        return (tf.zeros((batch_size, self.size)),)
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns the hidden states of all steps, and the state after them."""
+        gates_in = tf.nn.bias_add(tf.cast(multiply(features, self._input_kernel.read()), self._bias.dtype), self._bias)
+        gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
+        hiddens, hidden = gru(gates_in, resets, self._recurrent_kernel.read(), *state)
+        return hiddens, (hidden,)
+
+
+class MinGRU:
+    """A linear recurrence (minGRU, Feng et al. 2024, arXiv:2410.01201, section 3.1) with `size` cells.
+
+        k_t = sigmoid(W_k x_t + b_k + 1);  h_t = k_t h_{t-1} + (1 - k_t) (W_c x_t + b_c)
+
+    Gate and candidate depend on the input alone, not on the state, so that all steps of a rollout are computed at once, by
+    a parallel scan. The paper's update gate is 1 - k_t; as in this package's LSTM, a bias of 1 makes it remember at first.
+    Its state is h, [B, size].
+    """
+
+    def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
+        self.size = size
+        self._kernel = make.matrix(f"{prefix}min_gru/kernel", (inputs, 2 * size), inputs + 2 * size)
+        self._bias = make.zeros(f"{prefix}min_gru/bias", 2 * size)
+
+    def initial_state(self, batch_size: int) -> CoreState:
+        return (tf.zeros((batch_size, self.size)),)
+
+    def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
+        """Returns h of all steps, and after the last one."""
+        raw = tf.nn.bias_add(tf.cast(multiply(features, self._kernel.read()), self._bias.dtype), self._bias)
+        gates, candidates = tf.split(tf.reshape(raw, (resets.shape[0], -1, 2 * self.size)), 2, axis=2)
+        keeps = tf.where(resets[..., None] > 0, tf.zeros_like(gates), tf.sigmoid(gates + 1.0))
+        states = scan(keeps, tf.sigmoid(-gates - 1.0) * candidates, *state)
+        return tf.reshape(states, (-1, self.size)), (states[-1],)
+
+
+OPTIONAL_CORES: dict[str, type[Core]] = {"skip_lstm": SkipLSTM, "gru": GRU, "min_gru": MinGRU}
