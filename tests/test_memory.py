@@ -1,5 +1,7 @@
 """A game that only memory wins: the cue is shown once, and asked for after it is gone."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, read_input_shapes
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
+from doom_a3c.agent.rewards import IDENTITY
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
+from doom_a3c.algorithm.running_moments import NO_MOMENTS
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.network import Network
@@ -41,11 +46,39 @@ class Recall(gymnasium.Env):
         return np.zeros((6, 6, 1), np.uint8), reward, over, False, {}
 
 
-def last_scores(core, updates=140):
+class Answer(gymnasium.Env):
+    """Shows nothing, and pays +1 or -1 in 8 of 9 steps: +1 for another action than the last, or for the last coin.
+
+    A coin decides the sign of each reward in the second kind, so that a network that sees the last reward sees the coin.
+    """
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, to):
+        self.to = to
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.last, self.coin, self.time = None, None, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        right = action != self.last if self.to == "action" else action == self.coin
+        gain = 0.0 if self.last is None else 1.0 if right else -1.0
+        self.last, self.coin, self.time = action, int(self.np_random.integers(2)), self.time + 1
+        noise = 3.0 * self.coin - 1.5 if self.to == "reward" else 0.0
+        return np.zeros(1, np.float32), gain + noise, self.time == 9, False, {}
+
+
+def last_scores(core, updates=140, make_game=Recall, **sees):
     config = changed(Config(), gae_lambda=0.95, entropy_cost=0.003, normalize_advantages=True)
-    env = LocalVectorEnv([Recall] * 16)
-    spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16)
-    inputs = read_input_shapes(env.single_observation_space)
+    env = LocalVectorEnv([make_game] * 16)
+    spec = Network(convolutions=((8, 3, 3),), hidden=(16,), core=core, core_size=16, **sees)
+    encoder = PreviousEncoder(spec, Categorical(2), IDENTITY)
+    inputs = read_input_shapes(env.single_observation_space)._replace(previous=encoder.size)
+    if sees:
+        env = PreviousSteps(env, inputs, encoder, lambda: NO_MOMENTS)
     network = ACNetwork(spec, inputs, Categorical(2), 1, "global")
     model = GlobalModel(network, Adam(network.parameters))
     local = ACNetwork(spec, inputs, Categorical(2), 1, "local")
@@ -66,3 +99,10 @@ def last_scores(core, updates=140):
 def test_only_a_network_with_memory_recalls_the_cue(core):
     low, high = (-0.3, 0.3) if core == "none" else (0.9, 1.0)
     assert low <= last_scores(core) <= high
+
+
+@pytest.mark.parametrize("seen", ["action", "reward"])
+@pytest.mark.parametrize(("sees", "low", "high"), [(True, 5.0, 8.2), (False, -2.0, 2.0)])
+def test_without_memory_only_a_network_that_sees_the_last_step_answers_it(seen, sees, low, high):
+    kind = {f"previous_{seen}": True} if sees else {}
+    assert low <= last_scores("none", 200, partial(Answer, seen), **kind) <= high

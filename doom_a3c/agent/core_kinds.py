@@ -15,8 +15,7 @@ def list_cores() -> dict[str, type[Core]]:
 
 def find_core(name: str) -> type[Core]:
     """Returns the core with this name; raises UserError if there is none."""
-    cores = list_cores()
-    if name not in cores:
-        known = " or ".join(map(repr, cores))
-        raise UserError(f"[network] core must be {known}, not {name!r}{suggest(name, cores)}")
-    return cores[name]
+    if core := (cores := list_cores()).get(name):
+        return core
+    known = " or ".join(map(repr, cores))
+    raise UserError(f"[network] core must be {known}, not {name!r}{suggest(name, cores)}")

@@ -216,3 +216,13 @@ def find_distribution(space: Space[Any], masked: bool = False) -> Distribution:
         case Box():
             return Gaussian(space.shape[0])
     raise UserError(f"its actions are {space}, which the agent cannot take")
+
+
+def list_choices(distribution: Distribution) -> list[int]:
+    """Returns the size of each choice in an action; numbers are not choices."""
+    match distribution:
+        case Categorical():
+            return [distribution.size]
+        case Joint():
+            return [size for part in distribution.parts for size in list_choices(part)]
+    return []

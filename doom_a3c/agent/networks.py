@@ -33,14 +33,15 @@ class Inputs(NamedTuple):
     pixels: tuple[int, int, int] | None  # height, width, channels of uint8 pixels; None without pixels
     variables: int  # number of float32 variables; 0 without variables
     mask: int = 0  # number of choices that the game may forbid: uint8, 1 if allowed; 0 without masks
+    previous: int = 0  # number of float32 numbers about the previous step, from `PreviousSteps`
 
     @property
     def parts(self) -> dict[str, tuple[tuple[int, ...], type[np.generic]]]:
         """Shape and type of each part, without batch axes."""
-        numbers = {"variables": self.variables, "mask": self.mask}
-        types = {"variables": np.float32, "mask": np.uint8}
+        numbers = {"variables": self.variables, "mask": self.mask, "previous": self.previous}
         pixels: dict[str, Any] = {} if self.pixels is None else {"pixels": (self.pixels, np.uint8)}
-        return pixels | {name: ((size,), types[name]) for name, size in numbers.items() if size}
+        types = {"mask": np.uint8}
+        return pixels | {name: ((size,), types.get(name, np.float32)) for name, size in numbers.items() if size}
 
     def split(self, observations: Observations) -> dict[str, Any]:
         """Returns the parts of observations by name."""
@@ -116,7 +117,7 @@ class _Torso:
         self._variable_hidden, joining = _make_layers(
             make, f"{prefix}variables", apart, spec.variable_hidden if apart else (), tf.float32
         )
-        self.core = find_core(spec.core)(features + joining, spec.core_size, make, prefix)
+        self.core = find_core(spec.core)(features + joining + inputs.previous, spec.core_size, make, prefix)
 
     def run(self, observations: Observations, resets: tf.Tensor, core_state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns the features of observations [T, B, ...] as [T * B, size], and the core state after them."""
@@ -125,7 +126,7 @@ class _Torso:
     def _extract_features(self, observations: Observations) -> tf.Tensor:
         seen = []
         parts = self._inputs.split(observations)
-        pixels, variables = parts.get("pixels"), parts.get("variables")
+        pixels, variables, previous = (parts.get(name) for name in ("pixels", "variables", "previous"))
         if pixels is not None:
             maps = pixels
             if not self._convolutions:
@@ -134,11 +135,12 @@ class _Torso:
                 weights = (kernel.read(), bias) if index else self._absorb_scaling(kernel.read(), bias)
                 maps = self._activation(_convolve(maps, *weights, stride))
             seen.append(tf.reshape(maps, (-1, int(np.prod(maps.shape[1:])))))
+        joining = [] if previous is None else [previous]
         if self._variable_hidden:
-            return _join([self._apply_layers(self._hidden, seen[0]), self._apply_layers(self._variable_hidden, variables)])
-        if variables is not None:
+            joining.insert(0, self._apply_layers(self._variable_hidden, variables))
+        elif variables is not None:
             seen.append(variables)
-        return self._apply_layers(self._hidden, _join(seen))
+        return _join([self._apply_layers(self._hidden, _join(seen)), *joining])
 
     def _apply_layers(self, layers: _Layers, features: tf.Tensor) -> tf.Tensor:
         """Applies fully connected layers to features [N, F]."""
@@ -196,8 +198,8 @@ class ACNetwork:
         self._policy = make.columns("policy/kernel", (features, distribution.size - distribution.free), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
         self._free = [make.zeros("policy/free", distribution.free)] if distribution.free else []
-        self._matrices, self._heads = make.matrices, (self._policy, self._value, *self._free)
-        self.parameters: Sequence[tf.Variable] = (*self._heads, *torsos)
+        self._matrices, self.heads = make.matrices, [self._policy, self._value, *self._free]
+        self.parameters: Sequence[tf.Variable] = (*self.heads, *torsos)
 
     def compile(self, key: Hashable, function: Callable[..., Any], others: Sequence[tf.Variable] = ()) -> Graph:
         """Compiles a function of this network, once for all identical networks that share its graphs.
@@ -235,20 +237,6 @@ class ACNetwork:
                 raise ValueError(f"{name} has the shape {value.shape}, where {tuple(parameter.shape)} is needed")
             parameter.assign(value)
         self.refresh()
-
-    def transfer(self, variables: Mapping[str, NDArray[Any]], heads: bool) -> list[str]:
-        """Loads the `variables` whose name and shape match a weight of this network; returns their names.
-
-        Without `heads`, the policy and value heads keep their weights.
-        """
-        loaded = []
-        for parameter in self.parameters if heads else self.parameters[len(self._heads) :]:
-            name = variable_name(parameter)
-            if (value := variables.get(name)) is not None and value.shape == parameter.shape:
-                parameter.assign(value)
-                loaded.append(name)
-        self.refresh()
-        return loaded
 
     def refresh(self) -> None:
         """Updates the rounded copies after an assignment to `parameters`; does nothing at full precision."""

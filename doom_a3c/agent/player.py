@@ -73,7 +73,7 @@ def read_faults(infos: dict[str, Any]) -> list[str]:
     return [kind for table in tables for kinds in table.get(FAULTS, ()) for kind in kinds or ()]
 
 
-def _read_bonuses(infos: dict[str, Any], games: int) -> Rewards:
+def read_bonuses(infos: dict[str, Any], games: int) -> Rewards:
     """Returns the shaping rewards of a step, [B]; at the end of an episode they are in its `final_info`."""
     nothing = np.zeros(games)
     paid: Rewards = infos.get("final_info", {}).get(SHAPING, nothing) + infos.get(SHAPING, nothing)
@@ -124,7 +124,7 @@ class Player:
         infos = self.infos
         self.core_state, ends = decision.core_state, terminated | truncated
         self.resets = ends.astype(np.float32)
-        cut_short, bonuses = _cut_short(infos, len(ends)), _read_bonuses(infos, len(ends))
+        cut_short, bonuses = _cut_short(infos, len(ends)), read_bonuses(infos, len(ends))
         return Step(
             observations,
             resets,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
@@ -11,7 +11,10 @@ from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.player import GameVector
+from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.optimizers import make_optimizer
+from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.settings.checks import check_size
 from doom_a3c.settings.config import Config
@@ -36,13 +39,17 @@ class Builder:
         self._graphs = Graphs()
         self._training: list[GameVector] = []  # all vectors of training games
         observations, actions, self.title, names, self.can_render = self._games.describe()
-        self.inputs: Inputs = read_input_shapes(observations)
+        seen = read_input_shapes(observations)
         with error_context(scenario.game.title):
-            self.distribution = find_distribution(actions, bool(self.inputs.mask))
+            self.distribution = find_distribution(actions, bool(seen.mask))
         # Of each choice and number of an action.
         self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.code_size)]
+        self.previous = PreviousEncoder(scenario.network, self.distribution, RewardScale.from_config(config))
+        self.inputs: Inputs = seen._replace(previous=self.previous.size)
+        # Returns the statistics that normalize rewards; a run or a trained agent sets it before it makes games.
+        self.get_reward_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS
         with error_context(f"scenario {scenario.name}"):
-            check_size(scenario.network, self.inputs.pixels, self.inputs.variables)
+            check_size(scenario.network, self.inputs.pixels, self.inputs.variables, self.inputs.previous)
             find_core(scenario.network.core)  # checked here, where the scenario's name is known
 
     def has_learned(self, learned: DoomSpec | None) -> bool:
@@ -70,11 +77,17 @@ class Builder:
         """Makes a vector of `games` training games, which keeps its last `rows` observations if it can."""
         env = self._games.make_vector(games, limited=False, rows=rows)
         self._training.append(env)
-        return env
+        return self._show_previous(env, rows)
 
     def make_evaluation_env(self, games: int) -> GameVector:
         """Makes a vector of `games` games for evaluation or playing, whose episodes have a time limit."""
-        return self._games.make_vector(games, limited=True)
+        return self._show_previous(self._games.make_vector(games, limited=True))
+
+    def _show_previous(self, env: GameVector, rows: int = 1) -> GameVector:
+        """Adds the previous action and reward to the observations if the network sees them."""
+        if not self.inputs.previous:
+            return env
+        return PreviousSteps(env, self.inputs, self.previous, self.get_reward_sums, rows)
 
     def close(self) -> None:
         """Closes the training games; the factory closes games that it started early and nobody used."""

@@ -55,6 +55,7 @@ def build_host(settings: Settings, name: str, number: int, server: Server) -> Ho
     if config.transport == "gradients":
         _check_precision(config, f"host {name}")
     builder, counts = Builder(scenario, config), RunCounts()
+    builder.get_reward_sums = lambda: counts.reward_stats.now
     gifs: deque[GifMessage] = deque(maxlen=1)
     gif_maker = GifMaker(FilmMaker(builder), builder.steps_per_second, lambda gif: gifs.append(pack_gif(gif)))
     return Host(

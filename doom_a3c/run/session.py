@@ -90,6 +90,7 @@ def build_session(
         outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
         engine = make_engine(record, builder, model, progress, outputs)
+        builder.get_reward_sums = lambda: engine.reward_sums
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine)))
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest, record.scenario)
         training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view)

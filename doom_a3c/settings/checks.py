@@ -127,17 +127,18 @@ def check_network(network: Network, pixels: tuple[int, ...]) -> None:
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
 
 
-def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> None:
+def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0) -> None:
     """Raises UserError for too many parameters or outputs of convolutions.
 
     Args:
         network: the layers.
         pixels: height, width and channels of the picture, None without one.
         numbers: count of the other observed numbers.
+        previous: count of the numbers about the previous step.
     """
     outputs = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
     require(outputs <= MAX_OUTPUTS, f"[network] convolutions have {outputs:,} outputs per picture, {MAX_OUTPUTS:,} at most")
-    parameters = count_parameters(network, pixels, numbers)
+    parameters = count_parameters(network, pixels, numbers, previous)
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
@@ -145,8 +146,8 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int) -
     )
 
 
-def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int) -> int:
-    """Returns a lower bound of the parameters before the heads, for pixels of this shape and that many numbers."""
+def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0) -> int:
+    """Returns a lower bound of the parameters before the heads; arguments as for `check_size`."""
     apart = count_separate_numbers(network, pixels, numbers)
     count, features = 0, numbers - apart
     if pixels is not None:
@@ -159,8 +160,9 @@ def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: 
     if apart:
         count += _count_weights(apart, network.variable_hidden)
         features += network.variable_hidden[-1]
-    size = network.core_size  # agent/cores.py and optional_cores.py; a core of somebody else's may have none
-    gates = {"lstm": 4, "skip_lstm": 4, "gru": 3}.get(network.core, 0)
+    features += previous
+    size = network.core_size
+    gates = {"none": 0, "lstm": 4, "skip_lstm": 4, "gru": 3}.get(network.core, 1)  # agent/cores.py may know others
     count += 2 * size * features if network.core == "min_gru" else gates * size * (features + size)
     return count if network.shared else 2 * count
 

@@ -17,6 +17,8 @@ class Network:
     activation: str = "elu"  # or 'relu', 'relu6', 'tanh'; for all layers before the core
     core: str = "lstm"  # or 'skip_lstm' (its inputs go to the heads, too), 'gru', 'min_gru' (linear), 'none'
     core_size: int = 256
+    previous_action: bool = False  # whether the core sees the previous action; zeros at the start of an episode
+    previous_reward: bool = False  # likewise the previous reward, as learned from
     shared: bool = True  # whether actor and critic are two heads of one network, or two networks
 
 

@@ -110,6 +110,8 @@ _TABLE = {
     "[network]": (
         ("core", "lstm, skip_lstm, gru, min_gru or none", "use_lstm use_rnn recurrent lstm rnn_type"),
         ("core_size", "", "lstm_hidden_size rnn_size lstm_size lstm_cell_size"),
+        ("previous_action", "", "use_prev_action lstm_use_prev_action use_prev_actions"),
+        ("previous_reward", "", "use_prev_reward lstm_use_prev_reward use_prev_rewards"),
         ("hidden", "", "net_arch hidden_sizes hidden_size fcnet_hiddens"),
         ("activation", "", "activation_fn nonlinearity fcnet_activation"),
     ),

@@ -206,16 +206,18 @@ def validate_scenario(scenario: Scenario) -> Scenario:
 def most_parameters(scenario: Scenario) -> int:
     """Returns an upper bound of the network's parameters.
 
-    It assumes 1,000,000 parameters in the heads, and 10,000 observed numbers of a Gymnasium game.
+    It assumes 1,000,000 parameters in the heads, 10,000 observed numbers of a Gymnasium game, and 1,000 about its action.
     """
     pixels = (*scenario.observation.size, scenario.observation.channels)
     seen = [(pixels, 10_000), (None, 10_000)] if isinstance(scenario.game, GymnasiumSpec) else [_find_least_input(scenario)]
-    return max(count_parameters(scenario.network, *each) for each in seen) + 1_000_000
+    previous = 1_000 * scenario.network.previous_action + scenario.network.previous_reward
+    return max(count_parameters(scenario.network, *each, previous) for each in seen) + 1_000_000
 
 
 def least_parameters(scenario: Scenario) -> int:
     """Returns a lower bound of the network's parameters, for any actions and observations of the game."""
-    return count_parameters(scenario.network, *_find_least_input(scenario))
+    previous = scenario.network.previous_action + scenario.network.previous_reward
+    return count_parameters(scenario.network, *_find_least_input(scenario), previous)
 
 
 def _find_least_input(scenario: Scenario) -> tuple[tuple[int, ...] | None, int]:

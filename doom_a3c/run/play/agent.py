@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
+from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
 from doom_a3c.envs.games import make_game_factory
@@ -35,6 +36,7 @@ class TrainedAgent:
         self.plays = record.config.scenario  # as `--scenario` takes it
         self.builder, self.network, self.record, self.source = builder, network, record, source
         self._policy, self._random = Policy(network), np.random.default_rng()
+        builder.get_reward_sums = lambda: record.counters.reward_sums
 
     @classmethod
     def load(cls, path: str | PathLike[str], override: GameOverride = NO_OVERRIDE) -> Self:
@@ -56,7 +58,10 @@ class TrainedAgent:
         network = builder.make_network("player", record.config.seed)
         try:
             network.load(checkpoint.variables)
-        except (KeyError, ValueError) as error:
+        except KeyError as error:
+            why = f"it has no {error.args[0]}, so it was trained with another core or other layers"
+            raise UserError(f"{path} does not fit scenario {record.scenario.name}: {why}") from None
+        except ValueError as error:
             raise UserError(f"{path} does not fit scenario {record.scenario.name}: {error}") from None
         agent = cls(builder, network, record, str(path))
         name = override.wad or override.scenario or agent.plays
@@ -85,24 +90,30 @@ class TrainedAgent:
         return self.record.best.policy
 
     def act(
-        self, observation: Observation, state: CoreState | None = None, policy: PolicyName | None = None
+        self,
+        observation: Observation,
+        state: CoreState | None = None,
+        policy: PolicyName | None = None,
+        reward: float | None = None,
     ) -> tuple[int | NDArray[Any], CoreState]:
-        """Returns the action, and the recurrent state for the next call.
+        """Returns the action, and the state for the next call: recurrent, and the action if the network sees it.
 
         The action is one that the game's environment from `doom_a3c.envs` takes: an index, or an array of several choices
         and numbers.
 
         Args:
             observation: of one game, as from `doom_a3c.envs`: uint8 [H, W, C], float32 [V], or a dict of parts.
-            state: the recurrent state from the previous call; None at the start of an episode.
+            state: the state from the previous call; None at the start of an episode.
             policy: 'greedy' for the likeliest action, 'sample' for a random draw; None for `better_policy`.
+            reward: of the last step, with shaping, if the network sees it; ignored at the start of an episode.
 
         Raises:
-            ValueError: if the observation or the state has the wrong shape or type, or there is no such policy.
+            ValueError: if the observation or the state has the wrong shape or type, or there is no such policy, or the
+                reward is missing.
         """
         if policy not in (None, *get_args(PolicyName)):
             raise ValueError(f"the policy is {policy!r}; it takes {' or '.join(get_args(PolicyName))}, or None")
-        inputs = self.network.inputs
+        inputs = self.network.inputs._replace(previous=0)  # those that the caller knows
         wanted = inputs.join({name: shape for name, (shape, _) in inputs.parts.items()})
         shape: object
         if isinstance(observation, dict):
@@ -119,15 +130,35 @@ class TrainedAgent:
             if part.dtype.kind not in "fiub":
                 raise ValueError(f"the observation's {name} are {part.dtype}, but the network takes {dtype.__name__}")
             parts[name] = part.astype(dtype)  # games often return float64
-        initial = self._policy.initial_state(1)
-        if state is not None and not _has_same_shapes(state, initial):
-            raise ValueError("the state must be the one that `act` returned for the last step, or None")
-        resets = np.full(1, state is None, np.float32)
-        decision = self._policy(inputs.join(parts), resets, initial if state is None else state)
-        distribution = self._policy.distribution
+        core_state, previous = self._recall(state, reward)
+        resets, distribution = np.full(1, state is None, np.float32), self._policy.distribution
+        parts |= {"previous": previous} if self.network.inputs.previous else {}
+        decision = self._policy(self.network.inputs.join(parts), resets, core_state)
         greedy = (policy or self.better_policy) == "greedy"
         chosen = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
-        return (chosen[0] if distribution.action_shape else int(chosen[0])), decision.core_state
+        after = (*decision.core_state, chosen) if self.network.inputs.previous else decision.core_state
+        return (chosen[0] if distribution.action_shape else int(chosen[0])), after
+
+    def _recall(self, state: CoreState | None, reward: float | None) -> tuple[CoreState, Array]:
+        """Returns the recurrent state and the numbers about the previous step, as the network sees them.
+
+        Raises:
+            ValueError: if the state is not one that `act` returned, or the reward is missing.
+        """
+        size, distribution = self.network.inputs.previous, self._policy.distribution
+        initial, nothing = self._policy.initial_state(1), np.zeros((1, size), np.float32)
+        if state is None:
+            return initial, nothing
+        action = np.zeros((1, *distribution.action_shape), distribution.action_type)
+        if not _has_same_shapes(state, (*initial, action) if size else initial):
+            raise ValueError("the state must be the one that `act` returned for the last step, or None")
+        if not size:
+            return state, nothing
+        if reward is None and self.network.spec.previous_reward:
+            raise ValueError("the network sees the reward of the last step: act(observation, state, reward=...)")
+        *core_state, action = state
+        paid = np.array([0.0 if reward is None else reward])
+        return tuple(core_state), self.builder.previous.encode(action, paid, self.record.counters.reward_sums)
 
 
 def _has_same_shapes(state: CoreState, initial: CoreState) -> bool:

@@ -11,10 +11,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from doom_a3c.agent.joint_actions import list_choices
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.record.files import write_whole
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.interface import SHAPING
 
 OPSET = 17  # of ONNX, supported by converters and runtimes for years
 _BEGINNINGS = {
@@ -33,7 +36,8 @@ from doom_a3c.envs.registry import make
 
 model = tf.saved_model.load(Path(__file__).with_name("savedmodel"))
 decision = model.signatures["serving_default"]
-sizes = {name: spec.shape[1] for name, spec in decision.structured_input_signature[1].items() if name.startswith("state")}
+shapes = decision.structured_input_signature[1]  # in no particular order
+sizes = {name: shapes[name].shape[1] for name in sorted(shapes) if name.startswith("state")}
 
 
 def decide(inputs):
@@ -57,14 +61,14 @@ BEGINNING
 env = make(SCENARIO, frame_skip=FRAME_SKIP)
 state = {name: np.zeros((1, size), np.float32) for name, size in sizes.items()}
 (observation, _), over, score, reset = env.reset(seed=1), False, 0.0, np.ones(1, np.float32)
-while not over:
+INITIALwhile not over:
     seen = observation if isinstance(observation, dict) else {OBSERVED: observation}
     batch = {name: np.asarray(array)[None] for name, array in seen.items()}
-    action, logits, *new, value = decide(batch | state | {"reset": reset})
+    action, logits, *new, value = decide(batch | state | {"reset": resetSEEN})
     state, reset = dict(zip(state, new)), np.zeros(1, np.float32)
-    observation, reward, terminated, truncated, _ = env.step(action[0])
+    observation, reward, terminated, truncated, info = env.step(action[0])
     score, over = score + reward, terminated or truncated
-print(score)
+FOLLOWINGprint(score)
 '''
 _NAMES = {"onnx": "model.onnx", "savedmodel": "savedmodel"}
 _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
@@ -73,10 +77,11 @@ _NEEDED = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}
 def export(agent: TrainedAgent, kind: str, folder: Path) -> tuple[Path, Path]:
     """Exports the network of an agent to an empty folder; returns the paths of the model and of its example.
 
-    The network computes in float32. Inputs are the parts of an observation, `pixels` (uint8 [N, H, W, C]), `variables`
-    (float32 [N, V]) and `mask` (uint8 [N, A]), `reset` (float32 [N], 1 at the first step of an episode) and the recurrent
-    state, `state_0`, `state_1` and so on (float32 [N, size]); outputs are the likeliest `action` [N, ...], `logits` [N, P],
-    the state after them, `next_state_0` and so on, and `value` [N], in this order.
+    The network computes in float32. Inputs are the parts of an observation: `pixels` (uint8 [N, H, W, C]), `variables`
+    (float32 [N, V]), `mask` (uint8 [N, A]), `previous` if the network sees the previous action or reward (float32 [N, Q]);
+    `reset` (float32 [N], 1 at the first step of an episode); and the recurrent state, `state_0`, `state_1` and so on
+    (float32 [N, size]). Outputs are the likeliest `action` [N, ...], `logits` [N, P], the state after them, `next_state_0`
+    and so on, and `value` [N], in this order.
 
     Raises:
         UserError: if a package is missing.
@@ -114,8 +119,32 @@ def _make_example(agent: TrainedAgent, kind: str) -> bytes:
         "OBSERVED": repr(next(iter(agent.network.inputs.parts))),
         "SCENARIO": repr(agent.plays),  # untrusted
         "FRAME_SKIP": str(agent.record.scenario.game.frame_skip),
+        **_write_previous(agent),
     }
     return re.sub("|".join(parts), lambda match: parts[match[0]], _EXAMPLE).encode()
+
+
+def _write_previous(agent: TrainedAgent) -> dict[str, str]:
+    """Writes the parts of the example that pass on the previous action and reward, if the network sees them."""
+    spec, size = agent.network.spec, agent.network.inputs.previous
+    if not size:
+        return {"INITIAL": "", "SEEN": "", "FOLLOWING": ""}
+    scale = RewardScale.from_config(agent.record.config)
+    factor = 1.0 / agent.record.counters.reward_sums.spread if scale.normalized else scale.factor
+    learned = f"{factor!r} * (reward + info.get({SHAPING!r}, 0.0))"
+    if scale.limit is not None:
+        learned = f"np.clip({learned}, {-scale.limit!r}, {scale.limit!r})"
+    sizes = list_choices(agent.network.distribution)
+    parts = []
+    if spec.previous_action:
+        choices = f"*(np.eye(n)[int(a)] for n, a in zip({sizes}, action.ravel()))"
+        parts = [choices, f"np.clip(action.ravel()[{len(sizes)}:], -1, 1)"]
+    parts += [f"[{learned}]"] if spec.previous_reward else []
+    return {
+        "INITIAL": f"previous = np.zeros((1, {size}), np.float32)\n",
+        "SEEN": ', "previous": previous',
+        "FOLLOWING": f"    previous = np.concatenate([{', '.join(parts)}])[None].astype(np.float32)\n",
+    }
 
 
 def _convert_to_float32(trained: ACNetwork) -> ACNetwork:
@@ -136,11 +165,8 @@ def _make_decide(network: ACNetwork) -> tuple[Callable[..., Any], list[tf.Tensor
     def decide(*arguments: tf.Tensor) -> dict[str, tf.Tensor]:
         seen, reset, state = arguments[: len(parts)], arguments[len(parts)], arguments[len(parts) + 1 :]
         output, new = network.step(inputs.join(dict(zip(inputs.parts, seen, strict=True))), reset, tuple(state))
-        outputs = {
-            "action": network.distribution.mode_tensor(output.logits),
-            "logits": output.logits,
-            "value": output.values,
-        }
+        action = network.distribution.mode_tensor(output.logits)
+        outputs = {"action": action, "logits": output.logits, "value": output.values}
         return outputs | {f"next_state_{i}": each for i, each in enumerate(new)}
 
     return decide, [*parts, tf.TensorSpec((None,), tf.float32, "reset"), *states]
