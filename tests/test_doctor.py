@@ -10,7 +10,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 from commands import RunningAnew, call
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text
 
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.launch import make_new_run
@@ -79,11 +79,30 @@ class Numbers(gymnasium.Env):
 
 
 class Grid(Numbers):
-    """Shows seven by seven places by small numbers, as MiniGrid does."""
+    """Shows places by small numbers, as MiniGrid does."""
 
-    cells = np.random.default_rng(0).integers(11, size=(7, 7, 3)).astype(np.uint8)
-    see = staticmethod(lambda time: Grid.cells)
-    observation_space = Box(0, 255, (7, 7, 3), np.uint8)
+    observation_space = None
+
+    def __init__(self, side=7):
+        self.observation_space = Box(0, 255, (side, side, 3), np.uint8)
+        cells = np.random.default_rng(0).integers(11, size=(side, side, 3)).astype(np.uint8)
+        self.see = lambda time: cells
+
+
+class Rover(Numbers):
+    """Shows a picture beside a large number, a heading and a text."""
+
+    observation_space = Dict(
+        camera=Box(0, 255, (84, 84), np.uint8), speed=Box(-99, 99, (2,)), heading=Discrete(4), task=Text(9)
+    )
+    see = staticmethod(
+        lambda time: {
+            "camera": np.eye(84, dtype=np.uint8) * 255,
+            "speed": [0, 50 + time],
+            "heading": time % 4,
+            "task": "go",
+        }
+    )
 
 
 class Slow(Numbers):
@@ -102,6 +121,8 @@ def numbers(see, actions=2, pay=1.0):
 
 
 gymnasium.register("tests/Grid-v0", Grid)
+gymnasium.register("tests/LargeGrid-v0", Grid, kwargs={"side": 40})
+gymnasium.register("tests/Rover-v0", Rover)
 gymnasium.register("tests/Sluggish-v0", Slow)
 
 
@@ -226,11 +247,20 @@ def test_a_game_without_an_end_is_given_its_own_kind_of_time_out(tmp_path):
         )
 
 
-def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("game", "words"), [("tests/Grid-v0", "147 numbers"), ("tests/LargeGrid-v0", "than 9 of 255")])
+def test_a_grid_of_small_numbers_raises_no_alarm(tmp_path, monkeypatch, game, words):
     monkeypatch.setattr(trial_games, "EPISODES", 1)
-    seen = found("tests/Grid-v0", tmp_path)["network sees"]
+    seen = found(game, tmp_path)["network sees"]
     assert seen.advice == ""
-    assert "of 255" in seen.result
+    assert words in seen.result
+
+
+def test_what_is_seen_of_a_dict_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial_games, "EPISODES", 1)
+    findings = found("tests/Rover-v0", tmp_path)
+    assert "84x84 pixels, 1 channel and 6 numbers" in findings["network sees"].result
+    assert findings["left out"].result == "task (Text)"
+    assert "scale speed[1] " in findings["numbers seen"].advice
 
 
 def test_a_slow_game_is_given_processes(tmp_path, monkeypatch):

@@ -30,6 +30,7 @@ from doom_a3c.settings.games import (
 )
 
 if TYPE_CHECKING:
+    from doom_a3c.envs.flattening import Label
     from doom_a3c.envs.pixels import Pixels  # loads OpenCV, which the trainer does not need
 
 DOOM_PROCESSES = 1  # game servers of each worker, unless the settings name another number
@@ -67,6 +68,8 @@ class Facts(NamedTuple):
     title: str  # the game and its actions
     action_names: Sequence[str] | None  # None if the actions have no names
     draws: bool = True  # whether the game draws pictures for films
+    labels: Sequence[Label] | None = None  # names of the observed numbers, None if the scenario names them
+    left_out: Sequence[str] = ()  # parts of the game's observations that the agent does not see
 
 
 class GameFactory(ABC):
@@ -150,7 +153,8 @@ def make_game_factory(
 
 def _describe_vector(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts:
     spaces, metadata = (env.single_observation_space, env.single_action_space), env.metadata
-    return Facts(*spaces, metadata["title"], metadata.get("action_names"), draws)
+    names, labels, left_out = metadata.get("action_names"), metadata.get("labels"), metadata.get("left_out", ())
+    return Facts(*spaces, metadata["title"], names, draws, labels, left_out)
 
 
 def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> VectorEnv[Any, Any, Any]:

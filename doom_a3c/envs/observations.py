@@ -1,70 +1,86 @@
-"""Converts observations of Gymnasium environments for the agent: supported spaces, and a check of every observation."""
+"""Converts observations of Gymnasium environments for the agent: a picture, numbers, or both."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, Space
 from numpy.typing import NDArray
 
+from doom_a3c.envs.flattening import NUMERIC, Label, Part, describe, list_parts, shorten
 from doom_a3c.envs.pixels import History, Pixels
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import Observation
 
 _SUPPORTED = (
-    "the agent takes pictures (uint8, of shape (height, width), (height, width, 1) or (height, width, 3)) or numbers "
-    "(a Box of 1 dimension)"
+    "the agent takes numbers, and one picture (uint8, of shape (height, width), (height, width, 1) or (height, width, 3))"
 )
-_FLATTEN = "gymnasium.wrappers.FlattenObservation"
 _SEE_DOCS = "docs/own-scenario.md shows how to register a game with a wrapper"
-_GRID = 32  # a picture with shorter sides may be a grid of numbers
+_GRID = 32  # with both sides shorter, an array is a grid of numbers, such as MiniGrid's codes of objects, and no picture
+_MAX_NUMBERS = 1_000_000
 
 
-class Numbers:
-    """Reads vectors of numbers as float32."""
+class Reader(Protocol):
+    """Reads the observations of one game for the agent."""
 
-    def __init__(self, name: str, declared: Box) -> None:
-        self._name, self._declared = name, declared
-        self.space = Box(-np.inf, np.inf, declared.shape, np.float32)
+    @property
+    def space(self) -> Space[Any]:
+        """The space of the results."""
 
-    def clear(self) -> None:
-        """Does nothing: a vector of numbers has no history."""
-
-    def read(self, observation: Any) -> NDArray[np.float32]:
-        """Returns a copy of an observation as float32: games may reuse their array.
-
-        Raises:
-            UserError: if the observation does not match the declared space.
-        """
-        if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self.space.shape:
-            return observation.copy()  # the usual case, kept fast: a step of CartPole takes 8 microseconds
-        array = _to_array(self._name, self._declared, observation)
-        with np.errstate(over="ignore"):  # too large numbers become infinite, which training and doctor report
-            return array.astype(np.float32)
-
-
-class Pictures:
-    """Reads pictures as uint8, preprocessed and stacked. Owns the newest frames."""
-
-    def __init__(self, name: str, declared: Box, spec: Observation) -> None:
-        self._name, self._declared = name, declared
-        self._history = History(spec)
-        self._grey = not (spec.color and declared.shape[2:] == (3,))
-        self.space = Box(0, 255, (*spec.size, spec.stack * (1 if self._grey else 3)), np.uint8)
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Names their numbers."""
 
     def clear(self) -> None:
         """Forgets the episode."""
-        self._history.clear()
 
-    def read(self, observation: Any) -> Pixels:
-        """Adds a picture to the history; returns the stack, [H, W, C].
+    def read(self, observation: Any) -> Any:
+        """Returns the next observation of the episode for the agent, as arrays of its own.
 
         Raises:
             UserError: if the observation does not match the declared space.
         """
-        picture = _to_array(self._name, self._declared, observation)
+
+
+class Numbers:
+    """Reads numbers as one vector of float32."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self.labels = [label for part in parts for label in part.make_labels()]
+        self.space = Box(-np.inf, np.inf, (sum(part.count_numbers() for part in parts),), np.float32)
+        self._vector = self.space.shape if isinstance(parts[0].space, Box) and not parts[0].key else None
+
+    def clear(self) -> None:
+        """Does nothing: numbers have no history."""
+
+    def read(self, observation: Any) -> NDArray[np.float32]:
+        if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self._vector:
+            return observation.copy()  # the usual case, kept fast: a step of CartPole takes 8 microseconds
+        parts = [part.flatten(observation) for part in self._parts]
+        with np.errstate(over="ignore"):  # too large numbers become infinite, which training and doctor report
+            return np.concatenate(parts, dtype=np.float32, casting="unsafe")
+
+
+class Pictures:
+    """Reads a picture as uint8, preprocessed and stacked. Owns the newest frames."""
+
+    labels: Sequence[Label] = ()
+
+    def __init__(self, part: Part, spec: Observation) -> None:
+        self._part = part
+        self._history = History(spec)
+        self._grey = not (spec.color and part.space.shape[2:] == (3,))
+        self.space = Box(0, 255, (*spec.size, spec.stack * (1 if self._grey else 3)), np.uint8)
+
+    def clear(self) -> None:
+        self._history.clear()
+
+    def read(self, observation: Any) -> Pixels:
+        """Adds a picture to the history; returns the stack, [H, W, C]."""
+        picture = self._part.read(observation)
         if picture.dtype != np.uint8:
             picture = self._cast(picture)
         if picture.ndim == 3 and self._grey:
@@ -78,39 +94,83 @@ class Pictures:
             cast = picture.astype(np.uint8)
         if picture.dtype != np.bool_ and (cast == picture).all():
             return cast
-        cure = _suggest_picture(float(picture.min()), float(picture.max()))
-        raise _make_refusal(self._name, self._declared, _describe(picture), cure)
+        raise self._part.refuse(describe(picture), _suggest_picture(float(picture.min()), float(picture.max())))
 
 
-def make_reader(name: str, space: gymnasium.Space[Any], spec: Observation) -> Numbers | Pictures:
+class PictureAndNumbers:
+    """Reads a picture and numbers, as `pixels` and `variables`. Owns their readers."""
+
+    def __init__(self, pixels: Pictures, variables: Numbers) -> None:
+        self._pixels, self._variables = pixels, variables
+        self.labels = variables.labels
+        self.space = Dict(pixels=pixels.space, variables=variables.space)
+
+    def clear(self) -> None:
+        self._pixels.clear()
+
+    def read(self, observation: Any) -> dict[str, NDArray[Any]]:
+        return {"pixels": self._pixels.read(observation), "variables": self._variables.read(observation)}
+
+
+def make_reader(name: str, space: Any, spec: Observation) -> Reader:
     """Returns the reader for a game's observation space.
 
     Raises:
         UserError: if the space is not supported; the message says how to change it.
     """
-    if isinstance(space, Box) and 0 not in space.shape:
-        if len(space.shape) == 1:
-            return Numbers(name, space)
-        if space.dtype == np.uint8 and (len(space.shape) == 2 or space.shape[2:] in ((1,), (3,))):
-            return Pictures(name, space, spec)
-    raise UserError(f"{name}: its observations are {_shorten(space)}; {_SUPPORTED}: {_suggest_space(space)}")
+    parts = [part for part in list_parts(name, space) if isinstance(part.space, NUMERIC)]
+    pictures = [part for part in parts if _is_picture(part.space)]
+    numbers = [part for part in parts if part not in pictures and part.count_numbers()]
+    for part in numbers:
+        if cure := _suggest_picture_space(part):
+            subject = f"observation{part.key} is" if part.key else "observations are"
+            raise UserError(f"{name}: its {subject} {shorten(part.space)}; {_SUPPORTED}: {cure}")
+    if cure := _suggest_space(parts, pictures, numbers):
+        raise UserError(f"{name}: its observations are {shorten(space)}; {_SUPPORTED}: {cure}")
+    if not pictures:
+        return Numbers(numbers)
+    picture = Pictures(pictures[0], spec)
+    return PictureAndNumbers(picture, Numbers(numbers)) if numbers else picture
 
 
-def _suggest_space(space: gymnasium.Space[Any]) -> str:
-    """Returns how to change an observation space that is not supported."""
-    if not isinstance(space, Box):
-        return _suggest_flattening(space)
-    if 0 in space.shape:
+def _is_picture(space: Any) -> bool:
+    """Returns whether an array is a picture as the agent takes it."""
+    if not isinstance(space, Box) or space.dtype != np.uint8 or 0 in space.shape:
+        return False
+    return (len(space.shape) == 2 or space.shape[2:] in ((1,), (3,))) and max(space.shape[:2]) >= _GRID
+
+
+def _suggest_space(parts: Sequence[Part], pictures: Sequence[Part], numbers: Sequence[Part]) -> str:
+    """Returns how to change an observation space that the agent cannot take, '' if it can."""
+    if len(pictures) > 1:
+        named = " and ".join(f"observation{part.key} {part.space.shape}" for part in pictures)
+        return (
+            f"{named} are {len(pictures)} pictures: join them (np.concatenate), or keep one "
+            f"(gymnasium.wrappers.FilterObservation); {_SEE_DOCS}"
+        )
+    if not parts:
+        return f"nothing here is numbers or a picture: a gymnasium.ObservationWrapper can make numbers of it; {_SEE_DOCS}"
+    if not pictures and not numbers:
         return "these are empty: return at least one number, a constant if there is nothing to observe"
-    if space.shape == ():
-        return f"{_FLATTEN} makes a vector of one number; {_SEE_DOCS}"
+    count, largest = max((part.count_numbers(), part.key) for part in numbers) if numbers else (0, "")
+    if sum(part.count_numbers() for part in numbers) > _MAX_NUMBERS:
+        return f"observation{largest} is {count:,} numbers, and {_MAX_NUMBERS:,} are the most: encode it by fewer"
+    return ""
+
+
+def _suggest_picture_space(part: Part) -> str:
+    """Returns how to declare an array that looks like a picture, but not as the agent takes them; '' for others."""
+    space = part.space
+    if not isinstance(space, Box) or len(space.shape) not in (2, 3, 4) or sorted(space.shape)[-2] < _GRID:
+        return ""
     cures = ["return whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
     if cure := _suggest_layout(space.shape):
         cures.append(cure)
-    if cures and sorted(space.shape)[-2] >= _GRID:
-        return "; ".join(cures)
-    picture = f"if they are pictures, {'; '.join(cures)}; " if cures else ""
-    return f"{picture}if they are numbers, {_FLATTEN} makes a vector of them; {_SEE_DOCS}"
+    if part.key:
+        others = "return them as a vector (np.ravel), or leave them out (gymnasium.wrappers.FilterObservation)"
+    else:
+        others = "gymnasium.wrappers.FlattenObservation makes a vector of them"
+    return f"{'; '.join(cures)}; if they are numbers, {others}; {_SEE_DOCS}"
 
 
 def _suggest_layout(shape: tuple[int, ...]) -> str:
@@ -137,42 +197,6 @@ def _suggest_unstacking(size: tuple[int, ...], channels: int) -> str:
     return f"return only the newest picture, {size}, and set [observation] stack = {channels}{colour}"
 
 
-def _suggest_flattening(space: gymnasium.Space[Any]) -> str:
-    """Returns how to turn a discrete or composite space into numbers or a picture."""
-    parts = space.spaces if isinstance(space, Dict) else {}
-    pictures = [key for key, part in parts.items() if isinstance(part, Box) and len(part.shape) in (2, 3)]
-    picture = f"return only the picture, with a wrapper that returns observation[{pictures[0]!r}], or " if pictures else ""
-    try:
-        flat = isinstance(gymnasium.spaces.flatten_space(space), Box)
-    except NotImplementedError:  # a space of texts, or a class of the user
-        flat = False
-    before = "" if flat else "remove parts that are not numbers (gymnasium.wrappers.FilterObservation), then "
-    return f"{picture}{before}{_FLATTEN} makes a vector; {_SEE_DOCS}"
-
-
-def _to_array(name: str, declared: Box, observation: Any) -> NDArray[Any]:
-    """Converts an observation, such as a list or lazy frames, to an array; raises UserError unless it fits the space."""
-    received = f"of type {type(observation).__name__}"
-    try:
-        array = np.asarray(observation)
-        if array.dtype.hasobject:
-            array = np.asarray(array.tolist())  # its elements may be numbers
-    except (TypeError, ValueError):  # rows of several lengths, say
-        array = np.empty(0, np.object_)
-    if array.dtype.kind not in "biuf":
-        received = f"{observation.dtype} of shape {array.shape}" if isinstance(observation, np.ndarray) else received
-        raise _make_refusal(name, declared, received, "return an array of numbers")
-    if array.shape == declared.shape:
-        return array
-    axes = array.ndim == 3 and sorted(array.shape) == sorted(declared.shape)
-    cure = f"return the declared {'order of axes, as np.moveaxis does' if axes else 'shape'}"
-    raise _make_refusal(name, declared, _describe(array), f"{cure}, or declare the returned one")
-
-
-def _make_refusal(name: str, declared: Box, received: str, cure: str) -> UserError:
-    return UserError(f"{name}: its observation_space is {_shorten(declared)}, but an observation is {received}: {cure}")
-
-
 def _suggest_picture(low: float, high: float) -> str:
     """Returns how to convert numbers within a range to pixels."""
     if low >= 0 and high <= 1:
@@ -182,13 +206,3 @@ def _suggest_picture(low: float, high: float) -> str:
     if low >= 0 and high <= 255:
         return "return picture.astype(np.uint8)"
     return "scale them to whole numbers from 0 to 255, and return picture.astype(np.uint8)"
-
-
-def _describe(array: NDArray[Any]) -> str:
-    """Returns the dtype, shape and range of an array, in words."""
-    limits = f", {float(array.min()):.4g} to {float(array.max()):.4g}" if array.size else ""
-    return f"{array.dtype} of shape {array.shape}{limits}"
-
-
-def _shorten(space: gymnasium.Space[Any]) -> str:
-    return " ".join(str(space).split())[:200]

@@ -1,4 +1,4 @@
-"""Any registered Gymnasium environment whose observations are pixels or a vector of numbers."""
+"""Any registered Gymnasium environment, with observations and actions as its agent has them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from doom_a3c.envs.actions import adapt_actions
 from doom_a3c.envs.car_racing import find_drawing_switch
+from doom_a3c.envs.flattening import list_left_out
 from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
@@ -135,7 +136,13 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._reader = make_reader(self._name, env.observation_space, spec)
         self.observation_space = self._reader.space
         self.action_space, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
-        self.metadata = {**env.metadata, "title": f"{self._name}, {words}", "action_names": names}
+        self.metadata = {
+            **env.metadata,
+            "title": f"{self._name}, {words}",
+            "action_names": names,
+            "labels": self._reader.labels,
+            "left_out": list_left_out(env.observation_space),
+        }
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.

@@ -15,6 +15,7 @@ from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
+from doom_a3c.envs.flattening import name_numbers
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.settings.checks import check_size
 from doom_a3c.settings.config import Config
@@ -38,12 +39,13 @@ class Builder:
         self.replayer = self._games.make_replayer  # replays episodes from seed and actions, if the games are `replayed`
         self._graphs = Graphs()
         self._training: list[GameVector] = []  # all vectors of training games
-        observations, actions, self.title, names, self.can_render = self._games.describe()
-        seen = read_input_shapes(observations)
+        facts = self._games.describe()
+        self.title, self.can_render, self.left_out = facts.title, facts.draws, facts.left_out
+        self._labels, seen = facts.labels, read_input_shapes(facts.observations)
         with error_context(scenario.game.title):
-            self.distribution = find_distribution(actions, bool(seen.mask))
-        # Of each choice and number of an action.
-        self.actions: Sequence[str] = names or [f"action {index}" for index in range(self.distribution.code_size)]
+            self.distribution = find_distribution(facts.actions, bool(seen.mask))
+        choices = [f"action {index}" for index in range(self.distribution.code_size)]
+        self.actions: Sequence[str] = facts.action_names or choices  # the names of each choice and number
         self.previous = PreviousEncoder(scenario.network, self.distribution, RewardScale.from_config(config))
         self.inputs: Inputs = seen._replace(previous=self.previous.size)
         # Returns the statistics that normalize rewards; a run or a trained agent sets it before it makes games.
@@ -109,7 +111,7 @@ class Builder:
         if isinstance(game, DoomSpec):
             scales = game.variable_scales or [1.0] * len(numbers)
             return [(name, float(n) / s) for name, n, s in zip(game.variables, numbers, scales, strict=True) if s]
-        return [(f"[{index}]", float(number)) for index, number in enumerate(numbers)]
+        return name_numbers(self._labels or (), numbers)
 
     def make_model(self, config: Config) -> GlobalModel:
         """Makes a global model with random weights and the optimizer of the settings."""

@@ -161,6 +161,8 @@ def _announce(
         view.log(transferred)
     if builder.missing_pictures:
         view.log(f"no films: {builder.missing_pictures}")
+    if builder.left_out:
+        view.log(f"left out: {', '.join(builder.left_out)}")
 
 
 def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: GlobalModel) -> None:

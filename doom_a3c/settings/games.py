@@ -90,7 +90,7 @@ class AtariSpec(_Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class GymnasiumSpec(_Spec):
-    """Any other registered Gymnasium environment, seen as pixels or as a vector of numbers."""
+    """Any other registered Gymnasium environment, seen as pixels, as a vector of numbers, or both."""
 
     id: str = ""  # 'CartPole-v1'; 'module:Name-v0' to import the module that registers it; or see `FUNCTION`
     settings: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of gymnasium.make
@@ -105,7 +105,7 @@ GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """From the game's screen to the network's input; unused by games with vector observations."""
+    """From the game's screen to the network's input; numbers beside or without a screen stay as they are."""
 
     resolution: str = "160x120"  # rendered by ViZDoom
     color: bool = False

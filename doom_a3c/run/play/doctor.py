@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from doom_a3c.envs.flattening import Label
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import format_size, output_folder
 from doom_a3c.record.films.overlay import newest_picture
@@ -65,8 +66,10 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
         yield _list_maps(record.scenario.game)
     play = play_at_random(games, record.config.seed)
     yield _check_pixels(record, play)
+    if facts.left_out:
+        yield Finding("left out", ", ".join(facts.left_out))
     if play.unusable.size:
-        yield _check_numbers(record, play)
+        yield _check_numbers(record, play, facts.labels)
     yield _check_scores(record, play)
     yield _check_rewards(record, play)
     yield _check_lengths(record, games, play)
@@ -86,12 +89,13 @@ def _list_maps(game: DoomSpec) -> Finding:
 def _check_pixels(record: RunRecord, play: RandomPlay) -> Finding:
     pictures = [pixels for each in play.observations if (pixels := read_pixels(each)) is not None]
     if not pictures:
-        return Finding("network sees", f"{read_numbers(play.observations[0]).shape[0]} numbers")
+        return Finding("network sees", f"{play.unusable.size} numbers")
     height, width, channels = pictures[0].shape
     newest = [newest_picture(each, record.scenario.observation.stack) for each in pictures]
     sheet = output_folder(record.config.frames_dir, "--frames-dir") / f"{record.scenario.name}-seen.png"
     _write_sheet(newest, sheet)
-    says = f"{height}x{width} pixels, {channels} channel{'s' * (channels > 1)}: look at {sheet}"
+    beside = f" and {play.unusable.size} numbers" if play.unusable.size else ""
+    says = f"{height}x{width} pixels, {channels} channel{'s' * (channels > 1)}{beside}: look at {sheet}"
     dark, brightest = float(np.std(np.stack(newest))) < _DARK, int(np.max(newest))
     if isinstance(record.scenario.game, DoomSpec):
         cure = "crop less, or check that the map is lit"
@@ -111,13 +115,15 @@ def _write_sheet(pictures: Sequence[NDArray[np.uint8]], target: Path) -> None:
     Image.fromarray(sheet).resize((2 * sheet.shape[1], 2 * sheet.shape[0]), Image.Resampling.NEAREST).save(target)
 
 
-def _check_numbers(record: RunRecord, play: RandomPlay) -> Finding:
+def _check_numbers(record: RunRecord, play: RandomPlay, labels: Sequence[Label] | None) -> Finding:
+    names = [name for label in labels or [Label("", play.unusable.shape)] for name in label.list_names()]
     if play.unusable.any():
-        shares = ", ".join(f"[{index}] in {100 * play.unusable[index]:.3g}%" for index in np.flatnonzero(play.unusable)[:6])
+        some = np.flatnonzero(play.unusable)[:6]
+        shares = ", ".join(f"{names[index]} in {100 * play.unusable[index]:.3g}%" for index in some)
         advice = "return finite float32 numbers only: training cannot use NaN or infinity"
         return Finding("numbers seen", f"some are NaN or infinite: {shares} of observations", advice)
     largest = np.max([np.abs(read_numbers(each)) for each in play.observations], axis=0)
-    large = [f"[{index}] {value:.4g}" for index, value in enumerate(largest) if value > 10]
+    large = [f"{name} {value:.4g}" for name, value in zip(names, largest, strict=True) if value > 10]
     doom = isinstance(record.scenario.game, DoomSpec)
     cure = "with variable_scales" if doom else "in the environment, or with gymnasium.wrappers.TransformObservation"
     advice = f"numbers above 10 drown the others: scale {', '.join(large[:6])} {cure}" if large else ""
