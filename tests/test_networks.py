@@ -321,3 +321,4 @@ def test_inputs_are_read_off_the_space():
     assert read_input_shapes(pixels) == Inputs((8, 9, 3), 0)
     assert read_input_shapes(Dict(pixels=pixels, variables=Box(-1, 1, (4,)))) == Inputs((8, 9, 3), 4)
     assert read_input_shapes(Box(-1, 1, (4,))) == Inputs(None, 4)
+    assert read_input_shapes(Dict(variables=Box(-1, 1, (4,)))) == Inputs(None, 4)

@@ -251,11 +251,13 @@ class _RegisteredFactory(GameFactory):
             from doom_a3c.envs.functions import check_can_be_sent
 
             check_can_be_sent(make_env, game.id)
+        self._masked: bool | None = None  # whether infos have masks; not known before the first game
         with closing(self.make_vector(1, limited=True)) as env:
             self.steps_per_second = _parse_frame_rate(env.metadata.get("render_fps")) / game.frame_skip
             env.reset(seed=0)
             draws = env.picture() is not None  # type: ignore[attr-defined]  # a method of this package's vectors
             self._facts = _describe_vector(env, draws=draws)
+            self._masked = "mask" in getattr(self._facts.observations, "spaces", ())
 
     def describe(self) -> Facts:
         return self._facts
@@ -263,13 +265,13 @@ class _RegisteredFactory(GameFactory):
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make
 
-        make_game = partial(make, self._game, self._observation, self._make_env)
+        make_game = partial(make, self._game, self._observation, self._make_env, self._masked)
         return _make_vector([make_game] * games, self._processes, rows)
 
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         from doom_a3c.envs.registered import make
 
-        return make(self._game, self._observation, self._make_env)
+        return make(self._game, self._observation, self._make_env, self._masked)
 
     def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder

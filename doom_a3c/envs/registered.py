@@ -16,6 +16,7 @@ from doom_a3c.envs.actions import adapt_actions
 from doom_a3c.envs.car_racing import find_drawing_switch
 from doom_a3c.envs.flattening import list_left_out
 from doom_a3c.envs.functions import RAISED, call_function
+from doom_a3c.envs.masks import find_masks, list_unused_masks
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
 from doom_a3c.envs.pixels import Pixels
@@ -36,8 +37,16 @@ if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
 RECORDING_HEIGHT, MAX_WIDTH = 240, 960
 
 
-def make(game: GymnasiumSpec, observation: Observation, make_env: MakeEnv | None = None) -> gymnasium.Env[Any, Any]:
-    """Returns one game as the agent plays it; `make_env` makes an environment that Gymnasium does not know.
+def make(
+    game: GymnasiumSpec, observation: Observation, make_env: MakeEnv | None = None, masked: bool | None = None
+) -> gymnasium.Env[Any, Any]:
+    """Returns one game as the agent plays it.
+
+    Args:
+        game: names the environment.
+        observation: how pictures are preprocessed.
+        make_env: makes an environment that Gymnasium does not know.
+        masked: whether its infos have action masks; None resets it once to find out.
 
     Raises:
         UserError: if there is no such environment, it cannot be made, or its observations are not supported.
@@ -47,7 +56,7 @@ def make(game: GymnasiumSpec, observation: Observation, make_env: MakeEnv | None
         raise UserError(f"{game.id}: {suggest_atari(game.id) or 'name Atari games by their ids, such as ALE/Pong-v5'}")
     if not _has_time_limit(env):
         env = gymnasium.wrappers.TimeLimit(env, MAX_EPISODE_STEPS * game.frame_skip)
-    return Preprocess(RenderFinalFrame(env), observation, game.frame_skip)
+    return Preprocess(RenderFinalFrame(env), observation, game.frame_skip, masked)
 
 
 def _has_time_limit(env: gymnasium.Env[Any, Any]) -> bool:
@@ -115,10 +124,13 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
 class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Preprocesses observations to pixels or float32 numbers, and repeats actions for `frame_skip` frames.
 
-    Owns the reader of the observations. Infos are dropped: nobody reads them, and a key might be one of this program's.
+    With action masks, observations are a dict with the key `mask`. Owns the readers of observations and masks. Infos are
+    dropped: nobody else reads them, and a key might be one of this program's.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], spec: Observation, frame_skip: int, masked: bool | None = None
+    ) -> None:
         super().__init__(env)
         self._name = name_env(env)
         self._frame_skip = frame_skip
@@ -134,14 +146,20 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                 ) from error
         self._switch_drawing = find_drawing_switch(env) if frame_skip > 1 else None
         self._reader = make_reader(self._name, env.observation_space, spec)
-        self.observation_space = self._reader.space
+        try:
+            self._masks = find_masks(self._name, env, masked)
+        except UserError:
+            raise
+        except RAISED as error:
+            raise self._make_error("reset", error) from error
+        self.observation_space = self._masks.add_to_space(self._reader.space)
         self.action_space, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
         self.metadata = {
             **env.metadata,
             "title": f"{self._name}, {words}",
             "action_names": names,
             "labels": self._reader.labels,
-            "left_out": list_left_out(env.observation_space),
+            "left_out": [*list_left_out(env.observation_space), *list_unused_masks(env)],
         }
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -151,35 +169,38 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
             UserError: if the environment raises an exception.
         """
         try:
-            observation, _ = self.env.reset(seed=seed, options=options)
+            observation, info = self.env.reset(seed=seed, options=options)
             self._reader.clear()
-            return self._reader.read(observation), {}
+            self._masks.read(info)
+            return self._masks.add_to(self._reader.read(observation)), {}
         except UserError:
             raise
         except RAISED as error:
             raise self._make_error("reset", error) from error
 
     def step(self, action: Any) -> Any:
-        """Takes an action for `frame_skip` frames, or until the episode ends; rewards are summed.
+        """Takes an action for `frame_skip` frames, or until the episode ends or a mask forbids it; rewards are summed.
 
         Raises:
             UserError: if the environment raises an exception.
         """
-        total = 0.0
+        total, masks = 0.0, self._masks
         try:
             for left in reversed(range(self._frame_skip)):
                 if self._switch_drawing:
                     self._switch_drawing(left == 0)
-                observation, reward, terminated, truncated, _ = self.env.step(self._to_env_action(action))
+                observation, reward, terminated, truncated, info = self.env.step(self._to_env_action(action))
                 try:
                     total += float(reward)
                 except (TypeError, ValueError):
                     raise self._refuse_reward(reward) from None
-                if terminated or truncated:
+                ends = bool(terminated or truncated)
+                masks.read(info, ends)
+                if ends or not masks.allows(action):
                     break
             if self._switch_drawing:
                 self._switch_drawing(True)  # for a reset
-            return self._reader.read(observation), total, bool(terminated), bool(truncated), {}
+            return masks.add_to(self._reader.read(observation)), total, bool(terminated), bool(truncated), {}
         except UserError:
             raise
         except RAISED as error:

@@ -139,15 +139,16 @@ def _replace(action: Actions, column: int, value: float) -> Actions:
 
 
 def read_numbers(observations: Observation) -> NDArray[np.float32]:
-    """Returns the numbers of observations, [..., V]; V is 0 where they are pixels alone."""
-    numbers = observations["variables"] if isinstance(observations, dict) else observations
+    """Returns the numbers of observations, [..., V]; V is 0 where there are none."""
+    parts = observations if isinstance(observations, dict) else {"pixels": observations}
+    numbers = parts["variables" if "variables" in parts else "pixels"]
     return numbers if numbers.dtype == np.float32 else np.empty((*numbers.shape[:-3], 0), np.float32)
 
 
 def read_pixels(observation: Observation) -> NDArray[np.uint8] | None:
     """Returns the pixels of one game's observation, None where it has none."""
-    pixels = observation["pixels"] if isinstance(observation, dict) else observation
-    return pixels if pixels.ndim == 3 else None
+    pixels = observation.get("pixels") if isinstance(observation, dict) else observation
+    return pixels if pixels is not None and pixels.ndim == 3 else None
 
 
 def try_actions(games: GameFactory) -> tuple[list[str], list[tuple[bytes, ...]]]:

@@ -1,0 +1,212 @@
+"""Action masks of Gymnasium environments, as the agent gets them with the observations."""
+
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from fakes import complaint
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+
+from doom_a3c.envs import registered
+from doom_a3c.envs.games import make_game_factory
+from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.settings.games import GymnasiumSpec, Observation
+
+GREY = Observation(size=(20, 24))
+FIRST, LATER = [1, 0, 1], [0, 1, 1]
+
+
+class Masked(gymnasium.Env):
+    """Has a mask in every info: the first, and a later one from frame 2 on. Its episodes have 6 frames."""
+
+    observation_space, action_space = Box(-9, 9, (2,)), Discrete(3)
+    masks = staticmethod(lambda time: FIRST if time < 2 else LATER)
+
+    def __init__(self, observations=None, actions=None, masks=None):
+        self.observation_space, self.action_space = observations or self.observation_space, actions or self.action_space
+        self.masks, self.resets, self.taken = masks or self.masks, 0, []
+
+    def info(self):
+        return {"action_mask": self.masks(self.time)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.resets = 0, self.resets + 1
+        return self.observation_space.sample(), self.info()
+
+    def step(self, action):
+        self.time += 1
+        self.taken.append(action)
+        ended = self.time >= 6
+        return self.observation_space.sample(), 1.0, ended, False, {} if ended else self.info()
+
+
+class Method(Masked):
+    """Has a method for its mask, as sb3-contrib wants it; it must not be called after an episode's end."""
+
+    def info(self):
+        return {}
+
+    def action_masks(self):
+        assert self.time < 6
+        return self.masks(self.time)
+
+
+class Masker(gymnasium.Wrapper):
+    """Adds such a method to a game, as sb3-contrib's ActionMasker does."""
+
+    def action_masks(self):
+        return np.array(FIRST, bool)
+
+
+def wrap():
+    return gymnasium.wrappers.TimeLimit(Masker(Method(masks=lambda time: [0, 0, 1])), 9)
+
+
+def play(make, frame_skip=1, masked=None):
+    """Returns one game as the agent plays it."""
+    return registered.make(GymnasiumSpec(id="Game", frame_skip=frame_skip), GREY, make, masked)
+
+
+@pytest.mark.parametrize("kind", [LocalVectorEnv, ProcessVectorEnv])
+@pytest.mark.parametrize("make", [Masked, Method])
+def test_a_mask_is_part_of_every_observation(closing, kind, make):
+    env = closing(kind([partial(play, make)] * 2))
+    assert env.single_observation_space == Dict(variables=Box(-np.inf, np.inf, (2,)), mask=Box(0, 1, (3,), np.uint8))
+    seen, _ = env.reset(seed=1)
+    masks = [seen["mask"][1].tolist()]
+    for _ in range(6):
+        seen, _, terminated, _, infos = env.step(np.array([2, 2]))
+        masks.append(seen["mask"][1].tolist())
+    assert (seen["mask"].dtype, seen["variables"].shape) == (np.uint8, (2, 2))
+    assert masks == [FIRST, FIRST, LATER, LATER, LATER, LATER, FIRST]  # the last one is of the next episode
+    assert terminated.all()
+    assert infos["final_obs"][1]["mask"].tolist() == [1, 1, 1]
+
+
+def test_the_outermost_wrapper_with_a_method_decides():
+    assert play(wrap).reset(seed=1)[0]["mask"].tolist() == FIRST
+
+
+@pytest.mark.parametrize(
+    ("observations", "keys"),
+    [
+        (Box(0, 255, (40, 48, 3), np.uint8), {"pixels", "mask"}),
+        (Dict(a=Box(0, 255, (40, 48, 3), np.uint8), b=Discrete(3)), {"pixels", "variables", "mask"}),
+        (Discrete(3), {"variables", "mask"}),
+    ],
+)
+def test_a_mask_lies_beside_pixels_and_variables(observations, keys):
+    env = play(partial(Masked, observations))
+    seen, _ = env.reset(seed=1)
+    assert env.observation_space.keys() == seen.keys() == keys
+    assert seen in env.observation_space
+
+
+SIDES = MultiDiscrete([3, 2], start=[1, 0])
+ACCEPTED = [
+    (Discrete(3), np.array([True, False, True]), [1, 0, 1]),
+    (Discrete(3, start=5), (1.0, 0.0, 1.0), [1, 0, 1]),
+    (SIDES, np.array([1, 0, 1, 0, 1], np.int8), [1, 0, 1, 0, 1]),
+    (SIDES, [np.array([1, 0, 1]), np.array([0, 1])], [1, 0, 1, 0, 1]),
+    (SIDES, ([True, False, True], [False, True]), [1, 0, 1, 0, 1]),
+    (MultiDiscrete([[2, 2]]), [[1, 0], [0, 1]], [1, 0, 0, 1]),
+    (MultiBinary(2), np.array([[1, 0], [1, 1]]), [1, 0, 1, 1]),
+    (MultiBinary(2), [1, 0, 1, 1], [1, 0, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("make", [Masked, Method])
+@pytest.mark.parametrize(("actions", "mask", "read"), ACCEPTED)
+def test_a_mask_is_one_array_or_one_for_each_choice(make, actions, mask, read):
+    env = play(partial(make, actions=actions, masks=lambda time: mask))
+    assert env.observation_space["mask"].shape == (len(read),)
+    assert env.reset(seed=1)[0]["mask"].tolist() == read
+
+
+REFUSED = [
+    (Discrete(3), [1, 0], ("shape (2,)", "3 numbers, one for each action")),
+    (Discrete(3), [[1, 0, 1]] * 2, ("shape (2, 3)",)),
+    (Discrete(3), None, ("NoneType", "3 numbers")),
+    (Discrete(3), {0: 1, 1: 1, 2: 1}, ("type dict",)),
+    (Discrete(3), "101", ("type str",)),
+    (Discrete(3), ["1", "0", "1"], ("<U1", "1 for allowed")),
+    (Discrete(3), 1, ("type int",)),
+    (Discrete(3), [], ("type list",)),
+    (Discrete(3), [1, 0, 2], ("contains 2", "1 for allowed")),
+    (Discrete(3), [1, np.nan, 0], ("contains nan",)),
+    (Discrete(3), [-np.inf, 0, 0], ("contains -inf",)),
+    (Discrete(3), [0, 0, 0], ("forbids all 3 actions", "terminated")),
+    (SIDES, [1, 0, 1, 0], ("shape (4,)", "5 numbers", "3 + 2")),
+    (SIDES, [[1, 0], [1, 0, 1]], ("shapes [(2,), (3,)]",)),
+    (SIDES, [1, 0, 1, 0, 0], ("forbids all 2 values of action[1]",)),
+    (MultiBinary(2), [1, 0], ("4 numbers, not pressed and pressed for each of 2 buttons",)),
+    (MultiBinary(2), [1, 0, 0, 0], ("forbids all 2 values of action[1]",)),
+]
+
+
+@pytest.mark.parametrize(("make", "source"), [(Masked, "info['action_mask'] "), (Method, "action_masks() ")])
+@pytest.mark.parametrize(("actions", "mask", "words"), REFUSED)
+def test_a_mask_that_does_not_fit_is_refused(make, source, actions, mask, words):
+    good = [np.ones(size, int) for size in ([3, 2] if actions is SIDES else [2, 2] if actions == MultiBinary(2) else [3])]
+    env = play(partial(make, actions=actions, masks=lambda time: mask if time else good))
+    env.reset(seed=1)
+    said = complaint(env.step, env.action_space.sample())
+    assert said.startswith(f"{make.__name__}: {source}")
+    assert all(word in said for word in words), said
+
+
+def test_infos_have_a_mask_always_or_never():
+    some = play(lambda: Masked(masks=lambda time: FIRST))
+    some.reset(seed=1)
+    some.unwrapped.info = dict
+    said = complaint(some.step, 0)
+    assert all(word in said for word in ("Masked: ", "action_mask", "reset() and step()"))
+    late = play(Masked, masked=False)
+    assert all(word in complaint(late.reset) for word in ("Masked: ", "action_mask", "reset() and step()"))
+
+
+def test_a_mask_that_is_no_method_is_refused():
+    said = complaint(play, type("Game", (Method,), {"action_masks": np.ones(3)}))
+    assert all(word in said for word in ("action_masks", "ndarray", "method"))
+
+
+@pytest.mark.parametrize(("action", "frames", "final"), [(2, 4, LATER), (0, 2, LATER)])
+def test_frame_skip_stops_before_an_illegal_action(action, frames, final):
+    env = play(Masked, frame_skip=4)
+    env.reset(seed=1)
+    seen, reward, *_ = env.step(action)
+    assert (reward, len(env.unwrapped.taken), seen["mask"].tolist()) == (frames, frames, final)
+
+
+def test_actions_without_choices_have_no_mask_and_that_is_said():
+    env = play(partial(Method, actions=Box(-1, 1, (2,)), masks=lambda time: None))
+    assert isinstance(env.observation_space, Box)
+    assert env.metadata["left_out"] == ["action_masks() (Box actions)"]
+
+
+def test_only_the_first_game_of_a_factory_is_reset_to_find_masks_in_infos():
+    games = make_game_factory(GymnasiumSpec(id="Game"), GREY, make_env=Masked)
+    assert "mask" in games.describe().observations.spaces
+    assert games.make_single(None).unwrapped.resets == 0
+    assert play(Masked).unwrapped.resets == 1
+    assert play(Method).unwrapped.resets == 0
+
+
+def test_the_look_at_the_first_info_changes_no_seeded_game():
+    class Random(Masked):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.np_random.uniform(-1, 1, 2), {}
+
+    seen = [play(Random, masked=masked).reset(seed=7)[0].tolist() for masked in (None, False)]
+    assert seen[0] == seen[1]
+
+
+def test_a_taxi_has_masks():
+    env = registered.make(GymnasiumSpec(id="Taxi-v4"), GREY)
+    seen, _ = env.reset(seed=1)
+    assert seen["variables"].sum() == 1
+    assert seen["mask"].shape == (6,)
+    assert 0 < seen["mask"].sum() < 6
