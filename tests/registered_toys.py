@@ -4,7 +4,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text
 
 LENGTH = 10  # of an episode, frames
 
@@ -140,6 +140,20 @@ class Shown(Toy):
         return self.show(self.time) if self.show else self.observation_space.sample()
 
 
+class Rover(Toy):
+    """Shows a picture beside a large number, a heading and a text."""
+
+    def __init__(self, render_mode=None):
+        camera = Box(0, 255, (84, 84), np.uint8)
+        super().__init__(
+            render_mode, space=Dict(camera=camera, speed=Box(-99, 99, (2,)), heading=Discrete(4), task=Text(9))
+        )
+
+    def see(self):
+        speed = np.array([0, 50 + self.time], np.float32)
+        return {"camera": np.eye(84, dtype=np.uint8) * 255, "speed": speed, "heading": self.time % 4, "task": "go"}
+
+
 class Talking(Toy):
     """Says in its infos, in words that are its own, what means something elsewhere."""
 
@@ -172,5 +186,5 @@ class Coin(Plain):
         return np.zeros(2, np.float32), float(action == self.side), True, False, {}
 
 
-for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Grey, Floats, Shown, Talking):
+for toy in (Coin, Toy, Numbers, Reusing, Unseen, Failing, Plain, Slow, Picky, Blind, Grey, Floats, Shown, Rover, Talking):
     gymnasium.register(f"tests/{toy.__name__}-v0", toy)

@@ -10,7 +10,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 from commands import RunningAnew, call
-from gymnasium.spaces import Box, Dict, Discrete, Text
+from gymnasium.spaces import Box, Discrete
 
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.launch import make_new_run
@@ -89,22 +89,6 @@ class Grid(Numbers):
         self.see = lambda time: cells
 
 
-class Rover(Numbers):
-    """Shows a picture beside a large number, a heading and a text."""
-
-    observation_space = Dict(
-        camera=Box(0, 255, (84, 84), np.uint8), speed=Box(-99, 99, (2,)), heading=Discrete(4), task=Text(9)
-    )
-    see = staticmethod(
-        lambda time: {
-            "camera": np.eye(84, dtype=np.uint8) * 255,
-            "speed": [0, 50 + time],
-            "heading": time % 4,
-            "task": "go",
-        }
-    )
-
-
 class Slow(Numbers):
     """Takes its time."""
 
@@ -122,7 +106,6 @@ def numbers(see, actions=2, pay=1.0):
 
 gymnasium.register("tests/Grid-v0", Grid)
 gymnasium.register("tests/LargeGrid-v0", Grid, kwargs={"side": 40})
-gymnasium.register("tests/Rover-v0", Rover)
 gymnasium.register("tests/Sluggish-v0", Slow)
 
 

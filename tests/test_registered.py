@@ -400,6 +400,7 @@ FLATTEN = "gymnasium.wrappers.FlattenObservation"
         (pixels(4, 84, 84, 3), ("[observation] stack = 4",)),
         (pixels(3, 64, 48), ("channels last, (64, 48, 3)",)),
         (pixels(1, 64, 48), ("channels last, (64, 48, 1)",)),
+        (pixels(3, 30, 40), ("channels last, (30, 40, 3)",)),
         (pixels(64, 64, 3, dtype=np.float32, high=1), ("dtype=np.uint8",)),
         (pixels(64, 64, dtype=np.int32), ("dtype=np.uint8",)),
         (pixels(3, 64, 64, dtype=np.float32), ("dtype=np.uint8", "channels last, (64, 64, 3)")),

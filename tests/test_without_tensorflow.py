@@ -7,6 +7,7 @@ import pytest
 from commands import output_of
 
 SCRIPT = Path(__file__).with_name("without_tensorflow.py")
+needs_all = pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs all of requirements-test.txt")
 
 
 @pytest.mark.parametrize("what", ["imports", "checks"])
@@ -15,6 +16,12 @@ def test_environments_need_no_tensorflow(tmp_path, what):
 
 
 @pytest.mark.tools
-@pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs all of requirements-test.txt")
+@needs_all
+def test_the_checker_of_another_library_accepts_every_kind_of_observation(tmp_path):
+    assert output_of(SCRIPT, "accepted", cwd=tmp_path) == "4"
+
+
+@pytest.mark.tools
+@needs_all
 def test_another_library_learns_from_the_environment(tmp_path):
     assert output_of(SCRIPT, "learns", cwd=tmp_path) == "(1000, True)"

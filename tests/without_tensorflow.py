@@ -1,6 +1,6 @@
 """What `doom_a3c.envs` is to others' learners: scripts that run in processes of their own, which never import TensorFlow.
 
-python tests/without_tensorflow.py imports|checks|learns
+python tests/without_tensorflow.py imports|checks|accepted|learns
 """
 
 import importlib
@@ -46,6 +46,20 @@ def checks():
     return "passed"
 
 
+def accepted():
+    """Has stable-baselines3 check games with numbers, with a mask, and with a picture beside numbers."""
+    from stable_baselines3.common.env_checker import check_env
+
+    from doom_a3c.envs.registry import make as make_game
+
+    names = ("minigrid:MiniGrid-Empty-5x5-v0", "Taxi-v4", "Blackjack-v1", "registered_toys:tests/Rover-v0")
+    for name in names:
+        env = make_game(name)
+        check_env(env)
+        env.close()
+    return len(names)
+
+
 def learns():
     """Trains stable-baselines3's PPO for 1,000 steps."""
     import torch
@@ -58,5 +72,5 @@ def learns():
     return model.num_timesteps, len(model.ep_info_buffer) > 10
 
 
-print({"imports": imports, "checks": checks, "learns": learns}[sys.argv[1]]())
+print({"imports": imports, "checks": checks, "accepted": accepted, "learns": learns}[sys.argv[1]]())
 assert sys.modules["tensorflow"] is None

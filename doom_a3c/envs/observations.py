@@ -161,7 +161,10 @@ def _suggest_space(parts: Sequence[Part], pictures: Sequence[Part], numbers: Seq
 def _suggest_picture_space(part: Part) -> str:
     """Returns how to declare an array that looks like a picture, but not as the agent takes them; '' for others."""
     space = part.space
-    if not isinstance(space, Box) or len(space.shape) not in (2, 3, 4) or sorted(space.shape)[-2] < _GRID:
+    if not isinstance(space, Box) or len(space.shape) not in (2, 3, 4):
+        return ""
+    *_, shorter, longer = sorted(space.shape)
+    if longer < _GRID or shorter < (_GRID // 2 if space.dtype == np.uint8 else _GRID):  # bytes are rarely anything else
         return ""
     cures = ["return whole numbers from 0 to 255, and declare dtype=np.uint8"] if space.dtype != np.uint8 else []
     if cure := _suggest_layout(space.shape):
