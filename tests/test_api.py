@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 from commands import ROOT
-from registered_toys import Plain, Toy
+from registered_toys import Plain, Rover, Toy
 
 import doom_a3c as dc
 from doom_a3c.envs.games import make_game_factory
@@ -270,6 +270,17 @@ def test_progress_is_shown_on_request_and_never_by_default_in_a_pipe(progress, s
     monkeypatch.chdir(tmp_path)
     dc.train("CartPole-v1", frames=300, progress=progress, **QUICK)
     assert ("frames 3" in capfd.readouterr().out) == shown
+
+
+def test_a_run_with_a_dict_of_everything_learns_and_says_once_what_is_left_out(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    agent = dc.train(Rover, frames=300, progress=True, gif_overlay="plain", **QUICK)
+    assert capfd.readouterr().out.count("left out: task (Text)") == 1
+    env = make_game_factory(agent.record.scenario.game, agent.record.scenario.observation, make_env=Rover).make_single(None)
+    observation, _ = env.reset(seed=1)
+    assert observation.keys() == {"pixels", "variables"}
+    assert agent.act(observation)[0] in range(3)
+    env.close()
 
 
 @pytest.mark.parametrize(
