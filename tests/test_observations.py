@@ -86,6 +86,11 @@ def test_numbers_of_any_space_are_flattened_as_gymnasium_does(space):
     assert sum(len(label.list_names()) for label in reader.labels) == seen.size
 
 
+def test_a_matrix_must_not_be_flat_already():
+    said = complaint(make_reader("Game", Box(-1, 1, (5, 5)), SIZES).read, np.zeros(25, np.float32))
+    assert all(word in said for word in ("(5, 5)", "(25,)"))
+
+
 def test_the_result_is_no_view_of_a_games_array():
     space = Dict(grid=Box(-1, 1, (2, 2), np.float32))
     reader, value = make_reader("Game", space, SIZES), {"grid": np.zeros((2, 2), np.float32)}

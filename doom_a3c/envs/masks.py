@@ -15,7 +15,6 @@ from doom_a3c.settings.errors import UserError
 METHOD = "action_masks"  # of an environment or a wrapper, as in sb3-contrib
 KEY = "action_mask"  # in infos, as in Gymnasium's Taxi
 _ALWAYS = "return it from every reset() and step()"
-Mask = NDArray[np.uint8]  # [A], 1 for allowed, in the order of the policy's logits
 
 
 class Unmasked:
@@ -52,7 +51,7 @@ class Masks:
         self._sizes, self._expected = _list_choices(actions)
         self._starts = np.cumsum([0, *self._sizes[:-1]])
         self._space = Box(0, 1, (sum(self._sizes),), np.uint8)
-        self._newest = np.ones(self._space.shape, np.uint8)
+        self._newest = np.ones(self._space.shape, np.uint8)  # [A], 1 for allowed, in the order of the policy's logits
 
     def read(self, info: Any, final: bool = False) -> None:
         """Reads the mask of the newest observation, which came with `info`.

@@ -51,7 +51,8 @@ class Numbers:
         self._parts = parts
         self.labels = [label for part in parts for label in part.make_labels()]
         self.space = Box(-np.inf, np.inf, (sum(part.count_numbers() for part in parts),), np.float32)
-        self._vector = self.space.shape if isinstance(parts[0].space, Box) and not parts[0].key else None
+        whole = parts[0].space if not parts[0].key else None
+        self._vector = whole.shape if isinstance(whole, Box) and len(whole.shape) == 1 else None
 
     def clear(self) -> None:
         """Does nothing: numbers have no history."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-Observation = NDArray[Any] | dict[str, NDArray[Any]]  # pixels, numbers, or both by name; of one game or of several
+Observation = NDArray[Any] | dict[str, NDArray[Any]]  # pixels, numbers, or a dict of `pixels`, `variables`, `mask`
 
 LIFE_LOST = "doom_a3c.life_lost"  # bool: terminal for learning, although the episode continues
 CUT_SHORT = "doom_a3c.cut_short"  # bool: ended by a fault, so the episode has no score
