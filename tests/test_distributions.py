@@ -235,6 +235,13 @@ def test_play_and_learning_agree_on_every_action(task):
     assert distribution.is_valid(actions[None])
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_no_games_get_no_actions(task):
+    distribution, none = find_distribution(task.action_space), np.zeros((0, find_distribution(task.action_space).size))
+    for draw in (distribution.sample, distribution.sample_uniform):
+        assert draw(none, np.random.default_rng(0)).shape == (0, *distribution.action_shape)
+
+
 def test_codes_are_one_hot_choices_and_clipped_numbers():
     assert Joint((Categorical(3), Categorical(2))).encode(np.array([[2, 0]])).tolist() == [[0, 0, 1, 1, 0]]
     code = Joint((Categorical(2), Gaussian(2)), np.float32).encode(np.float32([[1, -3, 0.5]]))

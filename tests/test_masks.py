@@ -1,5 +1,6 @@
 """Action masks of Gymnasium environments, as the agent gets them with the observations."""
 
+from dataclasses import replace
 from functools import partial
 
 import gymnasium
@@ -8,10 +9,20 @@ import pytest
 from fakes import complaint
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
+from doom_a3c.agent.learner import Learner
+from doom_a3c.agent.player import Player
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.play.random_play import play_random_episodes
+from doom_a3c.run.play.trial_games import try_actions
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
 from doom_a3c.settings.games import GymnasiumSpec, Observation
+from doom_a3c.settings.network import Network
 
 GREY = Observation(size=(20, 24))
 FIRST, LATER = [1, 0, 1], [0, 1, 1]
@@ -210,3 +221,54 @@ def test_a_taxi_has_masks():
     assert seen["variables"].sum() == 1
     assert seen["mask"].shape == (6,)
     assert 0 < seen["mask"].sum() < 6
+
+
+class Strict(Masked):
+    """Ends the test if somebody takes a forbidden action; its mask changes with every frame."""
+
+    def __init__(self, actions):
+        choices = [3] if isinstance(actions, Discrete) else [3, 2]
+        self.draw = np.random.default_rng(0).integers
+        super().__init__(actions=actions, masks=lambda time: self.mask)
+        self.choices, self.mask = choices, None
+
+    def info(self):
+        parts = [self.draw(2, size=size) for size in self.choices]
+        for part in parts:
+            part[self.draw(len(part))] = 1
+        self.mask = np.concatenate(parts)
+        return super().info()
+
+    def step(self, action):
+        starts = np.cumsum([0, *self.choices])[:-1]
+        assert all(self.mask[start + choice] for start, choice in zip(starts, np.atleast_1d(action), strict=True))
+        return super().step(action)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("actions", [Discrete(3), MultiDiscrete([3, 2])])
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_no_player_takes_a_forbidden_action(processes, actions, core):
+    scenario = replace(catalog.find("CartPole-v1"), network=Network(hidden=(8,), core=core, core_size=8))
+    config = Config()
+    games = make_game_factory(GymnasiumSpec(id="Game", frame_skip=1), GREY, processes, partial(Strict, actions))
+    builder = Builder(scenario, config, games)
+    assert builder.inputs.mask == builder.distribution.size
+    network = builder.make_network("network", 1)
+    network.parameters[0].assign(np.random.default_rng(0).normal(0, 3, network.parameters[0].shape))
+    player = Player.from_seed(builder.make_training_env(4), Policy(network), np.random.SeedSequence(1))
+    actor = Actor(player, rollout_length=40, frame_skip=1, discount=0.99, epsilons=lambda: np.full(4, 0.5, np.float32))
+    rollout = actor.play_rollout().rollout
+    actor.close()
+    mask, code = (
+        rollout.observations["mask"][:-1],
+        builder.distribution.encode(rollout.actions.reshape(160, *actions.shape)),
+    )
+    assert (mask.reshape(160, -1) >= code).all()
+    assert np.isfinite(rollout.log_probs).all()
+    learner = Learner(network, config, 0)
+    assert learner.compute_gradients([learner.prepare(rollout)], 0).finite
+    assert len(play_random_episodes(builder, 20, 1)) == 20
+    names, outcomes = try_actions(games)
+    assert len(outcomes) == len(names)
+    builder.close()

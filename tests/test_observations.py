@@ -9,6 +9,7 @@ import pytest
 from fakes import complaint
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, OneOf, Sequence, Text, Tuple, flatten
 
+from doom_a3c.agent.networks import Inputs
 from doom_a3c.envs import registered
 from doom_a3c.envs.flattening import list_left_out, name_numbers
 from doom_a3c.envs.games import make_game_factory
@@ -182,7 +183,7 @@ def test_a_run_knows_the_names_of_numbers_and_what_is_left_out():
     scenario = replace(catalog.find("CartPole-v1"), observation=SIZES)
     builder = Builder(scenario, Config(), make_game_factory(GymnasiumSpec(id="Both()"), SIZES, make_env=Both))
     try:
-        assert builder.inputs == ((20, 24, 2), 26)
+        assert builder.inputs == Inputs((20, 24, 2), 26)
         assert builder.left_out == ["rest.base.words (Text)"]
         names = dict(builder.name_variables(np.eye(1, 26, dtype=np.float32)[0]))
         assert {"rest.arm[1]", "rest.base.heading"} < names.keys()

@@ -148,8 +148,8 @@ class Joint:
         yield from zip(self.parts, tf.split(logits, [part.size for part in self.parts], axis=1), strict=True)
 
     def _join(self, actions: Sequence[Actions]) -> Actions:
-        rows = len(actions[0])
-        return np.concatenate([each.reshape(rows, -1) for each in actions], axis=1).astype(self.action_type)
+        columns = [each.reshape(len(each), width) for each, width in zip(actions, self._widths, strict=True)]
+        return np.concatenate(columns, axis=1).astype(self.action_type)
 
     def encode(self, actions: Actions) -> Array:
         return np.concatenate(

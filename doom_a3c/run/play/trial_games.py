@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from doom_a3c.agent.distributions import Actions, Distribution
+from doom_a3c.agent.distributions import Actions, Array, Distribution
 from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.networks import read_input_shapes
 from doom_a3c.agent.player import GameVector, Seeds
@@ -159,21 +159,25 @@ def try_actions(games: GameFactory) -> tuple[list[str], list[tuple[bytes, ...]]]
     start = time.monotonic()
     outcomes: list[tuple[bytes, ...]] = []
     facts = games.describe()
-    trials = list_trials(facts.actions, facts.action_names)
+    trials, distribution = list_trials(facts.actions, facts.action_names), find_games_distribution(games)
     with closing(games.make_vector(1, limited=True)) as env:
         for _, action in trials:
             if time.monotonic() - start > TRIAL_SECONDS:
                 break
-            outcomes.append(tuple(_repeat_action(env, action, seed) for seed in range(TRIALS)))
+            code = distribution.encode(action[None])[0]
+            outcomes.append(tuple(_repeat_action(env, action, code, seed) for seed in range(TRIALS)))
     return [name for name, _ in trials], outcomes
 
 
-def _repeat_action(env: GameVector, action: Actions, seed: int) -> bytes:
-    """Returns the observations and rewards after repeating an action from the start of an episode."""
+def _repeat_action(env: GameVector, action: Actions, code: Array, seed: int) -> bytes:
+    """Returns the observations and rewards after repeating an action from the start of an episode while it is allowed."""
     seeds: Seeds = np.array([seed])
-    env.reset(seed=seeds)
+    observations, _ = env.reset(seed=seeds)
     parts: list[bytes] = []
     for _ in range(TRIAL_STEPS):
+        mask = observations.get("mask", np.zeros((1, 0))) if isinstance(observations, dict) else np.zeros((1, 0))
+        if (mask[0] < code[: mask.shape[1]]).any():
+            break
         observations, rewards, terminated, truncated, _ = env.step(action[None])
         arrays = observations.values() if isinstance(observations, dict) else [observations]
         parts += [np.asarray(array).tobytes() for array in (*arrays, rewards)]
