@@ -214,3 +214,14 @@ def test_games_of_others_are_played_without_a_wrapper(game_id, size, named):
             seen, *_ = env.step(action)
     finally:
         env.close()
+
+
+def test_numbers_with_bounds_are_scaled_on_request():
+    car = Box(np.float32([-1.2, -0.07, -np.inf, 3, -3e38]), np.float32([0.6, 0.07, np.inf, 3, 3e38]))
+    space = Dict(car=car, gear=Discrete(3))
+    reader = make_reader("Game", space, Observation(scale_numbers=True))
+    seen = reader.read({"car": np.float32([-0.3, 0.07, 5, 3, 2]), "gear": 1})
+    np.testing.assert_allclose(seen, [0, 1, 5, 3, 2, 0, 1, 0], atol=1e-6)
+    assert seen.dtype == np.float32
+    plain = make_reader("Game", car, Observation()).read(np.float32([-0.3, 0.07, 5, 3, 2]))
+    np.testing.assert_allclose(plain, [-0.3, 0.07, 5, 3, 2])

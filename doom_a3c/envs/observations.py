@@ -20,6 +20,7 @@ _SUPPORTED = (
 _SEE_DOCS = "docs/own-scenario.md shows how to register a game with a wrapper"
 _GRID = 32  # with both sides shorter, an array is a grid of numbers, such as MiniGrid's codes of objects, and no picture
 _MAX_NUMBERS = 1_000_000
+MAX_BOUND = 1e6  # larger ones say nothing about the numbers
 
 
 class Reader(Protocol):
@@ -45,10 +46,11 @@ class Reader(Protocol):
 
 
 class Numbers:
-    """Reads numbers as one vector of float32."""
+    """Reads numbers as one vector of float32; `scaled`, those of a Box with finite bounds are in [-1, 1]."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], scaled: bool = False) -> None:
         self._parts = parts
+        self._scales = [np.concatenate(each) for each in zip(*map(_find_scale, parts), strict=True)] if scaled else None
         self.labels = [label for part in parts for label in part.make_labels()]
         self.space = Box(-np.inf, np.inf, (sum(part.count_numbers() for part in parts),), np.float32)
         whole = parts[0].space if not parts[0].key else None
@@ -58,11 +60,29 @@ class Numbers:
         """Does nothing: numbers have no history."""
 
     def read(self, observation: Any) -> NDArray[np.float32]:
+        if self._scales is None:
+            return self._read(observation)
+        centres, factors = self._scales
+        scaled: NDArray[np.float32] = (self._read(observation) - centres) * factors
+        return scaled
+
+    def _read(self, observation: Any) -> NDArray[np.float32]:
         if type(observation) is np.ndarray and observation.dtype == np.float32 and observation.shape == self._vector:
             return observation.copy()  # the usual case, kept fast: a step of CartPole takes 8 microseconds
         parts = [part.flatten(observation) for part in self._parts]
         with np.errstate(over="ignore"):  # too large numbers become infinite, which training and doctor report
             return np.concatenate(parts, dtype=np.float32, casting="unsafe")
+
+
+def _find_scale(part: Part) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns the centres of a part's numbers, and the factors that bring them from their bounds to [-1, 1]."""
+    centres, factors = np.zeros(part.count_numbers(), np.float32), np.ones(part.count_numbers(), np.float32)
+    if isinstance(part.space, Box):
+        low, high = part.space.low.ravel().astype(np.float64), part.space.high.ravel().astype(np.float64)
+        near = (np.abs(low) < MAX_BOUND) & (np.abs(high) < MAX_BOUND) & (high > low)
+        centres[near] = (low[near] + high[near]) / 2
+        factors[near] = 2 / (high[near] - low[near])
+    return centres, factors
 
 
 class Pictures:
@@ -129,9 +149,9 @@ def make_reader(name: str, space: Any, spec: Observation) -> Reader:
     if cure := _suggest_space(parts, pictures, numbers):
         raise UserError(f"{name}: its observations are {shorten(space)}; {_SUPPORTED}: {cure}")
     if not pictures:
-        return Numbers(numbers)
+        return Numbers(numbers, spec.scale_numbers)
     picture = Pictures(pictures[0], spec)
-    return PictureAndNumbers(picture, Numbers(numbers)) if numbers else picture
+    return PictureAndNumbers(picture, Numbers(numbers, spec.scale_numbers)) if numbers else picture
 
 
 def _is_picture(space: Any) -> bool:

@@ -112,6 +112,7 @@ class Observation:
     crop: tuple[int, ...] = (0, 0, 0, 0)  # ViZDoom: rows off the top and bottom, columns off the left and right
     size: tuple[int, ...] = (84, 84)  # height and width after scaling
     stack: int = 1  # newest frames, stacked as channels
+    scale_numbers: bool = False  # Gymnasium: whether numbers with finite bounds are scaled to [-1, 1]
 
     @property
     def channels(self) -> int:
