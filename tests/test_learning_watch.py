@@ -12,8 +12,10 @@ BUDGET = 100_000
 class Watched:
     """A watch, and what it has said and ended."""
 
-    def __init__(self, expected=80.0, earlier=(), **settings):
+    def __init__(self, expected=80.0, earlier=(), scores=(), **settings):
+        """`earlier` evaluations and `scores` are of sessions before this one."""
         self.progress, self.said, self.ended = Progress(), [], []
+        self.progress.add_steps(len(scores), len(scores), scores, [])
         config = Config(frames=BUDGET, **settings)
         self.watch = LearningWatch(config, expected, self.progress, earlier, self.said.append, self.ended.append)
         self.evaluations = [*earlier]
@@ -73,6 +75,28 @@ def test_a_mean_that_has_not_risen_for_a_quarter_of_the_budget_is_said_once(expe
     assert ("80.0 expected" in line) == (expected is not None)
     watched.evaluate(90.0, 90.0, 90.0)
     assert len(watched.said) == (2 if expected else 1)
+
+
+def test_a_mean_without_newer_episodes_is_not_called_one_that_does_not_rise():
+    watched = Watched(scores=[20.0] * WINDOW)
+    for _ in range(60):  # long episodes, or short ones that wait for them
+        watched.progress.add_steps(1000, 1000, [15.0], [], counted=[])
+        watched.watch.check([])
+    watched.play(15.0, episodes=WINDOW - 1)
+    assert watched.said == []
+    watched.play(15.0, episodes=WINDOW // 4)
+    (line,) = watched.said
+    assert "no longer rising" in line
+
+
+def test_means_of_earlier_sessions_do_not_count_as_learned():
+    watched = Watched(scores=[85.0] * (5 * WINDOW))
+    for _ in range(HELD - 1):
+        watched.play(85.0)
+    assert watched.said == []
+    watched.play(85.0)
+    (line,) = watched.said
+    assert "learned" in line
 
 
 def test_a_rising_mean_is_not_disturbed():

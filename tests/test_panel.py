@@ -35,6 +35,7 @@ STATUS = Status(
     episodes=12_304,
     mean_score=75.25,
     mean_of=100,
+    mean_new=100,
     means=[-300.0, 0.0, 75.25],
     expected_mean=80.0,
     random_mean=-154.0,
@@ -53,6 +54,7 @@ NOTHING_KNOWN = STATUS._replace(
     frames_per_second=None,
     mean_score=None,
     mean_of=43,
+    mean_new=43,
     means=[],
     expected_mean=None,
     random_mean=None,
@@ -261,6 +263,7 @@ def test_what_is_not_known_is_left_out():
         ("episodes", "12,304"),
     ]
     assert format_time_left(NOTHING_KNOWN) == ""
+    assert dict(format_rows(STATUS._replace(mean_new=3)))["mean of 100"].startswith("75.2 (3 of its 100 episodes ")
     resumed = NOTHING_KNOWN._replace(best_evaluation=5.0)
     assert dict(format_rows(resumed))["evaluation"] == "highest so far 5.00"
     assert dict(format_rows(resumed._replace(confirmed=True)))["evaluation"] == "best 5.00"

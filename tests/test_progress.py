@@ -87,6 +87,40 @@ def test_the_curve_follows_the_counted_episodes():
     assert (progress.newest_scores(), progress.curve) == ([1.0, 8.0], [Point(1, 240, 1.0, None), Point(3, 240, 8.0, None)])
 
 
+def test_episodes_that_wait_at_the_end_of_a_session_are_on_its_curve_without_a_mean_and_no_number_is_missing():
+    session, resumed = Progress(), Progress()
+    session.add_steps(30, 120, [9.0, 1.0, 8.0, 8.0], [], counted=[1.0, 8.0])
+    waiting = [Point(3, 120, 9.0, None), Point(4, 120, 8.0, None)]
+    assert session.counters().curve == [*session.curve, *waiting]
+    session.add_steps(30, 120, [], [], counted=[9.0])
+    assert session.counters().curve == [*session.curve, Point(4, 240, 8.0, None)]
+    resumed.restore(from_plain(json.loads(json.dumps(to_plain(session.counters())))))
+    resumed.add_steps(30, 120, [5.0], [])
+    assert [(point.episode, point.score) for point in resumed.counters().curve] == [
+        *enumerate([1.0, 8.0, 9.0, 8.0, 5.0], 1)
+    ]
+    assert resumed.newest_scores() == [1.0, 8.0, 9.0, 5.0]  # the short ones would bias it
+
+
+@pytest.mark.parametrize("counted", [MAX_POINTS - 1, MAX_POINTS, 2 * MAX_POINTS + 5])
+def test_a_curve_with_waiting_episodes_is_thinned_too(counted):
+    progress = Progress()
+    progress.add_steps(30, 120, scores(counted), [])
+    progress.add_steps(30, 120, [7.0] * 3, [], counted=[])
+    counters = progress.counters()
+    assert counters.curve[-1].score == 7.0
+    assert from_plain(to_plain(counters)) == counters  # which refuses too many points
+    assert {point.episode % counters.stride for point in counters.curve} == {0}
+
+
+def test_the_scores_of_this_session_are_told_from_older_ones():
+    progress = Progress()
+    progress.add_steps(30, 120, [1.0] * 120, [])
+    assert [progress.count_new_scores(before) for before in (0, 100, 120)] == [100, 20, 0]
+    progress.add_steps(30, 120, [1.0, 2.0], [], counted=[])
+    assert progress.count_new_scores(120) == 0
+
+
 def test_the_curve_is_full_before_it_is_thinned():
     progress = Progress()
     play(progress, [0.0] * MAX_POINTS)
@@ -211,6 +245,9 @@ def test_following_another_progress_shows_its_counters_and_keeps_the_curve():
     follower.follow(leader.counters()._replace(curve=()), 0.25, 4)
     assert follower.counters() == leader.counters()._replace(curve=curve)
     assert (follower.entropy, follower.lag) == (0.25, 4)
+    leader.add_steps(1, 4, [5.0], [], counted=[])
+    follower.follow(leader.counters(), 0.25, 4)
+    assert (follower.counters(), follower.uncounted) == (leader.counters(), 1)
 
 
 def test_a_new_progress_has_no_mean():

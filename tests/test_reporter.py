@@ -217,6 +217,25 @@ def test_stable_baselines3s_names_have_its_numbers(reported):
     }
 
 
+def test_a_mean_of_earlier_sessions_is_not_logged_as_one_of_this_session(reported):
+    reported.progress.add_steps(10, 40, [5.0] * 120, [], lengths=[3] * 120)
+    resumed = Reporter(Config(), reported.progress, reported.engine, reported.audience, reported.audience)
+    reported.engine.update()
+    for counted, new in ((0, 0), (1, 1), (130, 100)):
+        reported.progress.add_steps(10, 40, [7.0] * counted, [], lengths=[9] * counted)
+        resumed.report(1.0, Best())
+        status = reported.audience.statuses[-1]
+        assert (status.mean_of, status.mean_new) == (100, new)
+        reported.audience.points.clear()
+        resumed.log_end(1.0)
+        points = [one for one, _ in reported.audience.points]
+        (metrics,) = (one for one in points if isinstance(one, RunMetrics))
+        (rollout,) = (one["rollout"] for one in points if isinstance(one, dict) and "rollout" in one)
+        for mean in (metrics.reward, metrics.training_score, metrics.maximum_reward, *rollout):
+            assert (mean is not None) == (new > 0)
+        assert any(isinstance(one, EpisodeCurve) for one in points) == (new > 0)
+
+
 def test_points_are_limited_and_statuses_are_not(reported, clock):
     reported.engine.update()
     for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):

@@ -63,6 +63,19 @@ def test_the_first_means_of_a_run_are_those_of_all_its_episodes(workers, games):
     assert np.mean(first) < MEAN / 2
 
 
+def test_every_finished_episode_of_two_sessions_is_on_the_curve():
+    progress = Progress()
+    for session in range(2):
+        actor = make_actor(session, 16, [0], 0)
+        for _ in range(20):
+            count_rollout(actor.play_rollout().stats, progress, RewardStats())
+        assert progress.uncounted > 0
+        progress.restore(progress.counters())  # as a run that is saved and resumed
+    curve = progress.counters().curve
+    assert [point.episode for point in curve] == list(range(1, progress.episodes + 1))
+    assert {point.score for point in curve} == {-SHORT, -LONG}
+
+
 def step(games, **ends):
     """Returns a step in which the named games end with those scores; None is a fault that cut it short."""
     ended = np.array([f"g{game}" in ends for game in range(games)])

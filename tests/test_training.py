@@ -10,6 +10,7 @@ from fakes import changed, network
 from run_fakes import Audience, Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
 from doom_a3c.cli import ending
+from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
 from doom_a3c.run import training
@@ -48,6 +49,12 @@ def make_run(tmp_path):
         return SimpleNamespace(run=run.run, engine=engine, **parts)
 
     return make
+
+
+def make_session(progress, record, gifs=Path("g")):
+    """Returns as much of a session as its summary and its results name."""
+    folders = {"checkpoints": CheckpointFolder(Path("models/run-1")), "gifs": gifs, "logs": Path("l")}
+    return SimpleNamespace(progress=progress, record=record, **folders)
 
 
 def test_the_target_score_ends_a_run(make_run):
@@ -110,13 +117,7 @@ def test_an_interrupted_run_confirms_nothing_and_says_so(make_run):
     run.stopping.interrupt("SIGINT")
     result = run.run()
     assert (result.best_evaluation, result.confirmed) == (1414.2, False)
-    session = SimpleNamespace(
-        progress=run.progress,
-        checkpoints=CheckpointFolder(Path("models")),
-        gifs=Path("g"),
-        logs=Path("l"),
-        record=tiny_record(),
-    )
+    session = make_session(run.progress, tiny_record())
     ending.print_summary(session, result, 1.0, run.audience)
     assert "best evaluation 1414.2 (not confirmed" in run.audience.lines[0]
 
@@ -320,13 +321,81 @@ def test_a_score_counts_before_a_budget_and_an_interrupt_before_all(progress):
 def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped_by, changes, flags):
     run, record = make_run(Config(frames=120)), tiny_record(name="run-1")
     record = record._replace(config=dataclasses.replace(record.config, **changes))
-    session = SimpleNamespace(
-        progress=run.progress,
-        checkpoints=CheckpointFolder(Path("models/run-1")),
-        gifs=Path("g"),
-        logs=Path("l"),
-        record=record,
-    )
+    session = make_session(run.progress, record)
     ending.print_summary(session, run.run()._replace(stopped_by=stopped_by), 1.0, run.audience)
     resuming = [line.partition("train.py ")[2] for line in run.audience.lines if "--resume" in line]
     assert resuming == ([] if flags is None else [flags])
+
+
+def resume_progress(episodes, score=10.0):
+    """Returns the progress of a session, and its record, after earlier ones of so many episodes."""
+    progress = Progress()
+    progress.add_steps(100, 400, [score] * episodes, [])
+    record = tiny_record()._replace(counters=progress.counters())
+    progress.restore(record.counters)
+    return progress, record
+
+
+RESULT = training.Result("frames", 1.0, 400.0, 500.0, True, [])
+
+
+def summarize_session(progress, record):
+    """Returns the lines about the end of a session, by their first words."""
+    audience = Audience()
+    ending.print_summary(make_session(progress, record), RESULT, 1.0, audience)
+    (ended,) = (line for line in audience.lines if line.startswith("ended by "))
+    return ended, [line for line in audience.lines if line.startswith("the mean leaves out")]
+
+
+@pytest.mark.parametrize(("new", "words"), [(0, "10.0 (0 of"), (3, "10.6 (3 of"), (100, "30.0,")])
+def test_the_end_says_how_much_of_the_mean_is_of_this_session(new, words):
+    progress, record = resume_progress(120)
+    progress.add_steps(100, 400, [30.0] * new, [])
+    ended, _ = summarize_session(progress, record)
+    assert f"mean of the last 100 {words}" in ended
+    summary = ending.summary_dict(make_session(progress, record), RESULT, 1.0)
+    assert summary["mean_100_new_episodes"] == new
+
+
+@pytest.mark.parametrize(
+    ("earlier", "counted", "waiting", "said"),
+    [
+        (0, 0, 3, True),  # there is no mean
+        (0, 97, 3, True),
+        (0, 100, 0, False),
+        (0, 104, 25, True),
+        (0, 104, 24, False),  # few of a hundred
+        (0, 174_964, 160, False),  # few of all
+        (174_964, 1, 48, True),
+        (1332, 0, 48, True),
+        (1332, 60, 0, False),
+    ],
+)
+def test_the_end_says_how_many_episodes_the_mean_leaves_out_where_that_matters(earlier, counted, waiting, said):
+    progress, record = resume_progress(earlier)
+    progress.add_steps(100, 400, [10.0] * counted, [])
+    progress.add_steps(100, 400, [5.0] * waiting, [], [])
+    _, lines = summarize_session(progress, record)
+    assert len(lines) == said
+    assert not said or f"{waiting} of this session's {counted + waiting} " in lines[0]
+
+
+def test_no_finished_episode_is_missing_from_the_scores_of_a_run_that_ends_and_goes_on(tmp_path):
+    progress, record = resume_progress(3)
+    progress.add_steps(100, 400, [5.0] * 2, [], [])
+    ending.write_results(make_session(progress, record, tmp_path), RESULT, 1.0, None, Audience())
+    resumed = Progress()
+    resumed.restore(progress.counters())
+    resumed.add_steps(100, 400, [7.0], [])
+    ending.write_results(make_session(resumed, record, tmp_path), RESULT, 1.0, None, Audience())
+    rows = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()[1:]]
+    assert [(row[0], row[2]) for row in rows] == [
+        (str(at), score) for at, score in enumerate(["10.0", "10.0", "10.0", "5.0", "5.0", "7.0"], 1)
+    ]
+
+
+def test_a_summary_that_cannot_be_written_takes_no_scores_with_it(tmp_path):
+    progress, record = resume_progress(3)
+    with pytest.raises(OutputLostError, match="the model is saved"):
+        ending.write_results(make_session(progress, record, tmp_path), RESULT, 1.0, str(tmp_path), Audience())
+    assert (tmp_path / "scores.csv").exists()

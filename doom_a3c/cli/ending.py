@@ -12,7 +12,7 @@ from doom_a3c.cli.status import format_curve, format_mean
 from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.progress import EvaluationPoint, Point
+from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point, Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.session import Session
@@ -30,7 +30,8 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     progress, last, best = session.progress, session.checkpoints.last, session.checkpoints.best
     known = result.confirmed or result.best_evaluation is None
     caveat = "" if known else " (not confirmed: as the highest of several evaluations it is biased upwards)"
-    mean = format_mean(progress.mean_score, len(progress.newest_scores()))
+    before = session.record.counters.episodes
+    mean = format_mean(progress.mean_score, len(progress.newest_scores()), progress.count_new_scores(before))
     panel.log(
         f"ended by {result.stopped_by} after {seconds + result.seconds:.0f} s: {progress.frames:,} frames, "
         f"{progress.episodes:,} episodes, mean of the last 100 {mean}, "
@@ -38,9 +39,11 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     )
     if curve := format_curve(list(progress.full_means()), CURVE_COLUMNS):
         panel.log(curve)
-    if left_out := progress.uncounted:
-        episodes = "episode" if left_out == 1 else "episodes"
-        panel.log(f"the mean leaves out {left_out:,} finished {episodes}: some that began earlier were still running")
+    if left_out := _count_left_out(progress, before):
+        panel.log(
+            f"the mean leaves out {left_out:,} of this session's {progress.episodes - before:,} finished episodes: "
+            "some that began earlier were still running"
+        )
     for kind, count in progress.faults.items():
         panel.log(f"fault survived: {kind} {count} times")
     model = best if best.exists() else last
@@ -54,6 +57,16 @@ def print_summary(session: Session, result: Result, seconds: float, panel: Panel
     if result.stopped_by not in ("frames", "episodes"):
         whole = " --no-until-learned" if result.stopped_by == "until_learned" else ""
         panel.log(f"  {command.find_program_call('train')} {flags_to_resume(session)}{whole}{named}")
+
+
+def _count_left_out(progress: Progress, before: int) -> int:
+    """Returns how many finished episodes are in no mean, 0 if the mean would hardly be another with them.
+
+    That is so if they are few for a mean of 100, or few of the session's, which began with `before` episodes.
+    """
+    left_out = progress.uncounted
+    matters = left_out * 4 >= WINDOW and left_out * 10 >= progress.episodes - before
+    return left_out if matters or progress.mean_score is None else 0
 
 
 def _describe_frames(folder: Path) -> str:
@@ -78,20 +91,20 @@ def write_results(session: Session, result: Result, seconds: float, summary: str
     Raises:
         OutputLostError: if that cannot be written.
     """
-    progress, folder = session.progress, session.gifs
+    curve, folder = session.progress.counters().curve, session.gifs
+    try:
+        write_table(folder / "scores.csv", Point._fields, curve)
+        write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
+        figure = figures.draw_training_curve(session.record.name, curve, result.evaluations)
+        figures.save_png(figure, folder / "scores.png")
+    except (OSError, ValueError, ArithmeticError) as error:  # from the disk, or from scores too large to plot
+        panel.log(f"warning: scores could not be written to {folder}: {first_line(error)}")
     if summary:
         try:
             write_json(expand(summary), summary_dict(session, result, seconds))
         except OSError as error:
             why = f"{summary} could not be written: {error.strerror}; the model is saved"
             raise OutputLostError(why) from None
-    try:
-        write_table(folder / "scores.csv", Point._fields, progress.curve)
-        write_table(folder / "evaluations.csv", EvaluationPoint._fields, result.evaluations)
-        figure = figures.draw_training_curve(session.record.name, progress.curve, result.evaluations)
-        figures.save_png(figure, folder / "scores.png")
-    except (OSError, ValueError, ArithmeticError) as error:  # from the disk, or from scores too large to plot
-        panel.log(f"warning: scores could not be written to {folder}: {first_line(error)}")
 
 
 def summary_dict(session: Session, result: Result, seconds: float) -> dict[str, Any]:
@@ -104,6 +117,7 @@ def summary_dict(session: Session, result: Result, seconds: float) -> dict[str, 
         "updates": progress.updates,
         "episodes": progress.episodes,
         "mean_100": progress.mean_score,
+        "mean_100_new_episodes": progress.count_new_scores(session.record.counters.episodes),
         "best_evaluation": result.best_evaluation,
         "best_evaluation_confirmed": result.confirmed,
         "frames_per_second": round(result.frames_per_second, 1),

@@ -31,7 +31,7 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
     known = (("a trained agent", status.expected_mean), ("random play", status.random_mean))
     values = {
         "frames": f"{status.frames:,}/{status.frame_budget:,}{rate}",
-        "mean of 100": format_mean(status.mean_score, status.mean_of),
+        "mean of 100": format_mean(status.mean_score, status.mean_of, status.mean_new),
         "to expect": ", ".join(f"{name} {format_score(mean)}" for name, mean in known if mean is not None),
         "evaluation": ", ".join(evaluated),
         "episodes": f"{status.episodes:,}",
@@ -43,9 +43,11 @@ def format_rows(status: Status) -> list[tuple[str, str]]:
     return [(name, value) for name, value in values.items() if value]
 
 
-def format_mean(mean: float | None, episodes: int) -> str:
-    """Returns a mean of 100 episodes as text, or how many of the 100 it has so far."""
-    return f"({episodes} of 100 episodes counted)" if mean is None else format_score(mean)
+def format_mean(mean: float | None, episodes: int, new: int) -> str:
+    """Returns a mean of 100 episodes as text, or how many of the 100 it has so far; `new` ones are of this session."""
+    if mean is None:
+        return f"({episodes} of 100 episodes counted)"
+    return format_score(mean) + (f" ({new} of its 100 episodes from this session)" if new < episodes else "")
 
 
 def draw_sparkline(values: Sequence[float]) -> str:

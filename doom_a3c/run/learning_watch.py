@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point, Progress
 from doom_a3c.record.metrics.statistics import format_score
@@ -31,7 +32,7 @@ class LearningWatch:
         """`expected` is the scenario's score to expect, None if unknown; `earlier` evaluations do not count."""
         self._config, self._expected, self._progress, self._log, self._end = config, expected, progress, log, end
         self._begun = earlier[-1].frames if earlier else -1
-        self._start = progress.frames
+        self._start = progress.frames, progress.counted
         self._seen: object = None
         self._said_learned = self._said_still = False
 
@@ -48,7 +49,7 @@ class LearningWatch:
             self._say_learned(sum(held) / HELD, f"in {HELD} evaluations; {cure}")
             if ends:
                 self._end("until_learned")
-        elif self._expected is not None and has_stood(curve, self._expected):
+        elif self._expected is not None and has_stood(curve, self._expected, self._start[1]):
             ends = self._config.until_learned and self._config.evaluate_every > 0
             then = f"it ends after {HELD} evaluations in a row at that score" if ends else CURE
             self._say_learned(curve[-1].mean, f"over {HELD * WINDOW} training episodes; {then}")
@@ -61,20 +62,27 @@ class LearningWatch:
             self._log(f"learned: {format_score(score)} of {format_score(self._expected)} expected, {where}")
 
     def _check_still(self, curve: Sequence[Point]) -> None:
-        means = [(point.mean, -point.frames) for point in curve if point.mean is not None]
+        """Reports a mean that a quarter of the budget and 100 new episodes have not raised.
+
+        Frames count up to the newest episode of the mean: long episodes may leave it as it was for most of a session.
+        """
+        means = [(point.mean, point) for point in curve if point.mean is not None]
         if not means:
             return
-        highest, frames = max(means)
-        if self._progress.frames - max(-frames, self._start) >= PATIENCE * self._config.frames:
+        (mean, highest), (_, newest) = max(means, key=itemgetter(0)), means[-1]
+        first_frame, first_episode = self._start
+        frames = newest.frames - max(highest.frames, first_frame)
+        episodes = newest.episode - max(highest.episode, first_episode)
+        if frames >= PATIENCE * self._config.frames and episodes >= WINDOW:
             self._said_still = True
             expected = "" if self._expected is None else f" ({format_score(self._expected)} expected)"
             self._log(
-                f"no longer rising: the mean of 100 episodes was highest at {-frames:,} frames, {format_score(highest)}"
+                f"no longer rising: the mean of 100 episodes was highest at {highest.frames:,} frames, {format_score(mean)}"
                 f"{expected}, a quarter of the budget ago; {CURE}"
             )
 
 
-def has_stood(curve: Sequence[Point], expected: float) -> bool:
-    """Returns whether all means of the last 300 episodes reached the `expected` score."""
-    below = next((point.episode for point in reversed(curve) if point.mean is None or point.mean < expected), None)
-    return below is not None and curve[-1].episode - below >= HELD * WINDOW
+def has_stood(curve: Sequence[Point], expected: float, start: int = 0) -> bool:
+    """Returns whether all means of the last 300 episodes, all after episode `start`, reached the `expected` score."""
+    below = next((point.episode for point in reversed(curve) if point.mean is None or point.mean < expected), 0)
+    return bool(curve) and curve[-1].episode - max(below, start) >= HELD * WINDOW

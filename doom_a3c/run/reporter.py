@@ -40,6 +40,7 @@ class Status(NamedTuple):
     episodes: int
     mean_score: float | None  # of the last 100 episodes
     mean_of: int  # finished episodes that it counts, 100 or, before there is a mean, fewer
+    mean_new: int  # of these, episodes of this session
     means: Sequence[float]  # a sample of earlier values of mean_score
     expected_mean: float | None  # of a trained agent, by the scenario's file
     random_mean: float | None  # of random play, by the scenario's file
@@ -133,6 +134,7 @@ class Reporter:
         self._logger, self._view, self._limiter = logger, view, log_limiter()
         self._newest_gif, self._scenario = newest_gif, scenario
         self._updates_before, self._steps_before = progress.updates, progress.steps
+        self._counted_before = progress.counted
         # Times and frame counts, both increasing.
         self._marks: deque[tuple[float, int]] = deque(maxlen=int(_LEFT_SECONDS / _MARK_SECONDS) + 1)
         self._seen = -1  # frames at the last measurement
@@ -196,6 +198,7 @@ class Reporter:
             episodes=progress.episodes,
             mean_score=progress.mean_score,
             mean_of=len(progress.newest_scores()),
+            mean_new=progress.count_new_scores(self._counted_before),
             means=progress.means(_MEANS),
             expected_mean=self._scenario.expected_mean if self._scenario else None,
             random_mean=self._scenario.random_mean if self._scenario else None,
@@ -220,6 +223,8 @@ class Reporter:
         learning_rate = config.learning_rate.at(progress.frames, config.frames)
         scores, length = progress.newest_scores(), progress.mean_length
         mean, best = (sum(scores) / WINDOW, max(scores)) if len(scores) == WINDOW else (None, None)
+        if not progress.count_new_scores(self._counted_before):  # all of them are of earlier sessions
+            mean = best = length = None
         if mean is not None and best is not None:
             self._logger.metrics(EpisodeCurve(mean, best), progress.episodes)
         metrics = RunMetrics(

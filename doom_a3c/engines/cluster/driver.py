@@ -228,7 +228,7 @@ class ClusterEngine:
             self._stop_event.set()
         if self._thread.ident is not None:
             self._thread.join(CALL_SECONDS)
-        self._progress.restore(from_plain(self._state["counters"]))
+        self._progress.follow(from_plain(self._state["counters"]), self._progress.entropy, self._progress.lag)
         self._server_is_gone = True
         self._count_faults_here()
         deadline = time.monotonic() + _STOP_SECONDS

@@ -28,7 +28,7 @@ class Point(NamedTuple):
     episode: int
     frames: int
     score: float
-    mean: float | None  # of the last 100 episodes, None before there are 100
+    mean: float | None  # of the last 100 episodes, None before there are 100 and for an episode that enters no mean
 
 
 class EvaluationPoint(NamedTuple):
@@ -60,6 +60,7 @@ class Counters(NamedTuple):
     reward_sums: RunningMoments = NO_MOMENTS  # see RolloutStats
     halvings: int = 0  # of the learning rate, one for each roll-back while learning this game
     lengths: Sequence[int] = ()  # steps of the newest episodes, 100 at most
+    counted: int = 0  # episodes that have entered means; the other finished ones are on the curve without a mean
 
 
 def to_plain(counters: Counters) -> dict[str, Any]:
@@ -86,6 +87,7 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
         reward_sums=parse_moments(data["reward_sums"], numbers["steps"]),
         halvings=parse_int(data["halvings"], "halvings"),
         lengths=[parse_int(length, "a length") for length in lengths],
+        counted=parse_int(data.get("counted", numbers["episodes"]), "counted"),
     )
 
 
@@ -145,7 +147,8 @@ class Progress:
         self.lengths: deque[int] = deque(maxlen=WINDOW)  # of these, in steps
         self.ended_scores: deque[float] = deque(maxlen=WINDOW)  # of this session, in the order of their ends
         self.curve: list[Point] = []  # every n-th episode; n doubles whenever there are too many points
-        self._counted = 0  # episodes in the order of their starts
+        self.counted = 0  # episodes that have entered means, in the order of their starts
+        self._waiting: Counter[float] = Counter()  # scores of finished episodes that have not
         self._stride = 1
 
     def add_steps(
@@ -173,22 +176,26 @@ class Progress:
                     self.faults[NO_SCORE] += 1
                     continue
                 self.ended_scores.append(score)
+                self._waiting[score] += 1
             self._add_to_curve(scores if counted is None else counted)
-            while len(self.curve) > MAX_POINTS:
-                self._stride *= 2
-                self.curve = [point for point in self.curve if point.episode % self._stride == 0]
+            if len(self.curve) > MAX_POINTS:
+                self.curve, self._stride = _thin(self.curve, self._stride)
             for kind in faults:
                 self._add_fault(kind)
 
     def _add_to_curve(self, scores: Iterable[float]) -> None:
         for score in scores:
-            self._counted += 1
+            self.counted += 1
             if not abs(score) <= MAX_SCORE:
                 continue
+            if self._waiting[score] > 1:
+                self._waiting[score] -= 1
+            else:
+                self._waiting.pop(score, None)
             self.scores.append(score)
-            if self._counted % self._stride == 0:
+            if self.counted % self._stride == 0:
                 mean = sum(self.scores) / WINDOW if len(self.scores) == WINDOW else None
-                self.curve.append(Point(self._counted, self.frames, score, mean))
+                self.curve.append(Point(self.counted, self.frames, score, mean))
 
     def add_fault(self, kind: str) -> None:
         with self._lock:
@@ -212,12 +219,17 @@ class Progress:
     def uncounted(self) -> int:
         """Number of finished episodes that are in no mean yet: episodes that began before them are still running."""
         with self._lock:
-            return self.episodes - self._counted
+            return self.episodes - self.counted
 
     def newest_scores(self) -> list[float]:
         """Returns the scores of the last 100 episodes, or of all if there are fewer."""
         with self._lock:
             return list(self.scores)
+
+    def count_new_scores(self, counted: int) -> int:
+        """Returns how many of the last 100 episodes entered the mean after `counted` ones had."""
+        with self._lock:
+            return min(self.counted - counted, len(self.scores))
 
     def newest_ended_scores(self) -> list[float]:
         """Returns the scores of this session's last 100 episodes in the order of their ends."""
@@ -247,8 +259,13 @@ class Progress:
             return sum(self.lengths) / WINDOW if len(self.lengths) == WINDOW else None
 
     def counters(self, *, curve: bool = True) -> Counters:
-        """Returns everything that a resumed run continues from; with `curve` False the curve is empty."""
+        """Returns everything that a resumed run continues from; with `curve` False the curve is empty.
+
+        The curve ends with the finished episodes that are in no mean yet. A session's end and a resume stop the games that
+        they wait for, so they never enter one: the episodes that end first are the short ones.
+        """
         with self._lock:
+            points, stride = self._list_points() if curve else ([], self._stride)
             return Counters(
                 self.frames,
                 self.steps,
@@ -256,26 +273,45 @@ class Progress:
                 self.episodes,
                 dict(self.faults),
                 list(self.scores),
-                list(self.curve) if curve else [],
-                self._stride,
+                points,
+                stride,
                 lengths=list(self.lengths),
+                counted=self.counted,
             )
 
+    def _list_points(self) -> tuple[list[Point], int]:
+        """Returns the curve with the waiting episodes at its end, and its stride."""
+        waiting = enumerate(self._waiting.elements(), self.counted + 1)
+        return _thin([*self.curve, *(Point(at, self.frames, score, None) for at, score in waiting)], self._stride)
+
     def restore(self, counters: Counters) -> None:
-        """Replaces the counters and the curve."""
+        """Replaces the counters and the curve by those at the start of a session."""
         with self._lock:
             self._replace_counters(counters)
-            self.curve, self._stride = list(counters.curve), counters.stride
+            self._replace_curve(counters)
+            self.counted = counters.episodes  # no game runs that an episode waits for
 
     def follow(self, counters: Counters, entropy: float, lag: int) -> None:
-        """Copies another progress's counters and the facts of its newest update; the curve stays."""
+        """Copies another progress's counters and the facts of its newest update; without a curve the own one stays."""
         with self._lock:
             self._replace_counters(counters)
+            if counters.curve:
+                self._replace_curve(counters)
             self.entropy, self.lag = entropy, lag
 
     def _replace_counters(self, counters: Counters) -> None:
         self.frames, self.steps = counters.frames, counters.steps
         self.updates, self.episodes = counters.updates, counters.episodes
         self.faults, self.scores = Counter(counters.faults), deque(counters.scores, maxlen=WINDOW)
-        self.lengths = deque(counters.lengths, maxlen=WINDOW)
-        self._counted = counters.episodes  # those that waited when the run was saved are lost, as are running ones
+        self.lengths, self.counted = deque(counters.lengths, maxlen=WINDOW), counters.counted
+        self._waiting.clear()
+
+    def _replace_curve(self, counters: Counters) -> None:
+        self.curve, self._stride = list(counters.curve), counters.stride
+
+
+def _thin(points: Sequence[Point], stride: int) -> tuple[list[Point], int]:
+    """Returns the points of every `stride`-th episode, of fewer if they would be too many, and their stride."""
+    while len(kept := [point for point in points if point.episode % stride == 0]) > MAX_POINTS:
+        stride *= 2
+    return kept, stride
