@@ -5,6 +5,7 @@ import io
 import os
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pyte
 import pytest
 from commands import call
+from fakes import until
 from rich.console import Console
 
 from doom_a3c.cli import command
@@ -71,10 +73,10 @@ SLOW = ("--scenario", "registered_toys:tests/Slow-v0", *QUICK, "--minutes", "30"
 TOYS = {"PYTHONPATH": str(ROOT / "tests")}
 
 
-def drawn(status, phase, width):
+def drawn(status, phase, width, height=None):
     """Returns the lines of a panel on a terminal of that width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(draw_panel(status, phase, width))
+    console.print(draw_panel(status, phase, width, height))
     return console.file.getvalue().split("\n")[:-1]
 
 
@@ -218,6 +220,51 @@ def test_a_panel_on_its_way_to_a_terminal_that_becomes_narrower_leaves_nothing(m
     assert "Ctrl-C" not in "".join(lines)
 
 
+@pytest.mark.parametrize("height", [1, 2, 3, 7, 8, 12, 40])
+@pytest.mark.parametrize("status", [STATUS, NOTHING_KNOWN, None], ids=["all", "nothing", "before"])
+@pytest.mark.parametrize("width", [20, 40])
+def test_a_panel_is_no_higher_than_its_terminal_and_keeps_its_first_line_and_its_note(status, height, width):
+    whole, lines = drawn(status, "saving", width), drawn(status, "saving", width, height)
+    assert len(lines) == min(height, len(whole))
+    kept = len(lines) if height == 1 else len(lines) - 1
+    assert lines[:kept] == whole[:kept]
+    assert height == 1 or lines[-1].rstrip() == "saving"
+
+
+class KeepingScreen(pyte.HistoryScreen):
+    """A screen that keeps a copy of all its lines when it is erased from its first corner, as tmux does."""
+
+    def erase_in_display(self, how=0, *arguments, **options):
+        if how == 0 and (self.cursor.x, self.cursor.y) == (0, 0):
+            self.history.top.extend(dict(self.buffer[row]) for row in range(self.lines))
+        super().erase_in_display(how, *arguments, **options)
+
+
+@pytest.mark.parametrize("heights", [(8, 8, 8), (1, 2, 3), (8, 24, 8), (24, 4, 24)])
+def test_a_low_terminal_keeps_one_panel(heights, monkeypatch):
+    output = drawn_on(monkeypatch)
+    panel, screen = LivePanel(), KeepingScreen(40, heights[0], history=1000)
+    stream = pyte.Stream(screen)
+
+    def read():
+        stream.feed(output.getvalue().replace("\n", "\r\n"))
+        output.seek(output.truncate(0))
+        return ["".join(line[at].data if at in line else " " for at in range(40)) for line in screen.history.top]
+
+    for height in heights:
+        screen.resize(height, 40)
+        panel._console.size = (40, height)
+        panel.log(f"{height} lines")
+        for frames in range(3):
+            panel.show(STATUS._replace(frames=frames), "")
+            assert not [line for line in read() if line.startswith("frames ")]
+            assert len([line for line in screen.display if " left" in line]) == 1
+    panel.close()
+    lines = [*read(), *screen.display]
+    for name, _ in format_rows(STATUS):
+        assert len([line for line in lines if line.startswith(f"{name} ")]) == 1
+
+
 def test_the_cursor_waits_at_the_start_of_the_panel_where_a_terminal_that_wraps_lines_keeps_it(monkeypatch):
     output = drawn_on(monkeypatch)
     panel, screen = LivePanel(), pyte.Screen(100, 40)
@@ -322,6 +369,50 @@ def test_a_terminal_shows_one_panel_though_it_changes_its_width(terminal, tmp_pa
     assert not [line for line in lines if "nan" in line or "Traceback" in line]
     assert any(line.startswith("ended by SIGINT") for line in lines)
     assert (tmp_path / "models" / "last.ckpt").exists()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_tmux_keeps_one_panel_of_a_low_window_that_changes_its_size(tmp_path):
+    status = STATUS._replace(gif=None)
+    (tmp_path / "show.py").write_text(f"""
+import os, pathlib, time
+from collections import namedtuple
+from doom_a3c.cli.screen import LivePanel
+from doom_a3c.record.metrics.progress import EvaluationPoint
+facts = {status._asdict()}
+status, panel = namedtuple("Status", facts)(**facts), LivePanel()  # the real one would load TensorFlow
+for frames in range(8):
+    panel.log(f"message {{frames}}")
+    for more in range(3):
+        panel.show(status._replace(frames=10 * frames + more), "")
+    while not pathlib.Path(f"{{os.get_terminal_size()}}{{frames}}").exists():  # tmux passes sizes on with a delay
+        time.sleep(0.01)
+panel.close()
+print("the end", flush=True)
+time.sleep(60)
+""")
+    name = f"doom-a3c-{os.getpid()}"
+
+    def tmux(*arguments):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "TMUX_TMPDIR": str(tmp_path)}
+        command = ("tmux", "-L", name, "-f", "/dev/null", *arguments)
+        return subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+
+    tmux("new-session", "-d", "-x", "40", "-y", "8", f"{sys.executable} show.py")
+    try:
+        for number, (columns, rows) in enumerate([(40, 8)] * 4 + [(100, 24), (60, 5), (40, 1), (100, 24)]):
+            tmux("resize-window", "-x", str(columns), "-y", str(rows))
+            (tmp_path / f"{os.terminal_size((columns, rows))}{number}").touch()
+            shown = f"message {number + 1}" if rows == 1 else f"{number + 1}2/10,"
+            shown = "the end" if number == 7 else shown
+            until(lambda: shown in tmux("capture-pane", "-p", "-S", "-"), shown)  # noqa: B023
+        lines = tmux("capture-pane", "-p", "-S", "-").splitlines()
+    finally:
+        tmux("kill-server")
+    assert [line for line in lines if line.startswith("message ")] == [f"message {number}" for number in range(8)]
+    for row, _ in format_rows(status):
+        assert len([line for line in lines if line.startswith(f"{row} ")]) == 1
 
 
 @pytest.mark.process

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from doom_a3c.cli.layout import measure_width, wrap
-from doom_a3c.cli.streams import OutputLostError, can_redraw, harden_streams
+from doom_a3c.cli.streams import ERASE_BELOW, OutputLostError, can_redraw, harden_streams
 from doom_a3c.quiet import print_at_once
 from doom_a3c.run.imports import describe_missing
 from doom_a3c.settings.errors import UserError
@@ -122,7 +122,7 @@ def end_at_once(number: int, line: str) -> NoReturn:
     """Ends the process as by a signal, with a line on stderr that replaces the panel, or the line, at the cursor."""
     if can_redraw() and select.select([], [1], [], 0)[1]:  # a stopped terminal would block
         with contextlib.suppress(OSError):
-            os.write(1, b"\r\x1b[J")
+            os.write(1, ERASE_BELOW.encode())
     print_at_once(line)
     os._exit(128 + number)
 

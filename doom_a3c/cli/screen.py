@@ -1,4 +1,4 @@
-"""The live panel on a terminal of any width."""
+"""The live panel on a terminal of any size."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from doom_a3c.cli.layout import fit
 from doom_a3c.cli.status import draw_sparkline, format_rows, format_time_left
+from doom_a3c.cli.streams import ERASE_BELOW
 
 if TYPE_CHECKING:
     from doom_a3c.run.reporter import Status  # loads TensorFlow, which the panel must not wait for
@@ -42,7 +43,7 @@ class _Live(Live):
         """Returns the texts of an update for rich: the messages, then the panel."""
         _, *messages, panel = super().process_renderables(renderables)
         park: list[ConsoleRenderable] = [_Park(self._live_render)] if self.parked else []
-        return [_make_code("\r\x1b[J"), *messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h"), *park]
+        return [_make_code(ERASE_BELOW), *messages, _make_code("\x1b[?7l"), panel, _make_code("\x1b[?7h"), *park]
 
 
 class _Park:
@@ -81,19 +82,18 @@ class LivePanel:
     def show(self, status: Status | None, phase: str) -> None:
         """Draws the panel."""
         self._status = status
-        self._draw(phase or ("Ctrl-C saves and ends" if status else ""))
-
-    def _draw(self, note: str) -> None:
-        self._live.update(draw_panel(self._status, note, self._console.width), refresh=True)
+        note = phase or ("Ctrl-C saves and ends" if status else "")
+        width, height = self._console.size
+        self._live.update(draw_panel(status, note, width, max(1, height - 1)), refresh=True)  # below the newest message
 
     def log(self, message: str) -> None:
         """Prints a message above the panel; indented lines, which are commands to copy, do not wrap."""
         self._console.print(fit(message, self._console.width), soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the panel on the screen, without a time left."""
-        self._status = self._status and self._status._replace(seconds_left=None)
-        self._draw("")
+        """Leaves the whole panel on the screen, without a time left."""
+        status = self._status and self._status._replace(seconds_left=None)
+        self._live.update(draw_panel(status, "", self._console.width))
         self._live.parked = False
         self._live.stop()
 
@@ -102,10 +102,11 @@ _NAME_WIDTH = 14  # columns
 _BAR_WIDTH = 40  # columns: a terminal that becomes narrower than a line may wrap it
 
 
-def draw_panel(status: Status | None, note: str, width: int) -> RenderableType:
-    """Lays out the panel, one line per row however narrow the terminal is."""
+def draw_panel(status: Status | None, note: str, width: int, height: int | None = None) -> RenderableType:
+    """Lays out the panel, one line per row however narrow the terminal is, in at most `height` lines."""
     lines: list[RenderableType] = []
     if status is not None:
+        note = "" if height == 1 else note
         bar = Table.grid(padding=(0, 1, 0, 0))
         progress = _make_line(f"{status.share:6.1%}  {format_time_left(status)}", "bold")
         bar.add_row(ProgressBar(1.0, status.share, width=max(1, min(width - 21, _BAR_WIDTH))), progress)
@@ -118,8 +119,21 @@ def draw_panel(status: Status | None, note: str, width: int) -> RenderableType:
                 room = width - _NAME_WIDTH - len(value) - 2
                 text.append(f"  {draw_sparkline(status.means[-room:])}" if room > 1 else "", "green")
             facts.add_row(_make_line(name, "dim"), text)
-        lines += [bar, facts]
+        top = Group(bar, facts)
+        lines.append(top if height is None else _FirstLines(top, height - (1 if note else 0)))
     return Group(*lines, *([_make_line(note, "cyan")] if note else ()))
+
+
+class _FirstLines:
+    """As many lines of a part of the panel as there is room for."""
+
+    def __init__(self, part: RenderableType, count: int) -> None:
+        self._part, self._count = part, count
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self._part, options, pad=False)[: self._count]:
+            yield from line
+            yield Segment.line()
 
 
 def _make_path(path: Path | None, room: int) -> Text:

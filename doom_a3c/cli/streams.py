@@ -9,6 +9,9 @@ import os
 import sys
 from typing import Any
 
+# From the start of the line on. tmux keeps a copy of a screen that is erased from its first corner, hence the step aside.
+ERASE_BELOW = "\r\x1b[K\x1b[C\x1b[J\r"
+
 
 def harden_streams() -> None:
     """Makes prints survive a full disk, a closed pipe, a vanished terminal and a descriptor that was never open.
