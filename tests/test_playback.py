@@ -1,9 +1,11 @@
 """Playing into a folder: which films stay, and that no earlier call loses anything."""
 
+import errno
 import itertools
 import json
 import multiprocessing
 import os
+from pathlib import Path
 
 import gymnasium
 import imageio.v3 as imageio
@@ -11,7 +13,9 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import doom_a3c as dc
+from doom_a3c.cli import play
 from doom_a3c.record.files import claim_empty_folder
+from doom_a3c.record.films import films
 from doom_a3c.run.play import recordings
 from doom_a3c.run.play.playback import Playback
 from doom_a3c.run.play.recordings import pick_shown
@@ -135,6 +139,101 @@ def test_an_interrupt_while_films_are_written_leaves_gifs_out_and_the_page_whole
     assert [name.endswith(".gif") for name in recorded].count(True) == 1
     assert sorted(path.name for path in tmp_path.glob("episode*")) == recorded
     assert (tmp_path / "index.html").read_text().count("<video") == 3
+
+
+def fill_disk(monkeypatch, has_room):
+    """Lets only those files be written for which there is room, by their paths and contents."""
+    write_bytes = Path.write_bytes
+
+    def write(path, data):
+        target = path.with_name(path.name.removeprefix(".").removesuffix(".part"))
+        if not has_room(target, data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+ALL = {"index.html", "scores.csv", "scores.png", "summary.json", "episode_000.mp4", "episode_001.mp4"}
+
+
+@pytest.mark.parametrize(
+    ("has_room", "left", "shown"),
+    [
+        (lambda path, data: path.suffix != ".gif", ALL, 2),
+        (lambda path, data: path.name != "episode_001.gif", ALL | {"episode_000.gif"}, 2),
+        (lambda path, data: path.name != "scores.png", ALL - {"scores.png"} | {"episode_000.gif", "episode_001.gif"}, 2),
+        (lambda path, data: path.suffix not in (".gif", ".html"), ALL - {"index.html"}, 0),
+        (
+            lambda path, data: path.suffix != ".html" or b"<video" not in data,
+            ALL | {"episode_000.gif", "episode_001.gif"},
+            0,
+        ),
+        (
+            lambda path, data: path.suffix == ".csv" and not list(path.parent.glob("*.mp4")),
+            {"scores.csv"},
+            0,
+        ),
+    ],
+    ids=["no gif", "one gif", "no figure", "no page", "a page without films", "scores instead of films"],
+)
+def test_on_a_full_disk_scores_come_first_and_films_last(agent, tmp_path, monkeypatch, capsys, has_room, left, shown):
+    monkeypatch.chdir(tmp_path)
+    fill_disk(monkeypatch, has_room)
+    arguments = ["--model", "cartpole", "--out", "out", "--episodes", "2", "--random-episodes", "0"]
+    assert play.main([*arguments, "--epsilon", "1"]) == 1
+    said, errors = capsys.readouterr()
+    assert "mean " in said
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == left
+    assert "could not be written: No space left on device" in errors
+    named = errors.split(" could not be written")[0].rpartition("/")[2]
+    assert named not in written
+    seen = said.splitlines()[-1]
+    assert {name for name in ALL if name in seen} == {name for name in written if not name.startswith("episode")}
+    page = tmp_path / "out" / "index.html"
+    assert (page.read_text().count("<video") if page.exists() else 0) == said.count("on the page") == shown
+    if (tmp_path / "out" / "summary.json").exists():
+        recorded = json.loads((tmp_path / "out" / "summary.json").read_text())["recordings"]
+        assert set(recorded) == {name for name in written if name.startswith("episode")}
+
+
+def test_an_episode_whose_film_finds_no_room_is_played_without_one(agent, tmp_path, monkeypatch):
+    add = films.VideoWriter.add
+
+    def fail(writer, picture):
+        if writer._path.name == "episode_001.mp4":
+            raise OSError(errno.EPIPE, "ffmpeg has failed", str(writer._path))
+        add(writer, picture)
+
+    whole = agent.play(tmp_path / "whole", episodes=3, **SHORT)
+    monkeypatch.setattr(films.VideoWriter, "add", fail)
+    with pytest.raises(OSError, match="ffmpeg has failed"):
+        agent.play(tmp_path / "full", episodes=3, **SHORT)
+    assert [path.name for path in (tmp_path / "full").glob("*.mp4")] == ["episode_000.mp4"]
+    assert json.loads((tmp_path / "full" / "summary.json").read_text())["scores"] == whole.scores
+
+
+def test_a_film_that_a_full_disk_has_left_without_an_end_is_removed(agent, tmp_path, monkeypatch):
+    close = films.VideoWriter.__exit__
+
+    def cut_off(writer, *error):
+        close(writer, *error)
+        writer._path.write_bytes(writer._path.read_bytes()[:1000])
+
+    monkeypatch.setattr(films.VideoWriter, "__exit__", cut_off)
+    with pytest.raises(OSError, match=r"episode_00\d.mp4"):
+        agent.play(tmp_path, episodes=2, **SHORT)
+    assert {path.name for path in tmp_path.iterdir()} == {name for name in ALL if not name.startswith("episode")}
+
+
+def test_a_comparison_is_printed_though_the_disk_is_full(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    fill_disk(monkeypatch, lambda path, data: False)
+    assert play.main(["--compare", "cartpole", "cartpole", "--out", "out", "--episodes", "2", "--epsilon", "1"]) == 1
+    said, errors = capsys.readouterr()
+    assert said.count("  mean ") == 2
+    assert "comparison.csv could not be written" in errors
 
 
 def claim(folder, answers, done):

@@ -52,12 +52,13 @@ def compare(
     try:
         for name, agent in zip(names, agents, strict=True):
             _play_agent(name, agent, settings, scores[name], lines, interruptible)
+        lines.clear()
+        differences = {other: compare_means(scores[names[0]], scores[other]) for other in names[1:]}
+        _print_results(settings, scores, differences, lines)  # a full disk must not keep them back
     finally:  # also after Ctrl-C, or if a game fails
         lines.clear()
         if scores[names[0]]:
             _write_scores(folder, settings, scores)
-    differences = {other: compare_means(scores[names[0]], scores[other]) for other in names[1:]}
-    _print_results(settings, scores, differences, lines)
     _write(folder, settings, scores, differences)
     lines(f"comparison.png, comparison.csv and comparison.json are in {folder}")
 
@@ -127,7 +128,6 @@ def _to_plain(found: Difference) -> dict[str, Any]:
 def _write(
     folder: Path, settings: PlaySettings, scores: dict[str, list[float]], differences: dict[str, Difference]
 ) -> None:
-    figures.save_png(figures.draw_distributions("scores on the same seeds", scores), folder / "comparison.png")
     results: dict[str, Any] = {
         "seed": settings.seed,
         "scores": scores,
@@ -135,3 +135,4 @@ def _write(
         "differences": {name: _to_plain(found) for name, found in differences.items()},
     }
     write_json(folder / "comparison.json", results)
+    figures.save_png(figures.draw_distributions("scores on the same seeds", scores), folder / "comparison.png")

@@ -195,7 +195,10 @@ def _print_results(playback: Playback, folder: Path, random: Sequence[float], li
         lines(playback.shortfall)
     for film in playback.films:
         lines(f"{film.title}: {film.describe_extent()}")
-    lines(f"see {folder / 'index.html'}; scores.csv, scores.png and summary.json are beside it")
+    names = ("index.html", "scores.csv", "scores.png", "summary.json")
+    if written := [name for name in names if (folder / name).exists()]:  # a full disk may have room for some
+        beside = f"; beside it: {', '.join(written[1:])}" if written[1:] else ""
+        lines(f"see {folder / written[0]}{beside}")
 
 
 @contextlib.contextmanager

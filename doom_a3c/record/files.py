@@ -35,6 +35,30 @@ def write_whole(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+class Attempts:
+    """Outputs that are written one by one: a full disk costs only those that do not fit. Owns the first error."""
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+
+    @contextlib.contextmanager
+    def make(self) -> Iterator[None]:
+        """Keeps an OSError of the block for `check`."""
+        try:
+            yield
+        except OSError as error:
+            self.keep(error)
+
+    def keep(self, error: OSError) -> None:
+        """Keeps an error for `check`, unless there is one already."""
+        self.error = self.error or error
+
+    def check(self) -> None:
+        """Raises the first error, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+
 def write_json(path: Path, data: object) -> None:
     """Writes data as JSON atomically; numbers that are not finite become null."""
     write_whole(path, f"{json.dumps(_replace_non_finite(data), indent=1, allow_nan=False)}\n".encode())

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from doom_a3c.record.files import write_json, write_table, write_whole
+from doom_a3c.record.files import Attempts, write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.evaluator import Scores, summarize
@@ -56,6 +56,7 @@ class Playback:
         self.shortfall = ""  # see `Results`
         self.films: list[Film] = []  # on the page
         self._played: list[PlayedEpisode] = []
+        self._attempts = Attempts()
         recorded = self.settings.record_episodes
         self._recordings = Recordings(folder, recorded) if folder and recorded != 0 else None
         self._player = EpisodePlayer(
@@ -85,24 +86,29 @@ class Playback:
         seed, on_step = self.settings.seed + index, functools.partial(self._on_step, index)
         if not (record and self._recordings):
             return self._player.play_episode(seed, None, on_step)
+        path = self._recordings.make_path(index)
         try:
-            played = self._player.play_episode(seed, self._recordings.make_path(index), on_step)
-        except BaseException:
+            played = self._player.play_episode(seed, path, on_step)
+        except BaseException as error:
             self._recordings.discard(index)  # it has no end
-            raise
+            if not (isinstance(error, OSError) and error.filename == str(path)):
+                raise
+            self._attempts.keep(error)
+            self._recordings.is_full = True
+            return self._player.play_episode(seed, None, on_step)
         self._recordings.add(index)
         return played
 
     def run(self, command: str, on_episode: Callable[[int, PlayedEpisode], None] = lambda index, played: None) -> Results:
         """Plays the episodes and the random baseline, and writes the results to the folder, if there is one.
 
-        Finished episodes are written however the call ends. `command` is shown on the page; `on_episode` is called after
-        each episode.
+        Finished episodes are written however the call ends; on a full disk scores come first and films last. `command` is
+        shown on the page; `on_episode` is called after each episode.
 
         Raises:
             KeyboardInterrupt: after an interrupt.
             UserError: if the game fails.
-            OSError: if something cannot be written.
+            OSError: if something could not be written, after all the rest.
         """
         random: list[float] = []
         try:
@@ -184,23 +190,55 @@ class Playback:
             return []
 
     def _write(self, results: Results, command: str) -> None:
-        """Writes films, scores, summary and page of the finished episodes.
+        """Writes scores, summary, page and films of the finished episodes, as far as there is room.
 
         Raises:
-            OSError: if it cannot be written.
+            OSError: if one of them cannot be written, after the others.
         """
         assert self._folder
-        recordings: list[str] = []
-        if self._recordings:
-            self.films, recordings = self._recordings.keep(self._scores, lambda: self.interrupted)
-        seen = summarize(results.scores)
+        self.statistics, self.shortfall = summarize(results.scores), results.shortfall
+        attempts, films = self._attempts, self._recordings
+        if films:
+            films.choose(self._scores)
+        try:
+            self._write_scores(results)
+        except OSError as error:
+            if lost := films.discard_all() if films else []:  # films give way to scores
+                error.filename = str(lost[0])
+            attempts.keep(error)
+            with attempts.make():
+                self._write_scores(results)
+        with attempts.make():
+            figure = figures.draw_distributions(f"{results.scenario}: scores", results.groups)
+            figures.save_png(figure, self._folder / "scores.png")
+        if films:
+            self.films = films.cut(attempts)
+        self._write_page(results, command)
+        if films and films.list_names():
+            extents = films.make_gifs(attempts, lambda: self.interrupted)
+            self.films = [film._replace(gif=extents.get(film.episode, "")) for film in self.films]
+            with attempts.make():
+                self._write_scores(results)  # with the names of the gifs
+        attempts.check()
+
+    def _write_scores(self, results: Results) -> None:
+        assert self._folder
         rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
         write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
-        write_json(self._folder / "summary.json", _make_summary(results, seen, recordings))
-        figure = figures.draw_distributions(f"{results.scenario}: scores", results.groups)
-        figures.save_png(figure, self._folder / "scores.png")
-        write_whole(self._folder / "index.html", render_page(results, self.films, command, self._agent.record).encode())
-        self.statistics, self.shortfall = seen, results.shortfall
+        recordings = self._recordings.list_names() if self._recordings else []
+        write_json(self._folder / "summary.json", _make_summary(results, summarize(results.scores), recordings))
+
+    def _write_page(self, results: Results, command: str) -> None:
+        """Writes the page, without films if it has no room for them."""
+        assert self._folder
+        for films in (self.films, []):
+            page = render_page(results, films, command, self._agent.record)
+            try:
+                return write_whole(self._folder / "index.html", page.encode())
+            except OSError as error:
+                error.filename = f"{error.filename} with films" if films else error.filename
+                self._attempts.keep(error)
+            self.films = [film._replace(on_page=False) for film in self.films]
 
 
 def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from doom_a3c.record.files import write_whole
+from doom_a3c.record.files import Attempts, write_whole
 from doom_a3c.record.films.films import MEGABYTES_PER_MINUTE, Clip, cut_clip, join_films, make_gif
 from doom_a3c.settings.playing import PlaySettings
 
@@ -21,12 +21,14 @@ class Film(NamedTuple):
     title: str  # such as 'best'
     path: Path
     clip: Clip
-    gif: str  # the part of the film that its gif shows; '' without a gif
+    on_page: bool = True
+    gif: str = ""  # the part of the film that its gif shows; '' without a gif
 
     def describe_extent(self) -> str:
         """Returns where the film is, how long it is, and how much of it page and gif show."""
+        page = f"; on the page: {self.clip.extent}" if self.on_page else ""
         gif = f"; {self.path.with_suffix('.gif').name}: {self.gif}" if self.gif else ""
-        return f"{self.path} ({int(self.clip.film_seconds)} s); on the page: {self.clip.extent}{gif}"
+        return f"{self.path} ({int(self.clip.film_seconds)} s){page}{gif}"
 
 
 def describe_cost(settings: PlaySettings) -> str:
@@ -60,6 +62,8 @@ class Recordings:
     def __init__(self, folder: Path, wanted: int | None) -> None:
         self._folder, self._wanted = folder, wanted
         self._films: dict[int, Path] = {}  # complete ones, by episode
+        self._shown: dict[int, str] = {}  # titles of the films for the page, by episode
+        self.is_full = False  # the disk: nothing more is recorded
 
     def make_path(self, episode: int) -> Path:
         """Returns the path for the film of an episode."""
@@ -67,7 +71,7 @@ class Recordings:
 
     def wants(self, episode: int) -> bool:
         """Returns whether an episode is to be recorded while it plays for the first time."""
-        return episode < (RECORDED if self._wanted is None else self._wanted)
+        return not self.is_full and episode < (RECORDED if self._wanted is None else self._wanted)
 
     def add(self, episode: int) -> None:
         """Adds the film of an episode, if its game has drawn any pictures."""
@@ -81,35 +85,61 @@ class Recordings:
 
     def find_missing(self, scores: Mapping[int, float]) -> list[int]:
         """Returns the episodes that must be played again for their films."""
-        if self._wanted is not None or not self._films:  # no game that draws no pictures is played again
+        if self._wanted is not None or self.is_full or not self._films:  # no game that draws no pictures is played again
             return []
         return [episode for episode in pick_shown(scores) if episode not in self._films]
 
-    def keep(self, scores: Mapping[int, float], is_interrupted: Callable[[], bool]) -> tuple[list[Film], list[str]]:
-        """Removes all other films; returns the shown ones, and the names of all recordings.
+    def choose(self, scores: Mapping[int, float]) -> None:
+        """Chooses the films for the page; unless it was asked for a number of films, removes all others."""
+        self._shown = pick_shown(scores)
+        if not self._shown.keys() <= self._films.keys():  # not all episodes are recorded, or a film was lost
+            self._shown = {i: f"{word} recorded" for i, word in pick_shown({i: scores[i] for i in self._films}).items()}
+        if self._wanted is None:
+            for episode in set(self._films) - set(self._shown):
+                self.discard(episode)
+
+    def discard_all(self) -> list[Path]:
+        """Removes all films; returns their paths."""
+        films = dict(self._films)
+        for episode in films:
+            self.discard(episode)
+        return list(films.values())
+
+    def cut(self, attempts: Attempts) -> list[Film]:
+        """Returns the films for the page; removes those that a full disk has left without an end."""
+        films = []
+        for episode, word in self._shown.items():
+            if (path := self._films.get(episode)) is not None:
+                with attempts.make():
+                    films.append(Film(episode, word, path, self._cut_film(episode, path)))
+        return films
+
+    def _cut_film(self, episode: int, path: Path) -> Clip:
+        try:
+            return cut_clip(path)
+        except OSError as error:
+            if error.filename == str(path):
+                self.discard(episode)
+            raise
+
+    def make_gifs(self, attempts: Attempts, is_interrupted: Callable[[], bool]) -> dict[int, str]:
+        """Makes a gif of each film, and one film of all; returns the part of its film that each gif shows.
 
         An interrupt leaves out the gifs that are not made yet.
-
-        Raises:
-            OSError: naming a recording that could not be written.
         """
-        shown = pick_shown(scores)
-        if not shown.keys() <= self._films.keys():  # not all episodes are recorded, or a film was lost
-            shown = {i: f"{word} recorded" for i, word in pick_shown({i: scores[i] for i in self._films}).items()}
-        if self._wanted is None:
-            for episode in set(self._films) - set(shown):
-                self.discard(episode)
-        gifs: dict[int, str] = {}
-        recordings: list[Path] = []
+        extents: dict[int, str] = {}
         for episode, path in sorted(self._films.items()):
             if not is_interrupted():
-                gif = make_gif(path)
-                recordings.append(path.with_suffix(".gif"))
-                write_whole(recordings[-1], gif.data)
-                gifs[episode] = gif.extent
-            recordings.append(path)
+                with attempts.make():
+                    gif = make_gif(path)
+                    write_whole(path.with_suffix(".gif"), gif.data)
+                    extents[episode] = gif.extent
         if self._wanted is not None and len(self._films) > 1:
-            join_films([path for _, path in sorted(self._films.items())], self._folder / JOINED)
-            recordings.append(self._folder / JOINED)
-        films = [Film(i, word, self._films[i], cut_clip(self._films[i]), gifs.get(i, "")) for i, word in shown.items()]
-        return films, [path.name for path in recordings]
+            with attempts.make():
+                join_films([path for _, path in sorted(self._films.items())], self._folder / JOINED)
+        return extents
+
+    def list_names(self) -> list[str]:
+        """Returns the names of the recordings in the folder."""
+        paths = [each for _, path in sorted(self._films.items()) for each in (path.with_suffix(".gif"), path)]
+        return [path.name for path in (*paths, self._folder / JOINED) if path.exists()]
