@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import imageio.v3 as imageio
@@ -183,9 +184,12 @@ def test_a_start_of_weights_and_biases_that_failed_is_tried_again(tmp_path, monk
 
 
 @pytest.mark.tools
-def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch):
+def test_mlflow_takes_metrics_and_settings(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     write("mlflow", tmp_path)
+    assert "INFO" not in "".join(capfd.readouterr())
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+    assert "/mlflow.db*" in (Path(__file__).parent.parent / ".gitignore").read_text().splitlines()
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
         numbers = database.execute("select key, value, step from metrics order by key, step").fetchall()
         settings = dict(database.execute("select key, value from params").fetchall())

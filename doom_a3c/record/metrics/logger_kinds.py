@@ -29,6 +29,7 @@ def find_logger(kind: str, project: str | None = None, entity: str | None = None
 
                 return WandbRun(project, entity).logger
             case "mlflow":
+                os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
                 from doom_a3c.record.metrics.mlflow_logger import MlflowRun
 
                 return MlflowRun().logger
