@@ -125,6 +125,7 @@ def test_an_unknown_flag_names_the_nearest(typed, meant):
         ("--num-envs=8", "--envs-per-worker (per worker)"),
         ("--batch_size", "--minibatches (how many, not how large)"),
         ("--env", "--scenario"),
+        ("--algo=PPO", "--epochs (1 is A3C, more are PPO)"),
         ("--wandb-project-name", "--wandb-project"),
         ("--wandb_user", "--wandb-entity"),
         ("-lr", "--learning-rate"),

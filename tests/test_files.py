@@ -1,10 +1,31 @@
 """Files as they are written."""
 
 import json
+import os
+import re
 
-from doom_a3c.record.files import write_json
+import pytest
+
+from doom_a3c.record.files import output_file, output_folder, write_json
+from doom_a3c.settings.errors import UserError
 
 
 def test_numbers_that_json_has_no_word_for_are_null(tmp_path):
     write_json(tmp_path / "data.json", {"mean": float("nan"), "scores": [1.0, float("-inf")], "within": ({"a": 2},)})
     assert json.loads((tmp_path / "data.json").read_text()) == {"mean": None, "scores": [1.0, None], "within": [{"a": 2}]}
+
+
+@pytest.mark.parametrize("path", ["/proc/none/s.json", "/proc/s.json", "file/s.json", "file/more/s.json", "folder"])
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=rf"^--summary {re.escape(path)}\b.*name .*file"):
+        output_file(path, "--summary")
+    with pytest.raises(UserError, match=r"^--out file: it is a file; name a folder"):
+        output_folder("file", "--out")
+
+
+def test_the_folder_of_a_file_is_created(tmp_path):
+    assert output_file(str(tmp_path / "new" / "s.json"), "--summary") == tmp_path / "new" / "s.json"
+    assert os.listdir(tmp_path / "new") == []

@@ -27,7 +27,7 @@ from doom_a3c.settings.catalog import list_scenario_files
         (("--scenario", "broken.toml"), "broken.toml"),
         (("--scenario", "key.toml"), "did you mean learning_rate"),
         (("--scenario", "broken.wad"), "broken.wad"),
-        (("--scenario", "lonely.wad"), "lonely.cfg"),
+        (("--scenario", "lonely.wad"), "lonely.wad needs lonely.cfg beside it"),
         (("--models-dir", "file/models"), "--models-dir"),
         (("--resume",), "--models-dir foreign, --models-dir 'other run/models'"),
         (("--resume", "--models-dir", "a" * 300), "File name too long"),

@@ -194,10 +194,20 @@ def test_the_last_error_says_which_checkpoint_has_the_weights(tmp_path, state, d
     saver.save(state, Best())
     disk[0] = True
     saver.save(state, Best(7.0, "greedy"))  # the same weights after their evaluation
-    with pytest.raises(module.SaveError, match=r"last\.ckpt has these weights"):
+    with pytest.raises(module.SaveError, match=r"last\.ckpt has the newest weights, without .*evaluation") as raised:
         saver.check()
+    assert "not saved" not in str(raised.value)
     saver.save(state._replace(counters=state.counters._replace(frames=1064)), Best())
-    with pytest.raises(module.SaveError, match=r"last\.ckpt is older by 1,032 frames"):
+    with pytest.raises(module.SaveError, match=r"newest state is not saved.*last\.ckpt is older by 1,032 frames"):
+        saver.check()
+
+
+def test_the_last_error_says_that_the_newest_checkpoint_has_the_best_weights(tmp_path, state, disk):
+    saver = Saver(CheckpointFolder(tmp_path), tiny_record(), 60.0, [].append)
+    saver.save(state, Best())
+    disk[0] = True
+    saver.save_best(state, Best(7.0, "greedy"))
+    with pytest.raises(module.SaveError, match=r"last\.ckpt has the best weights, and best\.ckpt has not"):
         saver.check()
 
 

@@ -1,6 +1,7 @@
 """The run around an engine: what ends it, and what is saved of it."""
 
 import dataclasses
+import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 from fakes import changed, network
 from run_fakes import Audience, Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
-from doom_a3c.cli import ending
+from doom_a3c.cli import ending, train
 from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.engines.updates import DivergedError
 from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
@@ -399,3 +400,18 @@ def test_a_summary_that_cannot_be_written_takes_no_scores_with_it(tmp_path):
     with pytest.raises(OutputLostError, match="the model is saved"):
         ending.write_results(make_session(progress, record, tmp_path), RESULT, 1.0, str(tmp_path), Audience())
     assert (tmp_path / "scores.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"), [(None, "nothing was saved"), (0, "last.ckpt is of frame 0"), (4096, "of frame 4,096")]
+)
+def test_a_second_ctrl_c_says_how_much_is_saved(frames, words, make_run, monkeypatch):
+    lines, folder = [], Path("models")
+    monkeypatch.setattr(train.command, "end_at_once", lambda number, line: lines.append(line))
+    checkpoints = SimpleNamespace(last=folder / "last.ckpt", saved={} if frames is None else {folder / "last.ckpt": frames})
+    with train._Signals(make_run(Config()).stopping, True, checkpoints) as received:
+        signal.raise_signal(signal.SIGINT)
+        assert lines == []
+        signal.raise_signal(signal.SIGINT)
+    assert received[0] == signal.SIGINT
+    assert words in lines[0]

@@ -199,7 +199,7 @@ def _run(
 
 def _train_on(options: Options, panel: Panel, launching: AbstractContextManager[Session]) -> int:
     has_panel = can_redraw() and not options.quiet
-    with launching as session, _Signals(session.stopping, has_panel) as received:
+    with launching as session, _Signals(session.stopping, has_panel, session.checkpoints) as received:
         from doom_a3c.cli import ending  # late: TensorFlow is imported by now
 
         seconds_to_training = command.measure_age()
@@ -216,15 +216,17 @@ class _Signals:
     Without a panel that shows it, Ctrl-C is answered on stderr. A context; its value lists the received signals.
     """
 
-    def __init__(self, stopping: StoppingRule, has_panel: bool) -> None:
-        self._stopping, self._has_panel = stopping, has_panel
+    def __init__(self, stopping: StoppingRule, has_panel: bool, checkpoints: CheckpointFolder) -> None:
+        self._stopping, self._has_panel, self._checkpoints = stopping, has_panel, checkpoints
         self._received: list[int] = []
         self._previous: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> list[int]:
         def receive(number: int, frame: object) -> None:
             if self._received:
-                command.end_at_once(number, f"\n{command.find_program_name('train')}: ended without saving again")
+                command.end_at_once(
+                    number, f"\n{command.find_program_name('train')}: ended at once; {self._describe_saved()}"
+                )
             self._received.append(number)
             if number == signal.SIGINT and not self._has_panel:  # on a terminal after ^C
                 print_at_once(("\n" if sys.stderr.isatty() else "") + self._stopping.SAVING)
@@ -235,6 +237,11 @@ class _Signals:
             if self._previous[number] is signal.SIG_IGN:  # set by nohup
                 signal.signal(number, signal.SIG_IGN)
         return self._received
+
+    def _describe_saved(self) -> str:
+        last = self._checkpoints.last
+        frames = self._checkpoints.saved.get(last)
+        return "nothing was saved" if frames is None else f"{last} is of frame {frames:,}"
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():

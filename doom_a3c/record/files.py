@@ -95,15 +95,21 @@ def output_folder(path: str, flag: str) -> Path:
     """
     require(bool(path.strip()), f"{flag}: it is empty; name a folder")
     folder = expand(path)
+    if why := _make_writable(folder):
+        raise UserError(f"{flag} {folder}: {why}; name a folder that can be written to")
+    return folder
+
+
+def _make_writable(folder: Path) -> str:
+    """Creates a folder if necessary; returns why nothing can be written to it, '' if something can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".writable-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise UserError(f"{flag} {folder}: {why}; name a folder that can be written to") from None
-    return folder
+        return "it is a file" if isinstance(error, FileExistsError) else error.strerror or str(error)
+    return ""
 
 
 @contextlib.contextmanager
@@ -161,7 +167,9 @@ def output_file(path: str, flag: str) -> Path:
     try:
         kind = file.stat().st_mode
     except FileNotFoundError:
-        return output_folder(str(file.parent), flag) / file.name
+        if why := _make_writable(file.parent):
+            raise UserError(f"{flag} {file}: {file.parent}: {why}; name a file that can be written") from None
+        return file
     except (OSError, ValueError) as error:
         raise UserError(f"{flag} {file}: {getattr(error, 'strerror', error)}; name a file that can be written") from None
     if stat.S_ISDIR(kind) or not os.access(file, os.W_OK):

@@ -137,20 +137,20 @@ class Saver:
         """Raises SaveError if the newest state or the best weights are still unwritten after a failure."""
         for name, path in ((NEWEST, self._folder.last), (BEST, self._folder.best)):
             if self._failures.is_failing(name):
-                failure = (
-                    f"{self._folder.folder} could not be written to, and the {name} not saved: {self._failures.reason}"
-                )
-                raise SaveError(failure + self._describe_kept(path, self._unsaved[name]))
+                lost = self._describe_loss(name, path, self._unsaved[name])
+                raise SaveError(f"{self._folder.folder} could not be written to: {self._failures.reason}; {lost}")
 
-    def _describe_kept(self, path: Path, frames: int) -> str:
-        """Returns which checkpoint has the unwritten weights of `frames`, or that the one at `path` is older."""
+    def _describe_loss(self, name: str, path: Path, frames: int) -> str:
+        """Returns the loss of an unwritten state of `frames`, and the checkpoint that has its weights or is older."""
+        loss = f"the {name} not saved"
         if not self._folder.is_ours:
-            return ""
+            return loss
         saved = {one: at for one, at in self._folder.saved.items() if one.exists()}
         if holder := next((one for one, at in saved.items() if at == frames), None):
-            return f"; {holder.name} has these weights"
+            without = "without their newest evaluation" if holder == path else f"and {path.name} has not"
+            return f"{holder.name} has the {name.split(maxsplit=1)[0]} weights, {without}"
         since = f" by {frames - saved[path]:,} frames" if path in saved else ""
-        return f"; {path.name} is older{since}" if path.exists() else ""
+        return f"{loss}, and {path.name} is older{since}" if path.exists() else loss
 
     def _handle_failure(self, error: OSError, name: str, state: State) -> None:
         self._unsaved[name] = state.counters.frames

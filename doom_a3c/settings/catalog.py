@@ -117,7 +117,7 @@ def _load(path: Path) -> Scenario:
         check_archive(path)
         config = path.with_suffix(".CFG" if exists(path.with_suffix(".CFG")) else ".cfg")
         if not exists(config):
-            raise UserError(f"{path} needs a {config.name} beside it that names buttons and rewards")
+            raise UserError(f"{path} needs {config.name} beside it, which names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
     return _build_untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
 

@@ -37,6 +37,7 @@ _TABLE = {
         ("learning_rate", "", "lr step_size lr_init initial_learning_rate"),
         ("final_learning_rate", "0 anneals to zero", "anneal_lr lr_schedule lr_decay linear_lr_decay use_linear_lr_decay"),
         ("epochs", "", "passes n_epochs num_epochs update_epochs ppo_epoch ppo_epochs num_sgd_iter noptepochs"),
+        ("epochs", "1 is A3C, more are PPO", "algo alg algorithm algo_name algorithm_name"),
         ("minibatches", "", "num_minibatches n_minibatches num_mini_batch num_batches_per_epoch nminibatches"),
         ("minibatches", "how many, not how large", "batch_size minibatch_size sgd_minibatch_size mini_batch_size"),
         (
