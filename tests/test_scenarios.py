@@ -13,6 +13,7 @@ from fakes import complaint
 from benchmarks.common.processes import engines
 from doom_a3c.engines.updates import SharedStepSize
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.play.trial_games import list_trials
 from doom_a3c.settings import catalog
 from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config
@@ -103,7 +104,8 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     core_state, resets = network.initial_state(1), tf.ones(1)
     seen, _ = env.reset(seed=np.array([3]))
     # The first action until the time-out, then each of the others.
-    ends, actions = [], [0] * 8 + list(range(1, builder.distribution.size))
+    first, *others = [action for _, action in list_trials(env.single_action_space, builder.actions)]
+    ends, actions = [], [first] * 8 + others
     for decision, action in enumerate(actions):
         assert env.single_observation_space.contains(tf.nest.map_structure(lambda batch: batch[0], seen))
         if decision < 2:
@@ -111,7 +113,7 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
             assert output.logits.shape == (1, builder.distribution.size)
             assert np.isfinite(output.logits).all()
             assert np.isfinite(output.values).all()
-        seen, rewards, terminated, truncated, infos = env.step(np.array([action]))
+        seen, rewards, terminated, truncated, infos = env.step(action[None])
         assert rewards.shape == (1,)
         assert np.isfinite(rewards).all()
         assert FAULTS not in {**infos, **infos.get("final_info", {})}
