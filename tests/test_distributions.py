@@ -213,9 +213,35 @@ def test_the_divergence_from_uniform_is_the_mean_over_uniform_actions(task):
     for row in logits:
         rows = np.tile(row, (200_000, 1))
         actions = distribution.sample_uniform(rows, random)
-        ratios = np.log(distribution.uniform_prob(rows, actions)) - distribution.log_prob_np(rows, actions)
+        ratios = distribution.uniform_log_prob(rows, actions) - distribution.log_prob_np(rows, actions)
         error = 5 * ratios.std() / np.sqrt(len(rows))
         assert float(distribution.kl_from_uniform(row[None])[0]) == pytest.approx(ratios.mean(), abs=error)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("space", [MultiDiscrete([10] * 60), Box(-1, 1, (200,)), MixedBox((20,) * 60, 40)])
+def test_probabilities_and_densities_beyond_a_float_have_logarithms(space, epsilon):
+    distribution, random = find_distribution(space), np.random.default_rng(0)
+    logits = np.zeros((64, distribution.size), np.float32)
+    if distribution.free:
+        logits[:, -distribution.free :] = -5  # narrow Gaussians
+    actions, log_probs = explore(distribution, logits, np.full(64, epsilon, np.float32), random)
+    policy = np.float64(distribution.log_prob(logits, actions))
+    with np.errstate(divide="ignore"):
+        mixture = np.logaddexp(np.log1p(-np.float32(epsilon)) + policy, np.log(epsilon) + uniform_logs(space, actions))
+    np.testing.assert_allclose(log_probs, mixture, rtol=1e-5)
+
+
+def uniform_logs(space, actions):
+    """Returns the log-densities of uniform actions by the textbook, [N]."""
+    sizes = getattr(space, "nvec", getattr(space, "sizes", ()))
+    numbers = actions[:, len(sizes) :]
+    inside = np.where((np.abs(numbers) <= 1).all(axis=1), 0.0, -np.inf)
+    return inside - np.log(sizes).sum() - numbers.shape[1] * np.log(2)
+
+
+def test_a_code_of_many_choices_takes_the_memory_of_the_code_alone():
+    assert Categorical(1_000_000).encode(np.array([7, 999_999])).argmax(axis=1).tolist() == [7, 999_999]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -317,7 +343,7 @@ def test_entropy_and_divergence_are_over_the_allowed_choices():
     )
     divergence = -np.log(3 * probabilities).mean()
     assert float(MASKED_CHOICES.kl_from_uniform(logits)[0]) == pytest.approx(divergence, rel=1e-5)
-    np.testing.assert_allclose(MASKED_CHOICES.uniform_prob(logits, np.array([[0, 0]])), 1 / 3, rtol=1e-6)
+    np.testing.assert_allclose(MASKED_CHOICES.uniform_log_prob(logits, np.array([[0, 0]])), -np.log(3), rtol=1e-6)
 
 
 def test_no_gradient_reaches_a_forbidden_choice():

@@ -56,8 +56,8 @@ class Distribution(Protocol):
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions uniformly among those that the logits allow, [B, P] -> [B, ...]."""
 
-    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
-        """Returns the probability, or density, of actions in such a draw, [B]."""
+    def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
+        """Returns the logarithm of the probability, or density, of actions in such a draw, [B]."""
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         """Returns log pi(action) on the host, [B]."""
@@ -90,7 +90,9 @@ class Categorical:
         return self.size
 
     def encode(self, actions: Actions) -> Array:
-        return np.eye(self.size, dtype=np.float32)[actions]
+        code = np.zeros((len(actions), self.size), np.float32)
+        code[np.arange(len(actions)), actions] = 1.0
+        return code
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws action indices, [B, A] -> [B], by the Gumbel-max trick."""
@@ -110,9 +112,9 @@ class Categorical:
             return self.sample(np.where(logits > MASKED / 2, 0, MASKED), random)
         return random.integers(self.size, size=len(logits))
 
-    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
+    def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
         allowed = (logits > MASKED / 2).sum(axis=1) if self.masked else np.full(len(logits), self.size)
-        return (1.0 / allowed).astype(np.float32)
+        return np.asarray(-np.log(allowed))
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         shifted = logits - logits.max(axis=1, keepdims=True)  # as SciPy's log_softmax does, in a third of its time
@@ -173,5 +175,8 @@ def explore(
         actions[anyhow] = distribution.sample_uniform(logits[anyhow], random)
     chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
-        chosen = np.log((1.0 - epsilons) * np.exp(chosen) + epsilons * distribution.uniform_prob(logits, actions))
+        # Probabilities of many choices and densities of many numbers do not fit in a float.
+        with np.errstate(divide="ignore"):  # of epsilons 0 and 1
+            shares = np.log1p(-epsilons.astype(np.float64)), np.log(epsilons.astype(np.float64))
+        chosen = np.logaddexp(shares[0] + chosen, shares[1] + distribution.uniform_log_prob(logits, actions))
     return actions, chosen.astype(np.float32)

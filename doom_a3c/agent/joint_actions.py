@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, Categorical, Distribution
 from doom_a3c.settings.actions import MixedBox
@@ -68,8 +69,8 @@ class Gaussian:
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         return random.uniform(-1, 1, (len(logits), self.numbers)).astype(np.float32)
 
-    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
-        return np.where((np.abs(actions) <= 1).all(axis=1), 0.5**self.numbers, 0.0)
+    def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
+        return np.where((np.abs(actions) <= 1).all(axis=1), -self.numbers * math.log(2), -np.inf)
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         means, deviations = self._split(logits)
@@ -175,9 +176,8 @@ class Joint:
         for (part, its), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
             yield part, its, taken.astype(part.action_type)
 
-    def uniform_prob(self, logits: Array, actions: Actions) -> Array:
-        parts = [part.uniform_prob(its, taken) for part, its, taken in self.split(logits, actions)]
-        return np.asarray(np.prod(parts, axis=0))
+    def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
+        return np.asarray(sum(part.uniform_log_prob(its, taken) for part, its, taken in self.split(logits, actions)))
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
         return np.asarray(sum(part.log_prob_np(its, taken) for part, its, taken in self.split(logits, actions)))
