@@ -87,10 +87,45 @@ def test_bounds_in_the_wrong_order_are_one_line():
         adapt_actions("Game", space)
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_an_action_that_is_not_finite_is_one_line(number):
-    with pytest.raises(UserError, match=r"^Game: the action .* is not finite"):
-        adapt_actions("Game", STEER).convert(np.float32([number, 0]))
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (Discrete(3, start=5), [3, -1, np.nan, np.inf, [0, 1], "a", None]),
+        (MultiDiscrete([2, 3]), [[2, 0], [0, -1], [0, np.nan], [0], [0, 0, 0], [[0, 0]], 0, ["a", "b"], None]),
+        (STEER, [[np.nan, 0], [np.inf, 0], [0], [0, 0, 0], 0, None, ["a", "b"], [None, 0]]),
+        (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7]),
+    ],
+)
+def test_an_action_outside_the_space_is_one_line(space, actions):
+    adapted = adapt_actions("Game", space)
+    for action in actions:
+        with pytest.raises(UserError, match=r"^Game: the action .* is (not|none)") as error:
+            adapted.convert(action)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float16, np.float32, np.float64])
+@pytest.mark.filterwarnings("error")
+def test_the_widest_boxes_of_every_type_keep_their_bounds(dtype):
+    limits = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+    space = Box(limits.min, limits.max, (2,), dtype)
+    for number in np.linspace(-1, 1, 9, dtype=np.float32):
+        assert space.contains(converted := adapt_actions("Game", space).convert(np.float32([number, number])))
+        if abs(number) == 1:
+            assert (converted == (space.low if number < 0 else space.high)).all()
+
+
+@pytest.mark.parametrize(
+    "space", [Discrete(10**9), MultiDiscrete([2, 10**9]), MultiBinary(10**7), Dict(a=Tuple((Discrete(10**9),)))]
+)
+def test_choices_are_counted_before_each_is_named(space):
+    with pytest.raises(UserError, match=r"Game.* 1,000,000 at most"):
+        adapt_actions("Game", space)
+
+
+def test_names_of_any_keys_are_one_line():
+    names = adapt_actions("Game", Dict({"a\nb\x1b": Discrete(2), "": Box(-1, 1), "é": Discrete(1)})).names
+    assert names == [r"a\nb\x1b=0", r"a\nb\x1b=1", "é=0", "[0]"]
 
 
 def test_every_action_of_a_known_environment_can_be_converted():

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
+from doom_a3c.envs.flattening import NUMERIC, name_key, shorten
 from doom_a3c.settings.actions import MixedBox
 from doom_a3c.settings.errors import UserError
 
+_MAX_OUTPUTS = 1_000_000  # choices and numbers of a part: each has a name
 _TAKEN = "Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of them"
 
 
@@ -42,9 +45,10 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         UserError: if the agent cannot take such actions.
     """
     if isinstance(space, Discrete):  # whose first one may be another number than 0
+        _check_count(name, space)
         start, count = int(space.start), int(space.n)
         words = f"{count} action{'s' * (count != 1)}"
-        return ActionAdapter(Discrete(count), lambda action: int(action) + start, None, words)
+        return ActionAdapter(Discrete(count), lambda action: _read_index(name, count, action) + start, None, words)
     parts: list[_Part] = []
     build = _collect(name, space, "", parts)
     sizes = tuple(size for part in parts for size in part.sizes)
@@ -53,11 +57,16 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         raise UserError(f"{name}: its action space {space} is empty: there is nothing to decide")
     choice_ends = np.cumsum([len(part.sizes) for part in parts])
     number_ends = np.cumsum([part.numbers for part in parts]) + len(sizes)
+    adapted, words = _make_space(sizes, numbers), _describe(sizes, numbers)
+    highest = np.array(sizes) - 1
 
     def convert(action: Any) -> Any:
         array = np.asarray(action)
-        if not np.isfinite(array).all():
-            raise UserError(f"{name}: the action {array.tolist()} is not finite")
+        if array.shape != adapted.shape or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise UserError(f"{name}: the action {shorten(action)} is not finite numbers of shape {adapted.shape}: {words}")
+        chosen = array[: len(sizes)]
+        if (chosen < 0).any() or (chosen > highest).any():
+            raise UserError(f"{name}: the action {shorten(action)} is none of {words}, which count from 0")
         values = []
         for part, choice_end, number_end in zip(parts, choice_ends, number_ends, strict=True):
             end, count = (choice_end, len(part.sizes)) if part.sizes else (number_end, part.numbers)
@@ -66,7 +75,18 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
 
     names = [each for part in parts if part.sizes for each in part.names]
     names += [each for part in parts if part.numbers for each in part.names]
-    return ActionAdapter(_make_space(sizes, numbers), convert, names, _describe(sizes, numbers))
+    return ActionAdapter(adapted, convert, names, words)
+
+
+def _read_index(name: str, count: int, action: Any) -> int:
+    """Returns the index of one of `count` actions. Raises UserError if there is none."""
+    try:
+        index = int(action)
+    except (TypeError, ValueError, OverflowError):
+        index = -1
+    if not 0 <= index < count:
+        raise UserError(f"{name}: the action {shorten(action)} is none of 0 to {count - 1}")
+    return index
 
 
 def _make_space(sizes: tuple[int, ...], numbers: int) -> MultiDiscrete | Box:
@@ -84,7 +104,9 @@ def _describe(sizes: tuple[int, ...], numbers: int) -> str:
 def _collect(name: str, space: Space[Any], path: str, parts: list[_Part]) -> Callable[[Any], Any]:
     """Adds the parts of a space in the order of Gymnasium's `flatten`; returns how to build an action from their values."""
     if isinstance(space, Dict):
-        fields = {key: _collect(name, part, f"{path}.{key}".lstrip("."), parts) for key, part in space.spaces.items()}
+        fields = {
+            key: _collect(name, part, f"{path}.{name_key(key)}".lstrip("."), parts) for key, part in space.spaces.items()
+        }
         return lambda values: {key: build(values) for key, build in fields.items()}
     if isinstance(space, Tuple):
         items = [_collect(name, part, f"{path}[{index}]", parts) for index, part in enumerate(space.spaces)]
@@ -93,7 +115,14 @@ def _collect(name: str, space: Space[Any], path: str, parts: list[_Part]) -> Cal
     return next
 
 
+def _check_count(name: str, space: Space[Any]) -> None:
+    """Raises UserError if a part has too many choices or numbers, before memory is allocated for each."""
+    if isinstance(space, NUMERIC) and (count := flatdim(space)) > _MAX_OUTPUTS:
+        raise UserError(f"{name}: its actions {shorten(space)} are {count:,} choices or numbers, {_MAX_OUTPUTS:,} at most")
+
+
 def _make_part(name: str, space: Space[Any], path: str) -> _Part:
+    _check_count(name, space)
     match space:
         case Discrete():
             start = int(space.start)
@@ -132,8 +161,12 @@ def _make_numbers(name: str, space: Box, path: str) -> _Part:
 
     def convert(numbers: NDArray[Any]) -> NDArray[Any]:
         shares = (np.clip(numbers.reshape(space.shape).astype(np.float64), -1, 1) + 1) / 2
-        scaled = low + shares * (high - low)
-        return np.clip(scaled if space.dtype.kind == "f" else np.rint(scaled), low, high).astype(space.dtype)
+        scaled = low * (1 - shares) + high * shares  # the width, high - low, may overflow
+        if space.dtype.kind == "f":
+            return np.clip(scaled, low, high).astype(space.dtype)
+        rounded = np.rint(scaled)
+        with np.errstate(invalid="ignore"):  # the highest 64-bit numbers are no floats
+            return np.where(rounded >= high, space.high, np.maximum(rounded, low).astype(space.dtype))
 
     count = int(np.prod(space.shape))
     names = [path] if count == 1 and path else [f"{path}[{index}]" for index in range(count)]

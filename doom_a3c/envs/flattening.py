@@ -64,7 +64,7 @@ class Part:
     @property
     def name(self) -> str:
         """Its name for people: 'arm.speed', 'arm[0]'; 'observation' for the whole observation."""
-        names = [str(key) if isinstance(space, Dict) else f"[{key}]" for space, key in self._steps]
+        names = [name_key(key) if isinstance(space, Dict) else f"[{key}]" for space, key in self._steps]
         return ".".join(names).replace(".[", "[") or "observation"
 
     def count_numbers(self) -> int:
@@ -144,6 +144,11 @@ def list_left_out(space: Any) -> list[str]:
     """Returns the parts of an observation space that the agent does not see, such as 'mission (Text)'."""
     parts = (part for part in list_parts("", space) if not isinstance(part.space, NUMERIC))
     return [f"{part.name} ({_name_kind(part.space)})" for part in parts]
+
+
+def name_key(key: object) -> str:
+    """Returns a key of a Dict space in one printable line: films and tables cannot show others."""
+    return text if (text := str(key)).isprintable() else ascii(text)[1:-1]
 
 
 def describe(array: Array) -> str:

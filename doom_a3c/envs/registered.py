@@ -146,6 +146,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                 ) from error
         self._switch_drawing = find_drawing_switch(env) if frame_skip > 1 else None
         self._reader = make_reader(self._name, env.observation_space, spec)
+        adapted, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
         try:
             self._masks = find_masks(self._name, env, masked)
         except UserError:
@@ -153,7 +154,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
         except RAISED as error:
             raise self._make_error("reset", error) from error
         self.observation_space = self._masks.add_to_space(self._reader.space)
-        self.action_space, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
+        self.action_space = adapted
         self.metadata = {
             **env.metadata,
             "title": f"{self._name}, {words}",
