@@ -14,7 +14,8 @@ import gymnasium
 import numpy as np
 import pytest
 from commands import ROOT
-from registered_toys import Plain, Rover, Toy
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
+from registered_toys import Numbers, Plain, Rover, Toy
 
 import doom_a3c as dc
 from doom_a3c.envs.games import make_game_factory
@@ -191,6 +192,47 @@ def test_environments_from_a_function_are_played_in_processes(tmp_path, monkeypa
 
 
 ONE, COUNT = Plain(), itertools.count(2)
+
+
+class Wide(Toy):
+    """Shows and takes more than most environments."""
+
+    def __init__(self):
+        super().__init__(space=Box(-1, 1, (30_000,)), actions=4000)
+
+    def see(self):
+        return np.zeros(30_000, np.float32)
+
+
+class Choosing(Numbers):
+    """Takes the actions of any space, of which some have as many outputs as others."""
+
+    def __init__(self, space):
+        super().__init__()
+        self.action_space = space
+
+
+FIVE = [Discrete(5), MultiDiscrete([2, 3]), MultiDiscrete([3, 2]), Tuple((Discrete(2), Box(-1, 1, (3,))))]
+
+
+def test_actions_of_another_kind_with_the_same_outputs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**QUICK, "frames": 300}
+    kinds = [partial(Choosing, space) for space in FIVE]
+    agent = dc.train(kinds[0], **settings)
+    assert agent.record.actions == ((5,), 0)
+    for kind in kinds[1:]:
+        for call in (partial(dc.load, agent.source), partial(dc.resume, agent.folder, frames=600)):
+            with pytest.raises(dc.UserError, match=r"trained on other actions than .*Choosing") as raised:
+                call(env=kind)
+            assert "\n" not in str(raised.value)
+    assert dc.resume(agent.folder, env=kinds[0], frames=600).record.actions == ((5,), 0)
+
+
+def test_a_run_with_many_choices_and_numbers_can_be_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = dc.train(Wide, frames=64, **{**QUICK, "workers": 1, "rollout_length": 2})
+    assert len(dc.load(agent.source, env=Wide).actions) == 4000
 
 
 class Sealed(Plain):

@@ -48,6 +48,14 @@ def test_actions_without_a_distribution_are_one_line_that_says_why():
     assert all(word in said for word in ("tests/Toy-v0", "actions", "Text", "Discrete"))
 
 
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_choices_are_counted_before_their_weights_are_allocated(core):
+    game = GymnasiumSpec(id="tests/Toy-v0", settings={"actions": 10**6})
+    scenario = replace(catalog.find("tests/Toy-v0"), game=game, network=Network(core=core))
+    said = complaint(Builder, scenario, Config())
+    assert all(word in said for word in ("parameters or more", "choices"))
+
+
 def test_an_unknown_core_is_named_with_its_scenario():
     scenario = replace(catalog.find("tests/Toy-v0"), network=Network(core="lsmt"))
     message = complaint(Builder, scenario, Config())

@@ -8,7 +8,15 @@ from fakes import changed
 from run_fakes import run_record, settings
 
 from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
-from doom_a3c.run.checkpoints.run_record import FORMAT, MAX_EVALUATIONS, Best, begin_run, record_from_plain, record_to_plain
+from doom_a3c.run.checkpoints.run_record import (
+    FORMAT,
+    MAX_EVALUATIONS,
+    ActionSizes,
+    Best,
+    begin_run,
+    record_from_plain,
+    record_to_plain,
+)
 from doom_a3c.settings.errors import UserError
 
 POINT = EvaluationPoint(80, 2.0, 0.5, 3.5, 0.25)
@@ -27,6 +35,7 @@ def test_a_record_is_the_same_after_it_was_plain(scenario):
         "restarts": 3,
         "config": config,
         "counters": progress.counters(),
+        "actions": ActionSizes((2, 3), 1),
         "best": Best(3.5, "sample").add(POINT, is_best=True)._replace(confirmed=True),
     }
     assert read(record_to_plain(record)) == record
@@ -46,6 +55,11 @@ def test_another_format_is_one_line_that_says_which_is_read(data):
     message = complaint(data)
     assert "another version of doom_a3c" in message
     assert f"format {FORMAT}" in message
+
+
+@pytest.mark.parametrize("actions", [3, [], [[2], 1, 1], [2, 1], [["2"], 1], [[0], 1], [[2], -1], [[2.0], 1], [{}, None]])
+def test_actions_of_an_untrusted_record_are_checked(actions):
+    assert "not a complete checkpoint" in complaint({**record_to_plain(run_record("cartpole")), "actions": actions})
 
 
 def complaint(data):

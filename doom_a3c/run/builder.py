@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
-from doom_a3c.agent.joint_actions import find_distribution
+from doom_a3c.agent.joint_actions import find_distribution, list_choices
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
 from doom_a3c.agent.player import GameVector
@@ -17,6 +17,7 @@ from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.envs.flattening import name_numbers
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
+from doom_a3c.run.checkpoints.run_record import ActionSizes
 from doom_a3c.settings.checks import check_size
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context
@@ -44,18 +45,27 @@ class Builder:
         self._labels, seen = facts.labels, read_input_shapes(facts.observations)
         with error_context(scenario.game.title):
             self.distribution = find_distribution(facts.actions, bool(seen.mask))
-        choices = [f"action {index}" for index in range(self.distribution.code_size)]
-        self.actions: Sequence[str] = facts.action_names or choices  # the names of each choice and number
         self.previous = PreviousEncoder(scenario.network, self.distribution, RewardScale.from_config(config))
         self.inputs: Inputs = seen._replace(previous=self.previous.size)
+        with error_context(f"scenario {scenario.name}"):
+            outputs = self.distribution.size - self.distribution.free
+            check_size(scenario.network, self.inputs.pixels, self.inputs.variables, self.inputs.previous, outputs)
+            find_core(scenario.network.core)  # checked here, where the scenario's name is known
+        choices = [f"action {index}" for index in range(self.distribution.code_size)]
+        self.actions: Sequence[str] = facts.action_names or choices  # the names of each choice and number
         # Returns the statistics that normalize rewards; a run or a trained agent sets it before it makes games.
         self.get_reward_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS
-        with error_context(f"scenario {scenario.name}"):
-            check_size(scenario.network, self.inputs.pixels, self.inputs.variables, self.inputs.previous)
-            find_core(scenario.network.core)  # checked here, where the scenario's name is known
 
-    def has_learned(self, learned: DoomSpec | None) -> bool:
-        """Returns whether this game has the actions of the `learned` game; True if that is None."""
+    @property
+    def action_sizes(self) -> ActionSizes:
+        """The parts of an action."""
+        choices = list_choices(self.distribution)
+        return ActionSizes(tuple(choices), self.distribution.code_size - sum(choices))
+
+    def has_learned(self, learned: DoomSpec | None, sizes: ActionSizes | None = None) -> bool:
+        """Returns whether this game has the actions of the `learned` game, and of these `sizes`; None is any."""
+        if sizes not in (None, self.action_sizes):
+            return False
         if learned is None:
             return True
         from doom_a3c.envs.doom.setup import name_available_actions  # late: it imports ViZDoom

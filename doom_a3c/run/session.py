@@ -75,6 +75,7 @@ def build_session(
     )
     builder = Builder(record.scenario, config, games)
     model, progress, transferred = _make_model(record, builder, checkpoints.last, variables, source)
+    record = record._replace(actions=builder.action_sizes)
     games.check()
     logs_dir = output_folder(config.logs_dir, "--logs-dir")
     if variables is not None:
@@ -123,12 +124,12 @@ def _restore(
     if known != actions:
         raise UserError(
             f"{last} has {known} actions, scenario {name} has {actions}: "
-            "resume it with its own buttons, or train a new run without --resume"
+            "resume it with its own actions, or train a new run without --resume"
         )
-    if not builder.has_learned(record.learned):
+    if not builder.has_learned(record.learned, record.actions):
         raise UserError(
             f"{last} was trained on other actions than scenario {name} has, or in another order: "
-            "resume it with its own buttons, or train a new run without --resume"
+            "resume it with its own actions, or train a new run without --resume"
         )
     try:
         model.restore(variables, record.counters.updates, record.counters.halvings)

@@ -35,7 +35,7 @@ def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> 
     checkpoint = load(source, GameOverride(plays))
     checkpoint.check_finite(source)
     own, scenario = checkpoint.record.scenario.name, builder.scenario.name
-    heads = own == scenario and builder.has_learned(checkpoint.record.learned)
+    heads = own == scenario and builder.has_learned(checkpoint.record.learned, checkpoint.record.actions)
     loaded = _load_fitting(network.parameters if heads else network.parameters[len(network.heads) :], checkpoint.variables)
     network.refresh()
     if not loaded:

@@ -127,7 +127,7 @@ def check_network(network: Network, pixels: tuple[int, ...]) -> None:
     require(all(min(shape) >= 1 for shape in maps[1:]), "[network] the convolutions are too large for the observation size")
 
 
-def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0) -> None:
+def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0, outputs: int = 0) -> None:
     """Raises UserError for too many parameters or outputs of convolutions.
 
     Args:
@@ -135,19 +135,22 @@ def check_size(network: Network, pixels: tuple[int, ...] | None, numbers: int, p
         pixels: height, width and channels of the picture, None without one.
         numbers: count of the other observed numbers.
         previous: count of the numbers about the previous step.
+        outputs: count of the policy's outputs.
     """
-    outputs = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
-    require(outputs <= MAX_OUTPUTS, f"[network] convolutions have {outputs:,} outputs per picture, {MAX_OUTPUTS:,} at most")
-    parameters = count_parameters(network, pixels, numbers, previous)
+    mapped = sum((math.prod(shape) for shape in compute_maps(network, pixels)[1:]), start=pixels[-1]) if pixels else 0
+    require(mapped <= MAX_OUTPUTS, f"[network] convolutions have {mapped:,} outputs per picture, {MAX_OUTPUTS:,} at most")
+    parameters = count_parameters(network, pixels, numbers, previous, outputs)
     require(
         parameters <= MAX_PARAMETERS,
         f"[network] would have {parameters:,} parameters or more, {MAX_PARAMETERS:,} at most: make hidden, "
-        "variable_hidden, core_size or convolutions smaller",
+        "variable_hidden, core_size or convolutions smaller, or the choices of an action fewer",
     )
 
 
-def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0) -> int:
-    """Returns a lower bound of the parameters before the heads; arguments as for `check_size`."""
+def count_parameters(
+    network: Network, pixels: tuple[int, ...] | None, numbers: int, previous: int = 0, outputs: int = 0
+) -> int:
+    """Returns a lower bound of the parameters, without the value head; arguments as for `check_size`."""
     apart = count_separate_numbers(network, pixels, numbers)
     count, features = 0, numbers - apart
     if pixels is not None:
@@ -164,7 +167,8 @@ def count_parameters(network: Network, pixels: tuple[int, ...] | None, numbers: 
     size = network.core_size
     gates = {"none": 0, "lstm": 4, "skip_lstm": 4, "gru": 3}.get(network.core, 1)  # agent/cores.py may know others
     count += 2 * size * features if network.core == "min_gru" else gates * size * (features + size)
-    return count if network.shared else 2 * count
+    seen = {"none": features, "skip_lstm": features + size}.get(network.core, size)  # by the heads
+    return (count if network.shared else 2 * count) + seen * outputs
 
 
 def _count_weights(features: int, sizes: tuple[int, ...]) -> int:

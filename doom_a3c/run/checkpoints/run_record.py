@@ -24,7 +24,8 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride, check_game_allowe
 
 FORMAT = 6
 _BEST_KEYS = {"best_evaluation", "confirmed", "policy", "evaluations"}
-_KEYS = {"format", "run", "restarts", "scenario", "config", "progress"} | _BEST_KEYS
+_KEYS = {"format", "run", "restarts", "scenario", "config", "progress", "actions"} | _BEST_KEYS
+MAX_ACTIONS = 10_000_000  # of any part: the network limits them further
 MAX_EVALUATIONS = 1000  # in a record
 _NAME = re.compile(r"(.+?)-seed\d+-\d{8}-\d{6}")  # of a run, such as 'basic-seed7-20261122-155611'
 
@@ -55,6 +56,13 @@ def choose_policy(evaluation: EvaluationPoint) -> PolicyName:
     return "sample" if evaluation.sampled > evaluation.greedy else "greedy"
 
 
+class ActionSizes(NamedTuple):
+    """The parts of an action: networks with the same number of outputs may take different actions."""
+
+    choices: tuple[int, ...]  # values of each choice
+    numbers: int
+
+
 class RunRecord(NamedTuple):
     """A run's identity, settings and progress at one moment."""
 
@@ -64,6 +72,7 @@ class RunRecord(NamedTuple):
     config: Config
     counters: Counters
     best: Best
+    actions: ActionSizes | None = None  # of the network; None in a checkpoint of an earlier version
     learned: DoomSpec | None = None  # the game whose buttons the network learned, if the user overrides the game
 
 
@@ -93,6 +102,7 @@ def record_to_plain(record: RunRecord) -> dict[str, Any]:
         "confirmed": record.best.confirmed,
         "policy": record.best.policy,
         "evaluations": [list(evaluation) for evaluation in record.best.evaluations],
+        **({"actions": [list(record.actions.choices), record.actions.numbers]} if record.actions else {}),
     }
 
 
@@ -135,6 +145,7 @@ def record_from_plain(data: Any, source: str, override: GameOverride = NO_OVERRI
             config,
             from_plain(data["progress"]),
             _parse_best(data),
+            _parse_actions(data.get("actions")),
             learned,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -173,7 +184,7 @@ def continue_run(old: RunRecord, scenario: scenarios.Scenario, config: Config) -
         best = best._replace(score=None, evaluations=(), confirmed=False)
     if (old.scenario.game, old.config.discount) != (scenario.game, config.discount):
         counters = counters._replace(reward_sums=NO_MOMENTS)
-    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.learned)
+    return RunRecord(old.name, old.restarts + 1, scenario, config, counters, best, old.actions, old.learned)
 
 
 def _find_sources(override: GameOverride) -> dict[str, str]:
@@ -190,6 +201,14 @@ def _read_learned_game(scenario: Mapping[str, Any]) -> DoomSpec | None:
         return None
     learned = scenarios.from_plain({"name": "learned", "game": game}, "its own").game
     return learned if isinstance(learned, DoomSpec) else None
+
+
+def _parse_actions(value: Any) -> ActionSizes | None:
+    if value is None:
+        return None
+    choices, numbers = value
+    sizes = tuple(parse_int(size, "actions", low=1, high=MAX_ACTIONS) for size in choices)
+    return ActionSizes(sizes, parse_int(numbers, "actions", high=MAX_ACTIONS))
 
 
 def _parse_best(data: Mapping[str, Any]) -> Best:

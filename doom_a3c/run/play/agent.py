@@ -53,8 +53,9 @@ class TrainedAgent:
         scenario, processes = record.scenario, record.config.game_processes
         games = make_game_factory(scenario.game, scenario.observation, processes, override.env)
         builder = Builder(scenario, record.config, games)
-        if not builder.has_learned(record.learned):
-            raise UserError(f"{path} was trained on other actions than {override.scenario} has, or in another order")
+        if not builder.has_learned(record.learned, record.actions):
+            played = override.scenario or record.scenario.name
+            raise UserError(f"{path} was trained on other actions than {played} has, or in another order")
         network = builder.make_network("player", record.config.seed)
         try:
             network.load(checkpoint.variables)
