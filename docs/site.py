@@ -152,7 +152,7 @@ shows what a run would use and where each value comes from. `python docs/site.py
 
 _ABOUT_SCENARIOS = """\
 The scenarios with tuned settings. `--scenario` also takes a file of yours, ViZDoom's other scenarios, every Atari game
-(`ALE/Pong-v5`) and every registered Gymnasium environment with discrete actions; each is in Gymnasium's registry too, as
+(`ALE/Pong-v5`) and every registered Gymnasium environment; each is in Gymnasium's registry too, as
 `gymnasium.make("doom_a3c/Basic-v0")`. Expected scores are measured: [results](results/learned.md) has commands, curves and
 intervals. Where one policy is named it is the better of the two in the same episodes, which is a little too high.
 `python docs/site.py` makes this page from the scenario files."""
