@@ -245,9 +245,10 @@ class Strict(Masked):
         return super().step(action)
 
 
-@pytest.mark.parametrize("processes", [0, 1])
-@pytest.mark.parametrize("actions", [Discrete(3), MultiDiscrete([3, 2])])
-@pytest.mark.parametrize("core", ["none", "lstm"])
+@pytest.mark.parametrize(
+    ("processes", "actions", "core"),
+    [(0, Discrete(3), "none"), (0, MultiDiscrete([3, 2]), "lstm"), (1, MultiDiscrete([3, 2]), "lstm")],
+)
 def test_no_player_takes_a_forbidden_action(processes, actions, core):
     scenario = replace(catalog.find("CartPole-v1"), network=Network(hidden=(8,), core=core, core_size=8))
     config = Config()
