@@ -82,10 +82,10 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
     setting = spec.buttons
     if setting == "heads" or isinstance(setting, Mapping):
         heads = _find_heads(names, binary) if setting == "heads" else _read_heads(setting, names, binary)
+        vectors = [[_build_vector(action, names, binary) for action in head] for head in heads]
         pressed = [{part.partition("=")[0] for action in head for part in action} for head in heads]
         if shared := [name for one, two in itertools.combinations(pressed, 2) for name in sorted(one & two)]:
             raise UserError(f"[game] buttons: {shared[0]} is in two heads")
-        vectors = [[_build_vector(action, names, binary) for action in head] for head in heads]
         return ButtonActions(vectors, [_name_all(head, buttons) for head in vectors], joint=False)
     actions = build_actions(spec, buttons)
     return ButtonActions([actions], [_name_all(actions, buttons)], joint=True)
