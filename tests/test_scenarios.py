@@ -62,8 +62,8 @@ def test_the_numbers_of_a_file_are_those_of_its_words(name):
     scenario = catalog.find(name)
     assert scenario.random_mean is not None
     if scenario.expected_mean is not None:
-        measured = float(re.search(r"[\d.]+", scenario.expected_score)[0])
-        assert scenario.expected_mean == pytest.approx(measured, rel=0.1)
+        measured = float(re.search(r"-?[\d.]+", scenario.expected_score)[0])
+        assert scenario.expected_mean == pytest.approx(measured, abs=0.1 * abs(measured))
         assert scenario.random_mean < scenario.expected_mean
     if words := re.search(r"random play (-?[\d.]+\d)", scenario.expected_score):
         assert scenario.random_mean == pytest.approx(float(words[1]), abs=0.5)
