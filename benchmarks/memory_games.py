@@ -16,12 +16,11 @@ POSITIONS = [0, 1]  # cosine and sine of the angle; the third number is the velo
 def hide_velocity(**settings: Any) -> gymnasium.Env[Any, Any]:
     """Returns Pendulum-v1 without the pendulum's velocity, as rl-zoo3's PendulumNoVel-v1."""
     env = PendulumEnv(**settings)
-    bounds = np.array([1.0, 1.0], np.float32)
 
     def keep(observation: NDArray[np.float32]) -> NDArray[np.float32]:
         return observation[POSITIONS]
 
-    return gymnasium.wrappers.TransformObservation(env, keep, Box(-bounds, bounds, dtype=np.float32))
+    return gymnasium.wrappers.TransformObservation(env, keep, Box(-1, 1, (len(POSITIONS),), np.float32))
 
 
 gymnasium.register("PendulumNoVel-v1", hide_velocity, max_episode_steps=200)

@@ -329,7 +329,7 @@ def test_a_run_that_ends_before_its_budget_says_how_it_goes_on(make_run, stopped
 
 
 def resume_progress(episodes, score=10.0):
-    """Returns the progress of a session, and its record, after earlier ones of so many episodes."""
+    """Returns the progress of a session and its record; earlier sessions played `episodes` episodes."""
     progress = Progress()
     progress.add_steps(100, 400, [score] * episodes, [])
     record = tiny_record()._replace(counters=progress.counters())

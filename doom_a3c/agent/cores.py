@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from doom_a3c.agent.parameters import Parameters
+from doom_a3c.agent.precision import Matrix
 from doom_a3c.algorithm.lstm import lstm, multiply
 
 CoreState = tuple[NDArray[np.float32] | tf.Tensor, ...]  # arrays, each float32 [B, size]; () without memory
@@ -35,16 +36,27 @@ class Core(Protocol):
         """
 
 
+def make_gates(make: Parameters, name: str, inputs: int, size: int, count: int) -> tuple[Matrix, Matrix, tf.Variable]:
+    """Makes input kernel, recurrent kernel and bias of `count` gates of `size` cells each."""
+    gates = count * size
+    fan = inputs + size + gates
+    input_kernel = make.matrix(f"{name}/input_kernel", (inputs, gates), fan)
+    recurrent_kernel = make.matrix(f"{name}/recurrent_kernel", (size, gates), fan)
+    return input_kernel, recurrent_kernel, make.zeros(f"{name}/bias", gates)
+
+
+def project_inputs(features: tf.Tensor, kernel: Matrix, bias: tf.Variable, length: int) -> tf.Tensor:
+    """Returns the inputs' share of all gates, [T, B, gates], in the type of the bias, for features [T * B, inputs]."""
+    gates = tf.nn.bias_add(tf.cast(multiply(features, kernel.read()), bias.dtype), bias)
+    return tf.reshape(gates, (length, -1, gates.shape[1]))
+
+
 class LSTM:
     """An LSTM with `size` cells. Its state is the cell and hidden state, [B, size] each."""
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = self._cells = size
-        gates = 4 * size
-        fan = inputs + size + gates
-        self._input_kernel = make.matrix(f"{prefix}lstm/input_kernel", (inputs, gates), fan)
-        self._recurrent_kernel = make.matrix(f"{prefix}lstm/recurrent_kernel", (size, gates), fan)
-        self._bias = make.zeros(f"{prefix}lstm/bias", gates)
+        self._input_kernel, self._recurrent_kernel, self._bias = make_gates(make, f"{prefix}lstm", inputs, size, 4)
 
     def initial_state(self, batch_size: int) -> CoreState:
         zeros = tf.zeros((batch_size, self._cells))
@@ -52,9 +64,7 @@ class LSTM:
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns the hidden states of all steps, and the state after them."""
-        gates_in = tf.cast(multiply(features, self._input_kernel.read()), self._bias.dtype)
-        gates_in = tf.nn.bias_add(gates_in, self._bias)
-        gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
+        gates_in = project_inputs(features, self._input_kernel, self._bias, resets.shape[0])
         hiddens, *after = lstm(gates_in, resets, self._recurrent_kernel.read(), *state)
         return hiddens, tuple(after)
 

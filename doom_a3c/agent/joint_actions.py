@@ -25,7 +25,7 @@ class Gaussian:
     """D independent normal numbers, for actions in [-1, 1]^D: the game clips them, the densities do not know the bounds.
 
     The parameters are D means from the observation, and D numbers rho that do not depend on it: the deviations are
-    `MIN_DEVIATION` + exp(rho), whose gradient never vanishes as that of a hard floor would.
+    `MIN_DEVIATION` + exp(rho): unlike a hard floor, this keeps a gradient everywhere.
     """
 
     numbers: int  # D

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from doom_a3c.agent.cores import LSTM, Core, CoreState
+from doom_a3c.agent.cores import LSTM, Core, CoreState, make_gates, project_inputs
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.gru import gru
-from doom_a3c.algorithm.lstm import multiply
 from doom_a3c.algorithm.scan import scan
 
 
@@ -32,19 +31,14 @@ class GRU:
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = size
-        gates = 3 * size
-        fan = inputs + size + gates
-        self._input_kernel = make.matrix(f"{prefix}gru/input_kernel", (inputs, gates), fan)
-        self._recurrent_kernel = make.matrix(f"{prefix}gru/recurrent_kernel", (size, gates), fan)
-        self._bias = make.zeros(f"{prefix}gru/bias", gates)
+        self._input_kernel, self._recurrent_kernel, self._bias = make_gates(make, f"{prefix}gru", inputs, size, 3)
 
     def initial_state(self, batch_size: int) -> CoreState:
         return (tf.zeros((batch_size, self.size)),)
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns the hidden states of all steps, and the state after them."""
-        gates_in = tf.nn.bias_add(tf.cast(multiply(features, self._input_kernel.read()), self._bias.dtype), self._bias)
-        gates_in = tf.reshape(gates_in, (resets.shape[0], -1, gates_in.shape[1]))
+        gates_in = project_inputs(features, self._input_kernel, self._bias, resets.shape[0])
         hiddens, hidden = gru(gates_in, resets, self._recurrent_kernel.read(), *state)
         return hiddens, (hidden,)
 
@@ -69,8 +63,7 @@ class MinGRU:
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
         """Returns h of all steps, and after the last one."""
-        raw = tf.nn.bias_add(tf.cast(multiply(features, self._kernel.read()), self._bias.dtype), self._bias)
-        gates, candidates = tf.split(tf.reshape(raw, (resets.shape[0], -1, 2 * self.size)), 2, axis=2)
+        gates, candidates = tf.split(project_inputs(features, self._kernel, self._bias, resets.shape[0]), 2, axis=2)
         keeps = tf.where(resets[..., None] > 0, tf.zeros_like(gates), tf.sigmoid(gates + 1.0))
         states = scan(keeps, tf.sigmoid(-gates - 1.0) * candidates, *state)
         return tf.reshape(states, (-1, self.size)), (states[-1],)

@@ -14,7 +14,7 @@ def scan(
     """Computes h_t = a_t h_{t-1} + b_t for T steps in log2(T) rounds.
 
     Where a_t is 0, h_t does not depend on h_{t-1}, even if that is NaN or infinite. The gradient is a scan from the last
-    step to the first: g_t = dh_t + a_{t+1} g_{t+1} is that of b_t, and g_t h_{t-1} that of a_t.
+    step to the first: g_t = dh_t + a_{t+1} g_{t+1} is the gradient of b_t, and g_t h_{t-1} the gradient of a_t.
 
     Few operations on whole rollouts, where a loop needs two for every step. On one thread of a CPU with 32 steps, 12 games
     and 256 cells the loop is faster all the same, as it moves less memory: 0.44 ms against 0.88 ms with the gradient.

@@ -153,7 +153,7 @@ def _make_numbers(name: str, space: Box, path: str) -> _Part:
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise UserError(
-            f"{name}: its actions are {' '.join(str(space).split())[:200]}, without finite bounds: "
+            f"{name}: its actions are {shorten(space)}, without finite bounds: "
             "declare the range that is useful, as in Box(-1, 1, (2,))"
         )
     if (low > high).any():

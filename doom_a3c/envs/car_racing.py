@@ -13,7 +13,7 @@ _MODULE = "gymnasium.envs.box2d.car_racing"
 def find_drawing_switch(env: gymnasium.Env[Any, Any]) -> Callable[[bool], None] | None:
     """Returns a function that switches the drawing of observations on or off; None for any other game.
 
-    Without drawing, a frame's observation is that of the last frame drawn.
+    While drawing is off, frames return the last drawn observation.
     """
     game: Any = env.unwrapped
     if type(game).__module__ != _MODULE:

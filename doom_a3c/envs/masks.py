@@ -26,7 +26,7 @@ class Unmasked:
     def read(self, info: Any, final: bool = False) -> None:
         """Raises UserError if there is a mask after all."""
         if _has_mask(info) and _can_be_masked(self._actions):
-            raise UserError(f"{self._name}: an info has {KEY!r}, but that of the first reset had not: {_ALWAYS}")
+            raise UserError(f"{self._name}: an info has {KEY!r}, but the info of the first reset had none: {_ALWAYS}")
 
     def allows(self, action: Any) -> bool:
         return True
@@ -56,7 +56,7 @@ class Masks:
     def read(self, info: Any, final: bool = False) -> None:
         """Reads the mask of the newest observation, which came with `info`.
 
-        That of an episode's `final` observation allows everything: no action follows it, and the game may have none.
+        The mask of an episode's `final` observation allows everything: no action follows it, and the game may have none.
 
         Raises:
             UserError: if the mask is missing, does not fit the actions, or leaves nothing to choose.

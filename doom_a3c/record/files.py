@@ -36,7 +36,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 class Attempts:
-    """Outputs that are written one by one: a full disk costs only those that do not fit. Owns the first error."""
+    """Writes outputs one by one: on a full disk, the small ones may still fit. Owns the first error."""
 
     def __init__(self) -> None:
         self.error: OSError | None = None

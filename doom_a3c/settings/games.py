@@ -105,7 +105,7 @@ GameSpec = DoomSpec | AtariSpec | GymnasiumSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """From the game's screen to the network's input; numbers beside or without a screen stay as they are."""
+    """From the game's screen and numbers to the network's input."""
 
     resolution: str = "160x120"  # rendered by ViZDoom
     color: bool = False

@@ -21,6 +21,7 @@ TURN, TURNS, FASTEST_TURN = "TURN_LEFT_RIGHT_DELTA", 21, 12.5  # of 'heads': ste
 MAX_DELTA = 180  # degrees per frame of a turn; the engine scales looks and moves differently
 MAX_COMBINATIONS = 64  # a scenario with more should list the useful actions
 MAX_HEADS, MAX_STEPS = 32, 255
+IDLE = "NOTHING"  # the name of an action that presses no button
 
 
 class ButtonActions(NamedTuple):
@@ -57,9 +58,6 @@ class ButtonActions(NamedTuple):
         return f"{len(self.heads)} choices: {heads}"
 
 
-IDLE = "NOTHING"
-
-
 def _shorten_head(names: Sequence[str]) -> str:
     pressed = [name for name in names if name != IDLE]
     return pressed[0].partition("=")[0] + (" ..." if len(pressed) > 1 and "=" not in pressed[0] else "")
@@ -77,8 +75,7 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
     Raises:
         UserError: as `build_actions`, or if a group is wrong.
     """
-    names = [button.name for button in buttons]
-    binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
+    names, binary = _name_buttons(buttons)
     setting = spec.buttons
     if setting == "heads" or isinstance(setting, Mapping):
         heads = _find_heads(names, binary) if setting == "heads" else _read_heads(setting, names, binary)
@@ -89,6 +86,11 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
         return ButtonActions(vectors, [_name_all(head, buttons) for head in vectors], joint=False)
     actions = build_actions(spec, buttons)
     return ButtonActions([actions], [_name_all(actions, buttons)], joint=True)
+
+
+def _name_buttons(buttons: Sequence[vizdoom.Button]) -> tuple[list[str], list[str]]:
+    """Returns the names of all buttons, and those of buttons that are pressed or not."""
+    return [button.name for button in buttons], [button.name for button in buttons if not vizdoom.is_delta_button(button)]
 
 
 def _find_heads(names: Sequence[str], binary: Sequence[str]) -> list[list[list[str]]]:
@@ -170,8 +172,7 @@ def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[lis
         UserError: if the scenario has no usable button or too many combinations, names an unknown button, or gives a delta
             button no amount.
     """
-    names = [button.name for button in buttons]
-    binary = [name for name, button in zip(names, buttons, strict=True) if not vizdoom.is_delta_button(button)]
+    names, binary = _name_buttons(buttons)
     actions = _list_actions(spec.buttons, binary)
     if not binary and not isinstance(spec.buttons, list | tuple):
         raise UserError(_suggest_buttons(names))

@@ -15,11 +15,6 @@ from doom_a3c.settings.shaping import PLACES, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
 
-def find_actions(spec: DoomSpec, observation: Observation) -> ButtonActions:
-    """Returns the actions of a game; raises UserError for a mistake in the scenario."""
-    return make_actions(spec, _configure_new(spec, observation).get_available_buttons())
-
-
 def name_available_actions(spec: DoomSpec) -> list[str]:
     """Returns the names of its choices from `available_buttons` alone, without reading the game's files."""
     known = vizdoom.Button.__members__
@@ -89,11 +84,11 @@ def set_screen(game: vizdoom.DoomGame, resolution: str, color: bool) -> None:
 
 
 def check(spec: DoomSpec, observation: Observation) -> ButtonActions:
-    """Checks a game as far as possible without an engine; returns its actions.
+    """Checks all of a game that needs no engine; returns its actions.
 
     Raises:
         UserError: for a mistake in the scenario or its files.
     """
-    actions = find_actions(spec, observation)
+    actions = make_actions(spec, _configure_new(spec, observation).get_available_buttons())
     check_files(spec)
     return actions

@@ -114,7 +114,7 @@ class TrainedAgent:
         """
         if policy not in (None, *get_args(PolicyName)):
             raise ValueError(f"the policy is {policy!r}; it takes {' or '.join(get_args(PolicyName))}, or None")
-        inputs = self.network.inputs._replace(previous=0)  # those that the caller knows
+        inputs = self.network.inputs._replace(previous=0)  # the caller knows no previous step
         wanted = inputs.join({name: shape for name, (shape, _) in inputs.parts.items()})
         shape: object
         if isinstance(observation, dict):

@@ -190,7 +190,7 @@ class Playback:
             return []
 
     def _write(self, results: Results, command: str) -> None:
-        """Writes scores, summary, page and films of the finished episodes, as far as there is room.
+        """Writes scores, summary, page and films of the finished episodes; on a full disk, only what fits.
 
         Raises:
             OSError: if one of them cannot be written, after the others.

@@ -106,7 +106,7 @@ class Recordings:
         return list(films.values())
 
     def cut(self, attempts: Attempts) -> list[Film]:
-        """Returns the films for the page; removes those that a full disk has left without an end."""
+        """Returns the films for the page; removes films that a full disk cut off."""
         films = []
         for episode, word in self._shown.items():
             if (path := self._films.get(episode)) is not None:
