@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.envs.actions import adapt_actions
-from doom_a3c.envs.car_racing import find_drawing_switch
+from doom_a3c.envs.car_racing import speed_up_drawing
 from doom_a3c.envs.flattening import list_left_out
 from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.masks import find_masks, list_unused_masks
@@ -144,7 +144,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"{self._name}: its {which} cannot be read ({type(error).__name__}: {first_line(error)}); "
                     "the constructor must set it"
                 ) from error
-        self._switch_drawing = find_drawing_switch(env) if frame_skip > 1 else None
+        self._switch_drawing = speed_up_drawing(env)
         self._reader = make_reader(self._name, env.observation_space, spec)
         adapted, self._to_env_action, names, words = adapt_actions(self._name, env.action_space)
         try:
