@@ -88,11 +88,11 @@ def test_where_no_new_engine_starts_the_old_one_plays_on(env, monkeypatch, error
     actions = np.random.default_rng(1).integers(3, size=40)
     before, engine = played(env, 7, actions), env._process
 
-    def fail(configure):
+    def fail(*arguments):
         raise error
 
     monkeypatch.setattr(doom, "RENEWAL", 1)
-    monkeypatch.setattr(doom, "DoomProcess", fail)
+    monkeypatch.setattr(doom, "start_engine", fail)
     assert played(env, 7, actions)[1:] == before[1:]
     assert env._process is engine
 

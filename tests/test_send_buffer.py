@@ -37,7 +37,7 @@ def test_gradients_are_added_up_until_they_are_enough():
     [push] = results
     assert push.pop("gradients").tolist() == [3.0, 111.0]
     nothing = {"push_seconds": 0.0, "rollout": None, "gifs": []}
-    counted = {"steps": 27, "frames": 81, "episodes": [tuple(EPISODE)] * 3, "faults": ["crash"] * 3}
+    counted = {"steps": 27, "frames": 81, "episodes": [tuple(EPISODE[:5])] * 3, "faults": ["crash"] * 3}
     counted["reward_sums"] = [27, 1.5, 0.0]
     assert push == {"version": 3, **counted, "not_finite": 0, "metrics": {**METRICS, "entropy": 2}, **nothing}
 
@@ -147,7 +147,7 @@ def test_rollouts_wait_in_order_and_as_plain_arrays():
             "gifs": [],
             "reward_sums": [0, 0.0, 0.0],
         }
-        counted = {"steps": 8, "frames": 24, "episodes": [tuple(episode) for episode in one.stats.episodes]}
+        counted = {"steps": 8, "frames": 24, "episodes": [tuple(episode[:5]) for episode in one.stats.episodes]}
         assert push == {"version": one.version, **counted, **kept}
         assert arrays.keys() == one.rollout._asdict().keys()
         for array, other in zip(tf.nest.flatten(list(arrays.values())), tf.nest.flatten(list(one.rollout)), strict=True):

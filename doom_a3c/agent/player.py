@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.networks import Observations
 from doom_a3c.agent.policy import Decider, Decision
-from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST, SHAPING
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST, RIVALS, SHAPING
 from doom_a3c.settings.streams import split
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Episode(NamedTuple):
     value: float  # mean value estimate of the network, in scaled rewards
     game: int  # index of the player's game
     shaped: float  # the score plus all shaping rewards
+    rivals: tuple[float, ...] = ()  # the other players' frags, in a match
 
 
 class Step(NamedTuple):
@@ -150,10 +151,11 @@ class Player:
         self._value_sums += values
         self._lengths += 1
         episodes = []
+        rivals = self.infos.get("final_info", {}).get(RIVALS, [()] * self.games)
         for game in np.flatnonzero(ends & ~cut_short):
             mean_value = self._value_sums[game] / self._lengths[game]
             score, shaped, length = float(self._scores[game]), float(self._shaped[game]), int(self._lengths[game])
-            episodes.append(Episode(score, length, float(mean_value), int(game), shaped))
+            episodes.append(Episode(score, length, float(mean_value), int(game), shaped, tuple(rivals[game] or ())))
         for sums in (self._scores, self._shaped, self._value_sums, self._lengths):
             sums[ends] = 0
         return episodes

@@ -191,6 +191,8 @@ def _print_results(playback: Playback, folder: Path, random: Sequence[float], li
     mean, std, least, most = map(format_score, playback.statistics[:4])
     beside = f"  random play {format_score(sum(random) / len(random))}" if random else ""
     lines(f"mean {mean}  std {std}  min {least}  max {most}{beside}")
+    if playback.standing:
+        lines(playback.standing.describe())
     if playback.shortfall:
         lines(playback.shortfall)
     for film in playback.films:

@@ -57,6 +57,7 @@ class DoomSpec(_Spec):
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
     shaping: Mapping[str, Any] = field(default_factory=dict)  # rewards for learning only, see settings/shaping.py
     rules: Mapping[str, int] = field(default_factory=dict)  # the engine's sv_ variables, such as sv_noautoaim
+    match: Mapping[str, Any] = field(default_factory=dict)  # `MatchSettings` of a match against bots; empty for none
 
     @property
     def map_played(self) -> str:

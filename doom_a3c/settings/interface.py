@@ -12,6 +12,7 @@ Observation = NDArray[Any] | dict[str, NDArray[Any]]  # pixels, numbers, or a di
 LIFE_LOST = "doom_a3c.life_lost"  # bool: terminal for learning, although the episode continues
 CUT_SHORT = "doom_a3c.cut_short"  # bool: ended by a fault, so the episode has no score
 SHAPING = "doom_a3c.shaping"  # extra reward for learning, absent if 0
+RIVALS = "doom_a3c.rivals"  # list of the other players' frags, at the end of a match
 FAULTS = "doom_a3c.faults"  # list of fault kinds since the previous step
 
 

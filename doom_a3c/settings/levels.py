@@ -108,7 +108,7 @@ def check_files(game: GameSpec) -> None:
             f"{path} is a complete game (an IWAD with a PLAYPAL), not a level for one: name it in doom_game_path of the "
             "cfg, or [game] iwad of the .toml, and leave out doom_scenario_path or wad"
         )
-    _check_map(path, contents, game.map_played)
+    _check_map(path, contents, game.map_played, bool(game.match))
 
 
 def is_game(file: str) -> bool:
@@ -125,14 +125,14 @@ def _check_game(path: Path) -> None:
     )
 
 
-def _check_map(path: Path, contents: Contents, name: str) -> None:
-    """Raises UserError unless the engine finds a map of that name in the file, with a start for one player.
+def _check_map(path: Path, contents: Contents, name: str, is_match: bool) -> None:
+    """Raises UserError unless the engine finds a map of that name in the file, with a start for the player.
 
     Otherwise it would search forever, play the game's own map instead, or crash.
     """
     levels = {level.name.lower(): level for level in contents.levels if level.loaded}
     if level := levels.pop(name, None):
-        _check_starts(path, level, levels)
+        _check_starts(path, level, levels, is_match)
         return
     misplaced = list(dict.fromkeys(level.inside for level in contents.levels if not level.loaded))
     if misplaced:
@@ -154,14 +154,15 @@ def _check_map(path: Path, contents: Contents, name: str) -> None:
     )
 
 
-def _check_starts(path: Path, level: Level, others: Mapping[str, Level]) -> None:
+def _check_starts(path: Path, level: Level, others: Mapping[str, Level], is_match: bool) -> None:
     starts = read_starts(path, level)
-    if starts is None or starts.player_1:
+    if starts is None or starts.player_1 or (is_match and starts.several):
         return
     its = "is for several players: it has starts for others, but none" if starts.several else "has no start"
     near = itertools.islice(others.items(), MAX_SHOWN)
     playable = [name for name, other in near if (others_starts := read_starts(path, other)) and others_starts.player_1]
     cure = f"doom_map = {playable[0]} has one" if playable else "add one in a level editor"
+    cure += "; a [game.match] against bots needs none" if starts.several else ""
     name = f"{level.name.lower()} of {path.name}"
     raise UserError(f"{name} {its} for player 1 (a thing of type 1), and the engine crashes without one: {cure}")
 

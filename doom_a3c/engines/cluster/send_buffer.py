@@ -150,7 +150,7 @@ def make_push(version: int, stats: RolloutStats) -> Push:
         "version": version,
         "steps": stats.steps,
         "frames": stats.frames,
-        "episodes": [(*episode,) for episode in scored],
+        "episodes": [episode[:5] for episode in scored],  # without the rivals of a match
         "faults": [*stats.faults, *([NO_SCORE] * lost)],
         "reward_sums": list(stats.reward_sums),
         "rollout": None,

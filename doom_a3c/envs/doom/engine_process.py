@@ -21,8 +21,9 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import vizdoom
@@ -44,14 +45,15 @@ _DEATHS = (
     vizdoom.MessageQueueException,
     vizdoom.SharedMemoryException,
 )
+NO_FILES: Mapping[str, str] = MappingProxyType({})
 Result = TypeVar("Result")
 
 
 class DoomProcess:
     """One running game. Owns the process and its folder, and knows whether it was killed because it hung."""
 
-    def __init__(self, configure: Callable[[vizdoom.DoomGame], None]) -> None:
-        """Starts an engine; `configure` sets the game up.
+    def __init__(self, configure: Callable[[vizdoom.DoomGame], None], files: Mapping[str, str] = NO_FILES) -> None:
+        """Starts an engine; `configure` sets the game up. The texts of `files` are in its folder, by name.
 
         Raises:
             EngineError: if the engine dies or hangs while starting.
@@ -67,6 +69,8 @@ class DoomProcess:
             self.game.set_console_enabled(True)  # the log then has the engine's errors about the level
             with _explain_write_errors(self.folder):
                 self._install_launcher()
+                for name, text in files.items():
+                    (self.folder / name).write_text(text)
             _get_watchdog().watched.add(self)
             try:
                 self.ask(self.game.init)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import Any, cast
 
 import gymnasium
@@ -11,14 +10,17 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.setup import check, configure, describe_game
+from doom_a3c.envs.doom.match import BOT_LOST, BotMatch
+from doom_a3c.envs.doom.setup import check, describe_game
+from doom_a3c.envs.doom.start import start_engine
 from doom_a3c.envs.doom.variables import GameVariables, Shaping
 from doom_a3c.envs.pixels import History, Pixels, to_rgb
 from doom_a3c.envs.processes.ends import EngineError
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import DoomSpec, Observation
-from doom_a3c.settings.interface import CUT_SHORT, FAULTS, SHAPING
+from doom_a3c.settings.interface import CUT_SHORT, FAULTS, RIVALS, SHAPING
 from doom_a3c.settings.interface import Observation as Arrays
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.shaping import parse_weights
 
 # ViZDoom 1.3 leaks 290 bytes per episode: 39 GB a week with 32 games of basic.
@@ -55,7 +57,9 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._variables = np.zeros(len(game.variables), np.float32)
         self._numbers = GameVariables(game.variables, game.variable_scales)
         self._actions = check(game, observation)
-        self._shaping = Shaping(parse_weights(game.shaping))
+        match = parse_match(game.match)
+        self._match = BotMatch(match) if match else None
+        self._shaping = Shaping(parse_weights(game.shaping), respawns=match is not None)
         self.metadata = {
             **self.metadata,
             "title": describe_game(game, observation),
@@ -75,15 +79,12 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             EngineError: if it does not start.
         """
         if self._process is None:
-            self._process = self._start_process()
-
-    def _start_process(self) -> DoomProcess:
-        return DoomProcess(partial(configure, spec=self._spec, observation=self._view))
+            self._process = start_engine(self._spec, self._view)
 
     def _renew(self) -> None:
         """Replaces the engine; if the new one does not start, for lack of memory, say, the old one plays on."""
         with contextlib.suppress(EngineError, UserError):
-            fresh = self._start_process()
+            fresh = start_engine(self._spec, self._view)
             self._drop_process()
             self._process = fresh
 
@@ -95,7 +96,9 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         """
         super().reset(seed=seed)
         info: dict[str, Any] = {"seed": int(self.np_random.integers(2**31))}
-        if self._process is not None and info["seed"] % RENEWAL == 0:
+        if self._match is not None:  # only in a new engine does the seed determine a match
+            self._drop_process()
+        elif self._process is not None and info["seed"] % RENEWAL == 0:
             self._renew()
         if self._process is not None:
             try:
@@ -103,7 +106,11 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             except EngineError as fault:
                 self._drop_process()
                 info = {"seed": int(self.np_random.integers(2**31)), FAULTS: [fault.kind]}
-        if self._process is None:
+        if self._process is None and self._match is not None:
+            self._process = start_engine(self._spec, self._view, info["seed"])
+            self._match.begin(self._process.game)
+            self._shaping.begin(self._process.game)
+        elif self._process is None:
             self.prepare()
             self._new_episode(cast(DoomProcess, self._process), info["seed"])
         self._history.clear()
@@ -128,8 +135,19 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         truncated = ended and game.is_episode_timeout_reached() and not game.is_player_dead()
         if not ended:
             self._read_state()
-        info = {SHAPING: bonus} if bonus else {}
+        info: dict[str, Any] = {SHAPING: bonus} if bonus else {}
+        if self._match is not None:
+            reward, truncated = self._match.count_frags(game), ended
+            self._add_match_info(self._match, ended, info)
         return self._observe(), float(reward), ended and not truncated, truncated, info
+
+    def _add_match_info(self, match: BotMatch, ended: bool, info: dict[str, Any]) -> None:
+        """Adds the result of a match to the info of its last step, and lost bots to those of others."""
+        game = cast(DoomProcess, self._process).game
+        if ended:
+            info[RIVALS] = list(match.read_rivals(game))
+        elif lost := match.readd_lost(game):
+            info[FAULTS] = [BOT_LOST] * lost
 
     def _read_state(self) -> None:
         assert self._process is not None

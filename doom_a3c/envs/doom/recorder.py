@@ -6,10 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.setup import check, configure
+from doom_a3c.envs.doom.match import BotMatch
+from doom_a3c.envs.doom.setup import check
+from doom_a3c.envs.doom.start import start_engine
 from doom_a3c.envs.pixels import Pixels
 from doom_a3c.settings.games import DoomSpec, Observation
+from doom_a3c.settings.match import parse_match
 
 
 class DoomVideoRecorder:
@@ -29,11 +31,20 @@ class DoomVideoRecorder:
         frames = game.frame_skip
         self._parts = [1] * frames if every_frame else [frames]  # frames per picture, for the pictures of one step
         self._actions = check(game, observation)
-        view = replace(observation, resolution=resolution, color=True)
-        self._process = DoomProcess(partial(configure, spec=game, observation=view))
+        self._game, self._view = game, replace(observation, resolution=resolution, color=True)
+        self._process = start_engine(self._game, self._view)
+        match = parse_match(game.match)
+        self._match = BotMatch(match) if match else None
+        self._frags = 0.0
 
     def reset(self, seed: int) -> list[Pixels]:
-        self._process.begin_episode(seed)
+        if self._match:  # as `DoomEnv.reset`
+            self._process.close()
+            self._process = start_engine(self._game, self._view, seed)
+            self._match.begin(self._process.game)
+            self._frags = 0.0
+        else:
+            self._process.begin_episode(seed)
         return [self._process.game.get_state().screen_buffer]
 
     def step(self, action: Any, ended: bool) -> list[Pixels]:
@@ -44,11 +55,15 @@ class DoomVideoRecorder:
             if game.is_episode_finished():
                 break
             pictures.append(game.get_state().screen_buffer)
+        if self._match:
+            self._frags += self._match.count_frags(game)
+            if not game.is_episode_finished():
+                self._match.readd_lost(game)
         return pictures
 
     def get_score(self) -> float:
         """Returns the recorded episode's reward so far; if it differs from the player's, this is another episode."""
-        return float(self._process.game.get_total_reward())
+        return self._frags if self._match else float(self._process.game.get_total_reward())
 
     def close(self) -> None:
         self._process.close()

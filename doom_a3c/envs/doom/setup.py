@@ -7,10 +7,12 @@ from pathlib import Path
 import vizdoom
 
 from doom_a3c.envs.doom.buttons import ButtonActions, make_actions
+from doom_a3c.envs.doom.match import list_arguments
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.fields import parse_values, to_flat
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, locate
 from doom_a3c.settings.levels import check_files
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.shaping import PLACES, parse_weights
 from doom_a3c.settings.vizdoom import VizdoomSettings
 
@@ -50,6 +52,9 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
     for key, value in to_flat(parse_values(VizdoomSettings, spec.settings, "[game.settings]")).items():
         if value is not None:
             getattr(game, f"set_{key}")(value)
+    if match := parse_match(spec.match):
+        game.set_episode_timeout(match.frames)
+        game.add_game_args(list_arguments(match))
     for name, number in spec.rules.items():
         game.add_game_args(f"+{name} {number}")
     for name in spec.available_buttons:

@@ -10,6 +10,8 @@ import vizdoom
 
 from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
+HEALTH = "HEALTH"  # falls to -999900 while a dead player waits to come back
+OF_A_LIFE = ("HEALTH", "ARMOR", "AMMO", "WEAPON", "SELECTED_WEAPON", "POSITION")  # begin the names of such variables
 ANGLES = ("ANGLE", "CAMERA_ANGLE", "ROLL", "CAMERA_ROLL")  # degrees; the engine's go from 0 to 360
 
 
@@ -20,10 +22,11 @@ class GameVariables:
         """`scales` has one factor per variable; if empty, all are 1."""
         self._factors = np.asarray(scales or np.ones(len(names)), np.float32)
         self._angles = np.asarray([name in ANGLES for name in names], bool)
+        self._least = np.asarray([0.0 if name == HEALTH else -np.inf for name in names], np.float32)
 
     def convert(self, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Returns the float32 inputs, [V], for the variables of one frame; angles are mapped to -180 to 180 degrees."""
-        numbers = np.asarray(values, np.float32)
+        numbers = np.maximum(np.asarray(values, np.float32), self._least)
         scaled: npt.NDArray[np.float32] = np.where(self._angles, (numbers + 180.0) % 360.0 - 180.0, numbers) * self._factors
         return scaled.astype(np.float32)
 
@@ -31,11 +34,14 @@ class GameVariables:
 class Shaping:
     """Rewards changes of a game's variables from step to step.
 
+    Where the player `respawns`, a death and a return change health, armour, ammunition and weapons, which pays nothing.
     Owns the variables' values after the previous step, and the set of places visited in the episode.
     """
 
-    def __init__(self, weights: Mapping[str, Weight]) -> None:
+    def __init__(self, weights: Mapping[str, Weight], respawns: bool = False) -> None:
         self._weights = list(weights.values())
+        self._lost_by_death = [respawns and name.startswith(OF_A_LIFE) for name in weights]
+        self._deaths, self._dead = 0.0, False
         self._readers = [self._count_places if name == PLACES else _make_reader(name) for name in weights]
         self._visited: set[tuple[float, float]] = set()
         self._before: list[float] = []
@@ -44,12 +50,20 @@ class Shaping:
         """Begins an episode and reads its starting values: the engine does not reset all variables."""
         self._visited.clear()
         self._before = self._read(game)
+        self._deaths, self._dead = game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), False
 
     def compute_bonus(self, game: vizdoom.DoomGame) -> float:
         """Returns the shaping reward for the changes since the previous step; works after an episode's end, too."""
         before, self._before = self._before, self._read(game)
-        changes = zip(self._weights, before, self._before, strict=True)
-        return sum(weight.worth(now - then) for weight, then, now in changes)
+        ends_life = any(self._lost_by_death) and self._has_died(game)
+        changes = zip(self._weights, before, self._before, self._lost_by_death, strict=True)
+        return sum(weight.worth(now - then) for weight, then, now, lost in changes if not (lost and ends_life))
+
+    def _has_died(self, game: vizdoom.DoomGame) -> bool:
+        """Returns whether the player died or was dead during the last step."""
+        deaths, dead = self._deaths, self._dead
+        self._deaths, self._dead = game.get_game_variable(vizdoom.GameVariable.DEATHCOUNT), game.is_player_dead()
+        return self._deaths > deaths or dead or self._dead
 
     def _read(self, game: vizdoom.DoomGame) -> list[float]:
         return [read(game) for read in self._readers]

@@ -16,6 +16,7 @@ import numpy as np
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.returns import Array, discounted_sums
 from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.standings import Standing, find_standing
 from doom_a3c.record.metrics.statistics import CAVEAT, describe_certainty, format_score, mean_interval
 from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.play.episode_player import PlayedEpisode
@@ -55,6 +56,11 @@ class Results(NamedTuple):
         return [each.episode.score for each in self.played]
 
     @property
+    def standing(self) -> Standing | None:
+        """The agent's standing among the players of its matches; None for other games."""
+        return find_standing(self.scores, [each.episode.rivals for each in self.played])
+
+    @property
     def shortfall(self) -> str:
         """A warning that fewer episodes were finished than asked for, '' if none is missing."""
         if len(self.played) >= self.asked:
@@ -71,6 +77,7 @@ def render_page(results: Results, films: Sequence[Film], command: str, record: R
     beside = f", random play {format_score(float(np.mean(results.random)))}" if results.random else ""
     mean = format_score(float(np.mean(results.scores)))
     lead = f"{results.run}, {results.policy} policy: mean score {mean}{certainty}{beside}."
+    lead += f" Matches: {results.standing.describe()}." if results.standing else ""
     lead += f" Playing was {results.shortfall}." if results.shortfall else ""
     lead += f" {CAVEAT.capitalize()}." * (count > 1)
     template = Template((files("doom_a3c.run.play") / "page.html").read_text())

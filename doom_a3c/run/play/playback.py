@@ -13,6 +13,7 @@ import numpy as np
 
 from doom_a3c.record.files import Attempts, write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.standings import Standing
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.play.agent import TrainedAgent
@@ -54,6 +55,7 @@ class Playback:
         )
         self.statistics: Scores | None = None  # of the written episodes
         self.shortfall = ""  # see `Results`
+        self.standing: Standing | None = None  # likewise
         self.films: list[Film] = []  # on the page
         self._played: list[PlayedEpisode] = []
         self._attempts = Attempts()
@@ -196,7 +198,7 @@ class Playback:
             OSError: if one of them cannot be written, after the others.
         """
         assert self._folder
-        self.statistics, self.shortfall = summarize(results.scores), results.shortfall
+        self.statistics, self.shortfall, self.standing = summarize(results.scores), results.shortfall, results.standing
         attempts, films = self._attempts, self._recordings
         if films:
             films.choose(self._scores)
@@ -223,8 +225,11 @@ class Playback:
 
     def _write_scores(self, results: Results) -> None:
         assert self._folder
-        rows = ((i, each.seed, each.episode.score, each.episode.length) for i, each in enumerate(results.played))
-        write_table(self._folder / "scores.csv", ("episode", "seed", "score", "steps"), rows)
+        rivals = results.standing.players - 1 if results.standing else 0
+        names = ("episode", "seed", "score", "steps", *(f"bot_{number}" for number in range(1, rivals + 1)))
+        episodes = enumerate(each.episode for each in results.played)
+        rows = ((i, results.played[i].seed, each.score, each.length, *each.rivals) for i, each in episodes)
+        write_table(self._folder / "scores.csv", names, rows)
         recordings = self._recordings.list_names() if self._recordings else []
         write_json(self._folder / "summary.json", _make_summary(results, summarize(results.scores), recordings))
 
@@ -254,4 +259,5 @@ def _make_summary(results: Results, seen: Scores, recordings: Sequence[str]) -> 
         "scores": results.scores,
         "random_scores": list(results.random),
         "recordings": recordings,
+        **({"standing": results.standing._asdict()} if results.standing else {}),
     }

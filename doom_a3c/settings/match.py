@@ -1,0 +1,53 @@
+"""Settings of a Doom match: a deathmatch of the agent against the engine's bots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from doom_a3c.settings.errors import require, suggest
+from doom_a3c.settings.fields import parse_values, setting
+
+# ViZDoom's bots.cfg has these, each with skills of its own.
+BOTS = (
+    *("Rambo", "McClane", "MacGyver", "Plissken", "Machete", "Anderson", "Leone", "Predator", "Ripley", "T800", "Dredd"),
+    *("Conan", "Bond", "Jones", "Blazkowicz"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchSettings:
+    """Keys of [game.match] in a Doom scenario."""
+
+    bots: int = setting(7, "Bots to play against", low=1, high=len(BOTS))
+    bot_names: tuple[str, ...] = setting((), "Names of the bots; unset chooses them at random", many=True)
+    bot_skill: int | None = setting(None, "Skill of all bots; unset leaves each its own", low=0, high=100)
+    minutes: float = setting(4.0, "Length of a match in game time", above=0.0, high=60.0)
+    force_respawn: bool = setting(True, "Whether dead players come back at once")
+    respawn_protection: bool = setting(True, "Whether players cannot be hurt just after they come back")
+    spawn_farthest: bool = setting(True, "Whether players come back far from the others")
+    autoaim: bool = setting(False, "Whether the engine aims up and down for the players")
+
+    @property
+    def frames(self) -> int:
+        """Length of a match in frames."""
+        return max(1, round(self.minutes * 60 * 35))
+
+
+def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:
+    """Returns the settings of a [game.match] table, None for an empty one.
+
+    Raises:
+        UserError: for an unknown key, a value out of range, or a name that is no bot's.
+    """
+    if not table:
+        return None
+    match = parse_values(MatchSettings, table, "[game.match]")
+    for name in match.bot_names:
+        require(name in BOTS, f"[game.match] bot_names: there is no bot {name!r}{suggest(name, BOTS)}")
+    named = len(match.bot_names)
+    require(named == len(set(match.bot_names)), "[game.match] bot_names has a name twice")
+    require(named in (0, match.bots), f"[game.match] bot_names has {named} names for {match.bots} bots")
+    require(not (named and match.bot_skill is not None), "[game.match] takes bot_names or bot_skill, not both")
+    return match

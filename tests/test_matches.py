@@ -1,0 +1,212 @@
+"""Matches against bots, on real ViZDoom."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import vizdoom
+from fakes import complaint
+
+from doom_a3c.agent.joint_actions import find_distribution
+from doom_a3c.agent.player import Player
+from doom_a3c.agent.policy import Decision
+from doom_a3c.envs.doom.env import DoomEnv
+from doom_a3c.envs.doom.match import BOT_LOST
+from doom_a3c.envs.doom.recorder import DoomVideoRecorder
+from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.record.metrics.standings import Standing, find_standing
+from doom_a3c.settings import catalog
+from doom_a3c.settings.interface import FAULTS, RIVALS, SHAPING
+from doom_a3c.settings.match import BOTS, parse_match
+from doom_a3c.settings.scenarios import from_plain, to_plain
+
+VARIABLE = vizdoom.GameVariable
+FORWARD = np.array([1, 0])
+ACTIONS = [np.array([1, fires]) for fires in np.random.default_rng(0).integers(2, size=1000)]  # fires at walls
+
+
+def make_scenario(minutes=0.3, shaping=None, **match):
+    plain = {
+        "name": "match",
+        "game": {
+            "wad": "cig.wad",
+            "map": "map01",
+            "available_buttons": ["MOVE_FORWARD", "ATTACK"],
+            "buttons": "heads",
+            "variables": ["HEALTH"],
+            "match": {"bots": 3, "minutes": minutes, **match},
+            "shaping": shaping or {},
+        },
+    }
+    return from_plain(plain, "a test")
+
+
+@pytest.fixture
+def make(closing):
+    def build(**settings):
+        scenario = make_scenario(**settings)
+        return closing(DoomEnv(scenario.game, scenario.observation))
+
+    return build
+
+
+def get_game(env):
+    return env._process.game
+
+
+def count_players(env):
+    return int(get_game(env).get_game_variable(VARIABLE.PLAYER_COUNT))
+
+
+def play(env, seed):
+    """Returns rewards, bonuses, deaths after each step and healths seen of a match, and its last info."""
+    _, info = env.reset(seed=seed)
+    rewards, bonuses, deaths, healths, ended = [], [], [], [], False
+    while not ended:
+        seen, reward, terminated, ended, info = env.step(ACTIONS[len(rewards)])
+        assert not terminated
+        rewards.append(reward)
+        bonuses.append(info.get(SHAPING, 0.0))
+        deaths.append(get_game(env).get_game_variable(VARIABLE.DEATHCOUNT))
+        healths.append(float(seen["variables"][0]))
+    return rewards, bonuses, deaths, healths, info
+
+
+def test_a_match_is_scored_by_frags_and_ends_by_its_length(make):
+    env = make()
+    rewards, _, deaths, healths, info = play(env, 3)
+    assert len(rewards) == -(-round(0.3 * 60 * 35) // 4)
+    assert count_players(env) == 4
+    assert sum(rewards) == get_game(env).get_game_variable(VARIABLE.FRAGCOUNT) < 0, "it shoots at walls"
+    assert deaths[-1] >= -sum(rewards)
+    assert min(healths) >= 0
+    frags = [get_game(env).get_game_variable(getattr(VARIABLE, f"PLAYER{n}_FRAGCOUNT")) for n in range(1, 5)]
+    assert info[RIVALS] == frags[1:]
+
+
+def test_seed_and_actions_determine_a_match_and_its_film(make, closing):
+    env, scenario = make(), make_scenario()
+    rewards, *_, info = play(env, 8)
+    again, *_, info_again = play(env, 8)
+    assert (rewards, info) == (again, info_again)
+    assert play(env, 9)[0] != rewards
+    recorder = closing(DoomVideoRecorder(scenario.game, scenario.observation, "160x120"))
+    _, started = env.reset(seed=8)
+    for _ in range(2):  # a second film on the same recorder, too
+        recorder.reset(started["seed"])
+        pictures = [len(recorder.step(action, False)) for action in ACTIONS[: len(rewards)]]
+        assert recorder.get_score() == sum(rewards)
+        assert set(pictures[:-1]) == {4}
+
+
+def test_bots_that_leave_are_noticed_and_come_back(make):
+    env = make()
+    env.reset(seed=1)
+    faults = []
+
+    def step(times):
+        for _ in range(times):
+            faults.extend(env.step(FORWARD)[4].get(FAULTS, ()))
+
+    step(20)
+    assert (count_players(env), faults) == (4, [])
+    get_game(env).send_game_command("removebots")
+    step(20)
+    assert (count_players(env), faults) == (4, [BOT_LOST] * 3)
+
+
+def test_bots_of_one_skill_are_from_a_file_of_this_program(make):
+    env = make(bot_skill=100)
+    env.reset(seed=1)
+    for _ in range(5):
+        env.step(FORWARD)
+        get_game(env).send_game_command("addbot")  # there are no more bots in that file
+    assert count_players(env) == 4
+
+
+def test_named_bots_play(make):
+    env = make(bot_names=["Rambo", "T800", "Conan"])
+    env.reset(seed=1)
+    for _ in range(5):
+        env.step(FORWARD)
+        get_game(env).send_game_command("addbot Conan")  # who plays already
+    assert count_players(env) == 4
+
+
+def test_a_death_and_a_return_pay_no_health(make):
+    env = make(shaping={"HEALTH": {"gain": 1.0, "loss": 1.0}}, respawn_protection=False)
+    _, bonuses, deaths, healths, _ = play(env, 3)
+    died = np.diff([0.0, *deaths]) > 0
+    assert died.any()
+    assert not np.array(bonuses)[died].any()
+    changes = zip(np.diff(healths), died[1:], died, strict=False)
+    within_a_life = [change for change, ends, starts in changes if not (ends or starts)]
+    assert any(change < 0 for change in within_a_life)
+    assert max(bonuses) <= 100 - min(healths), "a return is worth no health"
+    assert sum(bonus > 0 for bonus in bonuses) <= sum(change > 0 for change in within_a_life)
+
+
+class Indifferent:
+    """A policy without preferences."""
+
+    def __init__(self, actions):
+        self.distribution = find_distribution(actions)
+
+    def initial_state(self, batch_size):
+        return ()
+
+    def __call__(self, observations, resets, core_state):
+        return Decision(
+            np.zeros((len(resets), self.distribution.size), np.float32), np.zeros(len(resets), np.float32), (), 0
+        )
+
+
+def test_a_player_receives_the_frags_of_its_rivals(closing):
+    scenario = make_scenario(minutes=0.05)
+    env = closing(LocalVectorEnv([lambda: DoomEnv(scenario.game, scenario.observation)] * 2))
+    player = Player(env, Indifferent(env.single_action_space), np.random.default_rng(0), np.array([1, 2]))
+    episodes = [episode for _ in range(27) for episode in player.step(np.zeros(2, np.float32)).episodes]
+    assert [episode.game for episode in episodes] == [0, 1]
+    assert [len(episode.rivals) for episode in episodes] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"bots": 0}, "bots: 0 is out of range; it takes a whole number, 1 to 15"),
+        ({"bots": 16}, "1 to 15"),
+        ({"minutes": 0}, "above 0"),
+        ({"bot_names": ["Rambo +exec x"], "bots": 1}, "there is no bot 'Rambo +exec x'"),
+        ({"bot_names": ["Rambo"], "bots": 2}, "1 names for 2 bots"),
+        ({"bot_names": ["Rambo", "Rambo"], "bots": 2}, "a name twice"),
+        ({"bot_names": ["Rambo"], "bots": 1, "bot_skill": 3}, "not both"),
+        ({"args": "-file x"}, "unknown setting 'args'"),
+        ({"bots": "7 -file x"}, "bots"),
+    ],
+)
+def test_mistakes_in_the_table_are_one_line(table, words):
+    plain = to_plain(make_scenario())
+    said = complaint(lambda: from_plain({**plain, "game": {**plain["game"], "match": table}}, "a file"))
+    assert "[game.match]" in said
+    assert words in said
+
+
+def test_the_bots_are_those_that_vizdoom_ships():
+    folder = vizdoom.__file__.rpartition("/")[0]
+    with open(f"{folder}/bots.cfg") as file:
+        assert tuple(line.split()[1] for line in file if line.split()[:1] == ["name"]) == BOTS
+
+
+def test_no_table_is_no_match():
+    assert parse_match({}) is None
+    scenario = catalog.find("deathmatch")
+    assert not scenario.game.match
+    assert replace(scenario.game, match={}) == scenario.game
+
+
+def test_a_standing_counts_ranks_and_wins():
+    scores, rivals = [5.0, 2.0, 2.0, -1.0], [(1.0, 4.0), (2.0, 2.0), (3.0, 0.0), (0.0, 0.0)]
+    standing = find_standing(scores, rivals)
+    assert standing == Standing(2.0, 1.5, 2.25, (1 + 1 + 2 + 3) / 4, 3, 0.25)
+    assert "rank 1.8 of 3, 25% of the matches won" in standing.describe()
+    assert find_standing([1.0], [()]) is None
