@@ -670,3 +670,24 @@ def test_car_racing_draws_only_what_the_agent_sees():
             assert paid == pytest.approx(sum(frame[1] for frame in frames))
             assert not terminated
         assert (game.reset(seed=4)[0] == plain.reset(seed=4)[0]).all()
+
+
+def test_lunar_lander_has_flames_from_the_first_picture_on():
+    game = registered.make(GymnasiumSpec(id="LunarLander-v3", frame_skip=1), Observation())
+    plain = gymnasium.make("LunarLander-v3")
+    with closing(game), closing(plain):
+        assert (game.reset(seed=3)[0] == plain.reset(seed=3)[0]).all()
+
+        def step(times):
+            for _ in range(times):
+                seen, paid, *_ = game.step(2)  # the main engine
+                expected, reward, *_ = plain.step(2)
+                assert (seen == expected).all()
+                assert paid == reward
+
+        step(5)
+        assert not game.unwrapped.particles
+        assert game.get_wrapper_attr("picture")(False) is not None
+        step(5)
+        assert game.unwrapped.particles
+        assert game.get_wrapper_attr("picture")(False).std() > 0

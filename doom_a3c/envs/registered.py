@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from doom_a3c.envs.actions import adapt_actions
-from doom_a3c.envs.car_racing import speed_up_drawing
+from doom_a3c.envs.box2d import hide_flames, speed_up_drawing
 from doom_a3c.envs.flattening import list_left_out
 from doom_a3c.envs.functions import RAISED, call_function
 from doom_a3c.envs.masks import find_masks, list_unused_masks
@@ -97,6 +97,7 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         self._renders = False
+        self._show_flames = hide_flames(env)
         self.final: Pixels | None = None
 
     def step(self, action: Any) -> Any:
@@ -118,6 +119,7 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
         if final:
             return self.final
         self._renders = True
+        self._show_flames()
         return self._draw()
 
 
