@@ -9,6 +9,7 @@ import gymnasium
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+import registered_toys  # noqa: F401  # registers toys
 from commands import RunningAnew, call
 from gymnasium.spaces import Box, Discrete
 

@@ -284,6 +284,14 @@ def test_more_weights_than_any_network_of_the_record_has_are_refused(tmp_path):
     assert "it has 30,000,000 numbers" in complaint(load, tmp_path / "fat.ckpt")
 
 
+def test_the_heads_of_many_buttons_may_have_more_weights_than_other_networks(tmp_path):
+    record = tiny_record()
+    game = dataclasses.replace(record.scenario.game, buttons="heads")
+    record = record._replace(scenario=dataclasses.replace(record.scenario, game=game))
+    save(tmp_path / "heads.ckpt", {"a": np.zeros(30_000_000, np.float32)}, record)
+    assert load(tmp_path / "heads.ckpt").variables["a"].size == 30_000_000
+
+
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
 def test_only_files_are_read(tmp_path, kind):
     path = tmp_path / "best.ckpt"

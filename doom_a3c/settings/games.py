@@ -60,6 +60,11 @@ class DoomSpec(_Spec):
     match: Mapping[str, Any] = field(default_factory=dict)  # `MatchSettings` of a match against bots; empty for none
 
     @property
+    def has_heads(self) -> bool:
+        """Whether an action is several independent choices of buttons."""
+        return self.buttons == "heads" or isinstance(self.buttons, Mapping)
+
+    @property
     def map_played(self) -> str:
         """The map's name in lower case."""
         return self.map.lower() or FIRST_MAP

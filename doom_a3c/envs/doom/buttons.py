@@ -77,7 +77,7 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
     """
     names, binary = _name_buttons(buttons)
     setting = spec.buttons
-    if setting == "heads" or isinstance(setting, Mapping):
+    if spec.has_heads:
         heads = _find_heads(names, binary) if setting == "heads" else _read_heads(setting, names, binary)
         vectors = [[_build_vector(action, names, binary) for action in head] for head in heads]
         pressed = [{part.partition("=")[0] for action in head for part in action} for head in heads]

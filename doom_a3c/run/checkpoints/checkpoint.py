@@ -25,7 +25,7 @@ from doom_a3c.record.files import check_exists
 from doom_a3c.run.checkpoints.run_record import RunLabel, RunRecord, label_from_plain, record_from_plain, record_to_plain
 from doom_a3c.settings.checks import MAX_PARAMETERS
 from doom_a3c.settings.errors import UserError, first_line
-from doom_a3c.settings.games import GymnasiumSpec
+from doom_a3c.settings.games import DoomSpec, GymnasiumSpec
 from doom_a3c.settings.inputs import check_file
 from doom_a3c.settings.scenarios import least_parameters, most_parameters
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
@@ -112,7 +112,9 @@ def load(path: Path, override: GameOverride = NO_OVERRIDE) -> Checkpoint:
         needed, most = least_parameters(record.scenario), SLOTS * most_parameters(record.scenario)
         if override.scenario:  # its network may differ
             needed = 0
-        if override.scenario or isinstance(record.scenario.game, GymnasiumSpec):  # with any numbers and choices
+        game = record.scenario.game
+        is_open = isinstance(game, GymnasiumSpec) or (isinstance(game, DoomSpec) and game.has_heads)
+        if override.scenario or is_open:  # with any numbers and choices
             most = SLOTS * MAX_PARAMETERS
         if not needed <= header.numbers <= most:
             raise ValueError(f"it has {header.numbers:,} numbers, and its network {needed:,} to {most:,}")

@@ -123,8 +123,8 @@ def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[st
     starts = np.cumsum([0, *sizes])
     still = np.zeros(space.shape or (), space.dtype)
     first = [names[start] for start in starts[:-1]]
-    idle = all(name.startswith("no ") for name in first)  # as Doom's heads
-    trials = [("NOTHING" if idle else " ".join(first), still)]
+    idle = bool(first) and all(name.startswith("no ") for name in first)  # as Doom's heads
+    trials = [("NOTHING" if idle else " ".join(first) or "all numbers = 0", still)]
     for column, size in enumerate(sizes):
         trials += [(names[starts[column] + n], _replace(still, column, n)) for n in range(1, size)]
     for column, name in enumerate(names[starts[-1] :], len(sizes)):
