@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
 from scipy.stats import chisquare, norm
 
 from doom_a3c.agent.distributions import MASKED, Categorical, explore
-from doom_a3c.agent.joint_actions import MIN_DEVIATION, Gaussian, Joint, find_distribution
+from doom_a3c.agent.joint_actions import FIRST_DEVIATION, MIN_DEVIATION, Gaussian, Joint, find_distribution
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
@@ -59,7 +59,7 @@ class Levers(Task):
     """Asks for two levers near the right places; the squared distance costs."""
 
     action_space = Box(-1, 1, (2,), np.float32)
-    deviation = 1 + MIN_DEVIATION  # at the start
+    deviation = FIRST_DEVIATION + MIN_DEVIATION
     start, best = -2 * deviation**2 - 0.5, 0.0  # the variances and squared means of a uniform policy
     right = ((0.5, -0.5), (-0.5, 0.5))
 
@@ -89,7 +89,11 @@ def split_logits(task, logits):
     logits, choices = np.float64(logits), sum(CHOICES[task])
     parts = np.split(logits[:, :choices], np.cumsum(CHOICES[task])[:-1], axis=1) if choices else []
     means, rhos = np.split(logits[:, choices:], 2, axis=1)
-    return [np.exp(p) / np.exp(p).sum(axis=1, keepdims=True) for p in parts], means, MIN_DEVIATION + np.exp(rhos)
+    return (
+        [np.exp(p) / np.exp(p).sum(axis=1, keepdims=True) for p in parts],
+        means,
+        MIN_DEVIATION + FIRST_DEVIATION * np.exp(rhos),
+    )
 
 
 def closed_forms(task, logits, actions):
@@ -162,7 +166,7 @@ def test_gradients_are_those_of_the_closed_forms(task, engine):
         parts, means, rhos = [], *tf.split(logits[:, sum(CHOICES[task]) :], 2, axis=1)
         if CHOICES[task]:
             parts = [tf.nn.softmax(part) for part in tf.split(logits[:, : sum(CHOICES[task])], CHOICES[task], axis=1)]
-        deviations, numbers = MIN_DEVIATION + tf.exp(rhos), np.float32(flat[:, len(parts) :])
+        deviations, numbers = MIN_DEVIATION + FIRST_DEVIATION * tf.exp(rhos), np.float32(flat[:, len(parts) :])
         densities = -0.5 * ((numbers - means) / deviations) ** 2 - tf.math.log(deviations) - 0.5 * np.log(2 * np.pi)
         log_probs = tf.reduce_sum(densities, axis=1)
         log_probs += sum(tf.math.log(tf.gather(p, np.int32(flat[:, i]), batch_dims=1)) for i, p in enumerate(parts))
