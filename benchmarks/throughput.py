@@ -31,6 +31,7 @@ from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.games import AtariSpec, DoomSpec, Observation
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.scenarios import Scenario, apply_overrides
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -68,12 +69,20 @@ def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: fl
 
 
 def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
-    """Returns the rate of bare engines; nobody takes a frame."""
-    from doom_a3c.envs.doom.engine_process import DoomProcess
-    from doom_a3c.envs.doom.setup import check, configure
+    """Returns the rate of bare engines, in a match with its bots; nobody takes a frame."""
+    from doom_a3c.envs.doom.match import BotMatch
+    from doom_a3c.envs.doom.setup import check
+    from doom_a3c.envs.doom.start import start_engine
 
-    actions = check(spec, observation)
-    engines = [[DoomProcess(lambda game: configure(game, spec, observation)) for _ in range(games)] for _ in range(threads)]
+    actions, match = check(spec, observation), parse_match(spec.match)
+    engines = [[start_engine(spec, observation) for _ in range(games)] for _ in range(threads)]
+
+    def add_bots(game: Any) -> None:
+        if match:
+            BotMatch(match).begin(game)
+
+    for engine in itertools.chain.from_iterable(engines):
+        add_bots(engine.game)
 
     def stepper(index: int) -> Callable[[], None]:
         space = actions.space
@@ -85,6 +94,7 @@ def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, gam
                 engine.game.make_action(next(choices), spec.frame_skip)
                 if engine.game.is_episode_finished():
                     engine.game.new_episode()
+                    add_bots(engine.game)
 
         return step_all
 
