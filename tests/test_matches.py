@@ -1,6 +1,9 @@
 """Matches against bots, on real ViZDoom."""
 
+import glob
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +100,16 @@ def test_seed_and_actions_determine_a_match_and_its_film(make, closing):
         pictures = [len(recorder.step(action, False)) for action in ACTIONS[: len(rewards)]]
         assert recorder.get_score() == sum(rewards)
         assert set(pictures[:-1]) == {4}
+
+
+def test_nobody_can_join_a_match(make):
+    env = make()
+    env.reset(seed=1)
+    files = [os.readlink(file) for file in glob.glob(f"/proc/{env._process.pid}/fd/*")]
+    assert files
+    tables = [Path(f"/proc/net/{kind}").read_text().split() for kind in ("tcp", "udp", "tcp6", "udp6")]
+    open_ports = {word for table in tables for word in table}
+    assert not [file for file in files if file.strip("socket:[]") in open_ports]
 
 
 def test_bots_that_leave_are_noticed_and_come_back(make):

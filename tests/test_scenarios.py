@@ -74,7 +74,9 @@ def short(scenario):
     """Returns the scenario with a time-out after a few steps."""
     game = scenario.game
     if isinstance(game, DoomSpec):
-        game = replace(game, settings={**game.settings, "episode_timeout": 8 * game.frame_skip})
+        frames = 8 * game.frame_skip
+        match = {**game.match, "minutes": frames / 60 / 35} if game.match else {}
+        game = replace(game, settings={**game.settings, "episode_timeout": frames}, match=match)
     elif isinstance(game, AtariSpec):
         game = replace(game, max_frames=5 * game.frame_skip)
     else:
