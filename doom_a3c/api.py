@@ -17,7 +17,7 @@ from doom_a3c.cli.panel import Panel
 from doom_a3c.cli.streams import can_redraw, in_notebook
 from doom_a3c.envs.functions import name_function
 from doom_a3c.record.files import claim_empty_folder, explain_folder
-from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.pretrained import find_model

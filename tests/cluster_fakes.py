@@ -18,7 +18,8 @@ from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.engines.cluster.server_client import RunCounts, ServerClient
 from doom_a3c.record.films.gifs import Gif
-from doom_a3c.record.metrics.progress import Progress, to_plain
+from doom_a3c.record.metrics.counters import to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.remote import pack_gif
 from doom_a3c.settings.config import Config
 

@@ -48,7 +48,8 @@ def make_network():
     """
     from doom_a3c.agent.distributions import Categorical
     from doom_a3c.agent.graphs import Graphs
-    from doom_a3c.agent.networks import ACNetwork, Inputs
+    from doom_a3c.agent.inputs import Inputs
+    from doom_a3c.agent.networks import ACNetwork
     from doom_a3c.settings.network import Network
 
     graphs = Graphs()

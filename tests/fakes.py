@@ -13,8 +13,9 @@ import pytest
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp

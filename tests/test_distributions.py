@@ -11,10 +11,11 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
 from scipy.stats import chisquare, norm
 
 from doom_a3c.agent.distributions import MASKED, Categorical, explore
+from doom_a3c.agent.inputs import Inputs, read_input_shapes
 from doom_a3c.agent.joint_actions import FIRST_DEVIATION, MIN_DEVIATION, Gaussian, Joint, find_distribution
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy

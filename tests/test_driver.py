@@ -33,7 +33,8 @@ from doom_a3c.engines.cluster.ray import (
 )
 from doom_a3c.engines.local import capture_state
 from doom_a3c.engines.threads import make_threads_engine
-from doom_a3c.record.metrics.progress import Progress, to_plain
+from doom_a3c.record.metrics.counters import to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.tensorboard import TensorBoardLogger
 from doom_a3c.run import remote
 from doom_a3c.run.actors import ActorFactory

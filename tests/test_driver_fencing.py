@@ -14,7 +14,8 @@ from doom_a3c.engines.cluster import driver
 from doom_a3c.engines.cluster.messages import UnreachableError
 from doom_a3c.engines.cluster.ray import Blueprint
 from doom_a3c.engines.state import State
-from doom_a3c.record.metrics.progress import Progress, from_plain
+from doom_a3c.record.metrics.counters import from_plain
+from doom_a3c.record.metrics.progress import Progress
 
 NAME = "machine__0"
 CONFIG = changed(SMALL, max_policy_lag=10**6, learning_rate=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from run_fakes import Listener, ScriptedEngine, ScriptedEvaluator, tiny_record
 
-from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.run import evaluations as module
 from doom_a3c.run import make_evaluations
 from doom_a3c.run.checkpoints.checkpoint import load

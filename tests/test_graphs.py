@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.graphs import Graph, Graphs
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import make_blank_rollout
 from doom_a3c.algorithm.optimizers import Adam, RMSProp

@@ -19,8 +19,9 @@ from doom_a3c.engines.threads import make_threads_engine
 from doom_a3c.engines.update_log import StepMetrics, UpdateLog
 from doom_a3c.engines.updates import SharedStepSize, Updater
 from doom_a3c.envs.games import make_game_factory
+from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.loggers import NullLogger
-from doom_a3c.record.metrics.progress import COLLAPSED, WINDOW, Progress
+from doom_a3c.record.metrics.progress import COLLAPSED, Progress
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.run import guard
 from doom_a3c.run.checkpoints.folder import CheckpointFolder

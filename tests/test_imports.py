@@ -238,7 +238,7 @@ def test_the_threads_engine_needs_few_lines(root):
     known = module_names(root)
     names = closure("doom_a3c.engines.threads", known)
     assert {"doom_a3c.agent.networks", "doom_a3c.engines.updates"} < names
-    assert line_count(known[name] for name in names) <= 3050
+    assert line_count(known[name] for name in names) <= 3080
 
 
 def test_agents_know_no_records_of_a_run(modules):

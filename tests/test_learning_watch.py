@@ -2,7 +2,8 @@
 
 import pytest
 
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.learning_watch import HELD, LearningWatch
 from doom_a3c.settings.config import Config
 

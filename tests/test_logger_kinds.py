@@ -22,10 +22,10 @@ from doom_a3c.cli.compare_runs import compare_runs
 from doom_a3c.cli.run_curves import Curve, _make_curve
 from doom_a3c.record.files import write_table
 from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.counters import Point
 from doom_a3c.record.metrics.figures import draw_runs
 from doom_a3c.record.metrics.logger_kinds import find_logger
 from doom_a3c.record.metrics.loggers import Loggers
-from doom_a3c.record.metrics.progress import Point
 from doom_a3c.record.metrics.tags import make_tag
 from doom_a3c.settings.errors import UserError
 

@@ -9,9 +9,10 @@ from fakes import changed
 
 from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.inputs import read_input_shapes
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps

@@ -7,7 +7,8 @@ from unrolled import ACTIVATIONS, B, T, observe, state, unroll
 
 from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.distributions import Categorical
-from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
+from doom_a3c.agent.inputs import Inputs, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.settings.checks import count_parameters
 from doom_a3c.settings.network import Network

@@ -9,7 +9,7 @@ import pytest
 from fakes import complaint
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, OneOf, Sequence, Text, Tuple, flatten
 
-from doom_a3c.agent.networks import Inputs
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.envs import registered
 from doom_a3c.envs.flattening import list_left_out, name_numbers
 from doom_a3c.envs.games import make_game_factory

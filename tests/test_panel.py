@@ -23,7 +23,7 @@ from doom_a3c.cli import command
 from doom_a3c.cli.lines import Lines
 from doom_a3c.cli.screen import LivePanel, draw_panel
 from doom_a3c.cli.status import draw_sparkline, format_curve, format_rows, format_time_left
-from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.run.reporter import Status
 from doom_a3c.settings.errors import UserError
 
@@ -379,7 +379,7 @@ def test_tmux_keeps_one_panel_of_a_low_window_that_changes_its_size(tmp_path):
 import os, pathlib, time
 from collections import namedtuple
 from doom_a3c.cli.screen import LivePanel
-from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.record.metrics.counters import EvaluationPoint
 facts = {status._asdict()}
 status, panel = namedtuple("Status", facts)(**facts), LivePanel()  # the real one would load TensorFlow
 for frames in range(8):

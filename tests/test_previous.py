@@ -18,8 +18,9 @@ import doom_a3c as dc
 from doom_a3c.agent.core_kinds import list_cores
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.learner import Learner
-from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps

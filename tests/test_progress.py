@@ -11,16 +11,8 @@ import pytest
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.record.files import write_table
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.progress import (
-    MAX_POINTS,
-    WINDOW,
-    Counters,
-    EvaluationPoint,
-    Point,
-    Progress,
-    from_plain,
-    to_plain,
-)
+from doom_a3c.record.metrics.counters import MAX_POINTS, WINDOW, Counters, EvaluationPoint, Point, from_plain, to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.statistics import format_score
 
 SIZE = (495, 880)  # height and width in pixels

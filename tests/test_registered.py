@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import FlattenObservation
 from registered_toys import LENGTH, Plain
 
-from doom_a3c.agent.networks import Inputs
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv

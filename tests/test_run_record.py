@@ -7,7 +7,8 @@ import pytest
 from fakes import changed
 from run_fakes import run_record, settings
 
-from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
+from doom_a3c.record.metrics.counters import EvaluationPoint
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.checkpoints.run_record import (
     FORMAT,
     MAX_EVALUATIONS,

@@ -21,7 +21,7 @@ from doom_a3c.engines.cluster.members import MAX_REFUSED
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES
 from doom_a3c.record.films.gif_writer import GifWriter
 from doom_a3c.record.films.gifs import Gif
-from doom_a3c.record.metrics.progress import MAX_KINDS
+from doom_a3c.record.metrics.counters import MAX_KINDS
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 
 NAN, INF = float("nan"), float("inf")

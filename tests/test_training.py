@@ -13,7 +13,8 @@ from run_fakes import Audience, Listener, ScriptedEngine, ScriptedEvaluator, tin
 from doom_a3c.cli import ending, train
 from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.engines.updates import DivergedError
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run import training
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder

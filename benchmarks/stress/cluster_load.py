@@ -83,7 +83,7 @@ def measure_load(options: argparse.Namespace) -> None:
         place_on,
         start_actor,
     )
-    from doom_a3c.record.metrics.progress import to_plain
+    from doom_a3c.record.metrics.counters import to_plain
 
     print("| transport | hosts | pushes/s | p50 ms | p95 ms | MB/s sent |\n|---|---|---|---|---|---|", flush=True)
     for transport in options.transports:

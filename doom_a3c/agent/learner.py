@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array
-from doom_a3c.agent.networks import ACNetwork, Observations
+from doom_a3c.agent.inputs import Observations
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.agent.targets import Basis, evaluate_actions, make_estimator
 from doom_a3c.algorithm.losses import actor_critic_loss, clip_weights, importance_ratios, normalize

@@ -18,7 +18,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, explore
-from doom_a3c.agent.networks import Observations
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.policy import Decider, Decision
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST, RIVALS, SHAPING
 from doom_a3c.settings.streams import split

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
-from doom_a3c.agent.networks import ACNetwork, Observations
+from doom_a3c.agent.inputs import Observations
+from doom_a3c.agent.networks import ACNetwork
 
 
 class Decision(NamedTuple):

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.agent.distributions import Actions, Array, Distribution
-from doom_a3c.agent.networks import Inputs, Observations
+from doom_a3c.agent.inputs import Inputs, Observations
 from doom_a3c.agent.player import GameVector, Rewards, read_bonuses
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.agent.rollouts import MAX_OBSERVED

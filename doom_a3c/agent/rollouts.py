@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Actions, Array, Distribution
-from doom_a3c.agent.networks import Observations
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.player import Bools, Episode, Player, Step
 from doom_a3c.agent.rewards import IDENTITY, RewardScaler, RewardStats
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments

@@ -14,7 +14,8 @@ from scipy.ndimage import gaussian_filter
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork, Observations
+from doom_a3c.agent.inputs import Observations
+from doom_a3c.agent.networks import ACNetwork
 
 SPOT, BLUR = 5.0, 3.0  # standard deviations in pixels: of a spot, and of the blur inside it
 SPACING = 5  # pixels between two spots; larger if one of the limits below would be exceeded

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array
-from doom_a3c.agent.networks import ACNetwork, NetworkOutput, Observations
+from doom_a3c.agent.inputs import Observations
+from doom_a3c.agent.networks import ACNetwork, NetworkOutput
 from doom_a3c.agent.player import Bools
 from doom_a3c.agent.rollouts import Rollout
 from doom_a3c.algorithm.losses import importance_ratios

@@ -12,7 +12,8 @@ from doom_a3c.cli.status import format_curve, format_mean
 from doom_a3c.cli.streams import OutputLostError
 from doom_a3c.record.files import write_json, write_table
 from doom_a3c.record.metrics import figures
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point, Progress
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint, Point
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import format_needed_flags
 from doom_a3c.run.session import Session

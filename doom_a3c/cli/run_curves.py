@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.csv_logger import TABLE
-from doom_a3c.record.metrics.progress import WINDOW
 from doom_a3c.record.metrics.tags import make_tag
 from doom_a3c.run.checkpoints.run_record import find_scenario_name
 from doom_a3c.settings import catalog

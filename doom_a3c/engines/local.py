@@ -12,8 +12,9 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.updates import SharedStepSize
 
 if TYPE_CHECKING:
+    from doom_a3c.record.metrics.counters import Counters
     from doom_a3c.record.metrics.loggers import Metrics
-    from doom_a3c.record.metrics.progress import Counters, Progress
+    from doom_a3c.record.metrics.progress import Progress
 
 
 def capture_state(model: GlobalModel, progress: Progress) -> State:

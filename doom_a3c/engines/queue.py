@@ -20,8 +20,9 @@ import tensorflow as tf
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import Array, Distribution
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Observations
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Decision, Policy
 from doom_a3c.agent.rollouts import VersionedRollout, join_states
 from doom_a3c.engines.channel import Channel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from doom_a3c.agent.model import Snapshot
-    from doom_a3c.record.metrics.progress import Counters
+    from doom_a3c.record.metrics.counters import Counters
 
 
 class State(NamedTuple):

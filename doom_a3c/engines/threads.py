@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.learner import Gradients, Learner
 from doom_a3c.agent.model import GlobalModel, SharedNetwork
-from doom_a3c.agent.networks import ACNetwork, Observations
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Decider, Policy
 from doom_a3c.agent.rollouts import Actor, make_blank_rollout
 from doom_a3c.engines.local import LocalEngine

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
+from doom_a3c.agent.inputs import Inputs, read_input_shapes
 from doom_a3c.agent.joint_actions import find_distribution, list_choices
 from doom_a3c.agent.model import GlobalModel
-from doom_a3c.agent.networks import ACNetwork, Inputs, read_input_shapes
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import GameVector
 from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
 from doom_a3c.agent.rewards import RewardScale

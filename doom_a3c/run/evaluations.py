@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from doom_a3c.engines.state import State
-from doom_a3c.record.metrics.progress import MAX_SCORE, EvaluationPoint
+from doom_a3c.record.metrics.counters import MAX_SCORE, EvaluationPoint
 from doom_a3c.run.checkpoints.checkpoint import all_finite
 from doom_a3c.run.checkpoints.run_record import Best, PolicyName, choose_policy
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, Stop

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import GameVector, Player, Step, split_seed
 from doom_a3c.agent.policy import Policy
-from doom_a3c.record.metrics.progress import EvaluationPoint
+from doom_a3c.record.metrics.counters import EvaluationPoint
 from doom_a3c.run.checkpoints.run_record import PolicyName
 from doom_a3c.settings.errors import UserError
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from doom_a3c.agent.model import MAX_HALVINGS
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.state import State
-from doom_a3c.record.metrics.progress import COLLAPSED, WINDOW, Progress
+from doom_a3c.record.metrics.counters import WINDOW
+from doom_a3c.record.metrics.progress import COLLAPSED, Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.settings.config import Config
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point, Progress
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint, Point
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.settings.config import Config
 

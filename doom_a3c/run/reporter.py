@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.state import State
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint
 from doom_a3c.record.metrics.loggers import Logger
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Progress
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.rate_limiter import log_limiter
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import Best, PolicyName

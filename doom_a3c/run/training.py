@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.updates import NON_FINITE, DivergedError, find_divergence_hint
-from doom_a3c.record.metrics.progress import EvaluationPoint, Progress
+from doom_a3c.record.metrics.counters import EvaluationPoint
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.evaluations import Evaluations
 from doom_a3c.run.guard import CollapseGuard
 from doom_a3c.run.learning_watch import LearningWatch

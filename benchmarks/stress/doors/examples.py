@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from doom_a3c.record.metrics.progress import Counters, Point
+from doom_a3c.record.metrics.counters import Counters, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints import checkpoint
 from doom_a3c.run.checkpoints.run_record import Best, RunRecord

@@ -13,16 +13,18 @@ from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.guards import FindingError
 from benchmarks.stress.doors.mutations import Mutator, mutate_json
 from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.model import GlobalModel, flatten
-from doom_a3c.agent.networks import ACNetwork, Inputs
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rollouts import Rollout, VersionedRollout, make_blank_rollout
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.engines.channel import Channel
 from doom_a3c.engines.cluster.messages import Push, Verdict
 from doom_a3c.engines.cluster.server import ParameterServer
 from doom_a3c.engines.local import capture_state
-from doom_a3c.record.metrics.progress import Progress, to_plain
+from doom_a3c.record.metrics.counters import to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network

@@ -28,8 +28,9 @@ from doom_a3c.engines.cluster.ray import (
 )
 from doom_a3c.engines.state import State
 from doom_a3c.engines.updates import DivergedError
+from doom_a3c.record.metrics.counters import from_plain, to_plain
 from doom_a3c.record.metrics.loggers import Logger
-from doom_a3c.record.metrics.progress import Progress, from_plain, to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.errors import UserError
 
 _TICK_SECONDS = 0.5

@@ -49,8 +49,9 @@ from doom_a3c.engines.thread_group import ThreadGroup
 from doom_a3c.engines.trainer import Trainer
 from doom_a3c.engines.update_log import average_episodes
 from doom_a3c.engines.updates import DivergedError, SharedStepSize, Updater
+from doom_a3c.record.metrics.counters import from_plain, parse_moments, to_plain
 from doom_a3c.record.metrics.loggers import flatten
-from doom_a3c.record.metrics.progress import Progress, from_plain, parse_moments, to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.record.metrics.rate_limiter import RateLimiter
 from doom_a3c.settings.config import Config
 

@@ -12,7 +12,7 @@ from doom_a3c.agent.model import SharedNetwork
 from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.engines.cluster.messages import MAX_GIF_BYTES, Answer, GifMessage, Push, Server, UnreachableError
 from doom_a3c.engines.cluster.send_buffer import SendBuffer
-from doom_a3c.record.metrics.progress import parse_moments
+from doom_a3c.record.metrics.counters import parse_moments
 
 SECONDS_BETWEEN_TRIES = 0.1
 

@@ -15,7 +15,7 @@ from doom_a3c.agent.rollouts import RolloutStats, make_blank_rollout
 from doom_a3c.algorithm.running_moments import RunningMoments
 from doom_a3c.engines.cluster.messages import MAX_COUNT, MAX_GIF_BYTES, GifMessage
 from doom_a3c.engines.cluster.send_buffer import make_push
-from doom_a3c.record.metrics.progress import KIND, parse_moments
+from doom_a3c.record.metrics.counters import KIND, parse_moments
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import first_line
 from doom_a3c.settings.fields import parse_finite, parse_int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from doom_a3c.record.files import write_whole
-from doom_a3c.record.metrics.progress import WINDOW, EvaluationPoint, Point
+from doom_a3c.record.metrics.counters import WINDOW, EvaluationPoint, Point
 from doom_a3c.record.metrics.statistics import mean_interval
 
 if TYPE_CHECKING:

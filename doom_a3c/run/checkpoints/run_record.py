@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
-from doom_a3c.record.metrics.progress import Counters, EvaluationPoint, Progress, from_plain, parse_evaluation, to_plain
+from doom_a3c.record.metrics.counters import Counters, EvaluationPoint, from_plain, parse_evaluation, to_plain
+from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings import scenarios
 from doom_a3c.settings.checks import is_name, parse_name
 from doom_a3c.settings.config import Config

@@ -15,7 +15,7 @@ from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.policy import Policy
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.record.metrics.progress import EvaluationPoint, Point
+from doom_a3c.record.metrics.counters import EvaluationPoint, Point
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.run_record import PolicyName, RunRecord

@@ -10,7 +10,7 @@ import numpy as np
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.distributions import MASKED, Array, Distribution
-from doom_a3c.agent.networks import Observations
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.player import Player, split_seed
 from doom_a3c.agent.policy import Decision
 from doom_a3c.run.builder import Builder

@@ -13,8 +13,8 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, Distribution
+from doom_a3c.agent.inputs import read_input_shapes
 from doom_a3c.agent.joint_actions import find_distribution
-from doom_a3c.agent.networks import read_input_shapes
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.run.play.random_play import RandomPolicy
