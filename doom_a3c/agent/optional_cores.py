@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from doom_a3c.agent.cores import LSTM, Core, CoreState, make_gates, project_inputs
 from doom_a3c.agent.parameters import Parameters
 from doom_a3c.algorithm.gru import gru
+from doom_a3c.algorithm.lstm import multiply
 from doom_a3c.algorithm.scan import scan
+
+TIME_SCALES = (2.0, 128.0)  # steps
 
 
 class SkipLSTM(LSTM):
@@ -44,29 +48,38 @@ class GRU:
 
 
 class MinGRU:
-    """A linear recurrence (minGRU, Feng et al. 2024, arXiv:2410.01201, section 3.1) with `size` cells.
+    """A linear recurrence (minGRU, Feng et al. 2024, arXiv:2410.01201, section 3.1) with `size` cells, and an output layer.
 
-        k_t = sigmoid(W_k x_t + b_k + 1);  h_t = k_t h_{t-1} + (1 - k_t) (W_c x_t + b_c)
+        k_t = sigmoid(W_k x_t + b_k + d);  h_t = k_t h_{t-1} + (1 - k_t) (W_c x_t + b_c);  y_t = elu(W_h h_t + W_x x_t + b)
 
     Gate and candidate depend on the input alone, not on the state, so that all steps of a rollout are computed at once, by
-    a parallel scan. The paper's update gate is 1 - k_t; as in this package's LSTM, a bias of 1 makes it remember at first.
-    Its state is h, [B, size].
+    a parallel scan. The paper's update gate is 1 - k_t. The constants d give the cells time scales from 2 to 128 steps at
+    first (chrono initialisation, Tallec & Ollivier 2018, arXiv:1804.11188): differences of fast and slow cells are speeds.
+    Without the output layer a policy would be linear in what is remembered. Its state is h, [B, size].
     """
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = size
-        self._kernel = make.matrix(f"{prefix}min_gru/kernel", (inputs, 2 * size), inputs + 2 * size)
-        self._bias = make.zeros(f"{prefix}min_gru/bias", 2 * size)
+        name = f"{prefix}min_gru"
+        self._kernel = make.matrix(f"{name}/kernel", (inputs, 2 * size), inputs + 2 * size)
+        self._bias = make.zeros(f"{name}/bias", 2 * size)
+        self._state_kernel = make.matrix(f"{name}/state_kernel", (size, size), inputs + 2 * size)
+        self._input_kernel = make.matrix(f"{name}/input_kernel", (inputs, size), inputs + 2 * size)
+        self._output_bias = make.zeros(f"{name}/output_bias", size)
+        self._delays = np.log(np.geomspace(*TIME_SCALES, size) - 1).astype(np.float32)
 
     def initial_state(self, batch_size: int) -> CoreState:
         return (tf.zeros((batch_size, self.size)),)
 
     def run(self, features: tf.Tensor, resets: tf.Tensor, state: CoreState) -> tuple[tf.Tensor, CoreState]:
-        """Returns h of all steps, and after the last one."""
+        """Returns y of all steps, and h after the last one."""
         gates, candidates = tf.split(project_inputs(features, self._kernel, self._bias, resets.shape[0]), 2, axis=2)
-        keeps = tf.where(resets[..., None] > 0, tf.zeros_like(gates), tf.sigmoid(gates + 1.0))
-        states = scan(keeps, tf.sigmoid(-gates - 1.0) * candidates, *state)
-        return tf.reshape(states, (-1, self.size)), (states[-1],)
+        gates += self._delays
+        keeps = tf.where(resets[..., None] > 0, tf.zeros_like(gates), tf.sigmoid(gates))
+        states = scan(keeps, tf.sigmoid(-gates) * candidates, *state)
+        remembered = tf.cast(tf.reshape(states, (-1, self.size)), features.dtype)
+        mixed = multiply(remembered, self._state_kernel.read()) + multiply(features, self._input_kernel.read())
+        return tf.nn.elu(tf.nn.bias_add(tf.cast(mixed, tf.float32), self._output_bias)), (states[-1],)
 
 
 OPTIONAL_CORES: dict[str, type[Core]] = {"skip_lstm": SkipLSTM, "gru": GRU, "min_gru": MinGRU}

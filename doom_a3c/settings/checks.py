@@ -168,7 +168,7 @@ def count_parameters(
     features += previous
     size = network.core_size
     gates = {"none": 0, "lstm": 4, "skip_lstm": 4, "gru": 3}.get(network.core, 1)  # agent/cores.py may know others
-    count += 2 * size * features if network.core == "min_gru" else gates * size * (features + size)
+    count += size * (3 * features + size) if network.core == "min_gru" else gates * size * (features + size)
     seen = {"none": features, "skip_lstm": features + size}.get(network.core, size)  # by the heads
     return (count if network.shared else 2 * count) + seen * outputs
 
