@@ -1,0 +1,165 @@
+"""Compares the recurrent cores: the same games learned with each, seed by seed.
+
+    python -m benchmarks.cores                             # all games and cores
+    python -m benchmarks.cores pendulum_without_velocity   # some of them
+    python -m benchmarks.cores --page                      # only rewrite the page from finished trainings
+
+A training is `train.py` with the game's file, or the text below, and one core. A finished training is a line of
+docs/results/cores.jsonl and not done again; the page is docs/results/cores.md.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import PAGES
+from benchmarks.common.trainings import read_commit, run
+from doom_a3c.record.metrics.statistics import format_score
+
+MEASURED = PAGES / "cores.jsonl"
+CORES = ("lstm", "gru", "min_gru", "none")
+EPISODES = 100  # new games
+
+
+class Game(NamedTuple):
+    """A game to learn with each core."""
+
+    frames: int
+    text: str  # TOML of its scenario; the table [network] is the last
+    seeds: Sequence[int] = (11, 12, 13)
+
+
+GAMES = {
+    "pendulum_without_velocity": Game(
+        150_000,
+        """
+base = "pendulum"
+[game]
+id = "benchmarks.memory_games:PendulumNoVel-v1"
+[training]
+envs_per_worker = 8
+[network]
+hidden = [64]
+core_size = 128
+""",
+    ),
+    "memory": Game(
+        1_500_000,
+        """
+base = "base/gymnasium"
+[game]
+id = "minigrid:MiniGrid-MemoryS11-v0"
+[training]
+rollout_length = 64
+entropy_cost = 0.005
+[network]
+activation = "relu"
+core_size = 128
+""",
+    ),
+    "my_way_home": Game(1_000_000, 'base = "my_way_home"\n[network]\n', seeds=(11,)),
+    "defend_the_center": Game(1_000_000, 'base = "defend_the_center"\n[network]\n', seeds=(11,)),
+    "pong_lstm": Game(2_000_000, 'base = "pong_lstm"\n[network]\n', seeds=(11,)),
+}
+
+
+class Measured(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    game: str
+    core: str
+    seed: int
+    frames: int
+    score: float  # mean in new games
+    frames_per_second: float
+    commit: str
+
+
+def measure(game: str, core: str, seed: int) -> Measured:
+    """Trains a game with a core, and plays new games with the last weights."""
+    frames, text, _ = GAMES[game]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        scenario = folder / f"{game}.toml"
+        scenario.write_text(f'{text}core = "{core}"\n')
+        flags = ("--scenario", scenario, "--seed", seed, "--frames", frames, "--summary", "summary.json")
+        run(
+            folder,
+            "train.py",
+            *flags,
+            "--evaluate-every",
+            0,
+            "--evaluation-episodes",
+            EPISODES,
+            "--gif-every",
+            0,
+            "--quiet",
+        )
+        end = json.loads((folder / "summary.json").read_text())
+    return Measured(game, core, seed, end["frames"], end["best_evaluation"], end["frames_per_second"], read_commit())
+
+
+def read_measured() -> list[Measured]:
+    """Returns all finished trainings."""
+    return [Measured(**line) for line in results.read_results(MEASURED)]
+
+
+def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
+    """Yields the lines of the page."""
+    yield "# Recurrent cores"
+    yield ""
+    yield "| game | frames | core | mean score, by seed | mean | frames per second |"
+    yield "|---|---|---|---|---|---|"
+    for game in GAMES:
+        for core in CORES:
+            if ones := sorted(one for one in found if (one.game, one.core) == (game, core)):
+                scores = [one.score for one in ones]
+                rate = statistics.fmean(one.frames_per_second for one in ones)
+                listed = ", ".join(f"{format_score(one.score)} ({one.seed})" for one in ones)
+                mean = format_score(statistics.fmean(scores))
+                yield f"| {game} | {ones[0].frames:,} | {core} | {listed} | {mean} | {rate:,.0f} |"
+    yield ""
+    yield (
+        "`python -m benchmarks.cores` trains each game with its file, or the text in benchmarks/cores.py, and one core; then the "
+        f"last weights play {EPISODES} new games with the better policy. Rates are of trainings side by side on two cores."
+    )
+
+
+def main() -> int:
+    """Measures what is asked for; returns 0, or 1 where a training failed."""
+    parser = make_parser("cores", __doc__)
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"games to learn (default all): {', '.join(GAMES)}")
+    parser.add_argument("--cores", nargs="+", choices=CORES, default=CORES, help="cores to compare (default all)")
+    parser.add_argument("--page", action="store_true", help="train nothing, write the page")
+    options = parser.parse_args()
+    if unknown := set(options.games) - set(GAMES):
+        parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
+    wanted = () if options.page else options.games or GAMES
+    trainings = [(game, core, seed) for game in wanted for seed in GAMES[game].seeds for core in options.cores]
+    failed = False
+    for training in trainings:
+        if training in {(one.game, one.core, one.seed) for one in read_measured()}:
+            continue
+        try:
+            one = measure(*training)
+        except subprocess.CalledProcessError as error:
+            print(f"{training} has failed: {error}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        print(f"{one.game}, {one.core}, seed {one.seed}: {format_score(one.score)}", flush=True)
+        results.append_result(MEASURED, one._asdict())
+    (PAGES / "cores.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run_command("cores", main, "interrupted; the same command continues")

@@ -1,0 +1,173 @@
+"""Scores the recipe for levels without a file: trains levels from nothing but wad and cfg, and summarizes them in a number.
+
+    python -m benchmarks.suite                                     # today's recipe: six levels, two seeds, 1M frames each
+    python -m benchmarks.suite --variant heads --levels deathmatch # a variant of it, on some of the levels
+    python -m benchmarks.suite --page                              # only rewrite the page from finished trainings
+
+A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
+random play, 1 the tuned file at the end of its own, longer training. The suite's score is the interquartile mean over
+levels and seeds, with a 95% interval of a bootstrap over the seeds of each level (Agarwal et al. 2021, arXiv:2108.13264).
+A finished training is a line of docs/results/suite.jsonl and not done again; the page is docs/results/suite.md.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import vizdoom
+from scipy.stats import trim_mean
+
+from benchmarks.common import results
+from benchmarks.common.command import make_parser, run_command
+from benchmarks.common.paths import PAGES
+from benchmarks.common.trainings import read_commit, run
+from doom_a3c.record.metrics.statistics import format_score
+from doom_a3c.settings.catalog import find
+
+MEASURED = PAGES / "suite.jsonl"
+LEVELS = ("defend_the_center", "health_gathering_supreme", "deadly_corridor", "my_way_home", "take_cover", "deathmatch")
+ALL_LEVELS = (*LEVELS, "basic", "defend_the_line", "health_gathering", "predict_position")
+RECIPE = "recipe"
+VARIANTS = {  # TOML over base/doom
+    RECIPE: "",
+    "heads": '[game]\nbuttons = "heads"\n',
+    "together": '[game]\nbuttons = "together"\n',
+}
+EPISODES = 50  # new games
+SAMPLES = 5000  # of the bootstrap
+
+
+class Measured(NamedTuple):
+    """A finished training: a line of the file of results."""
+
+    level: str
+    variant: str
+    seed: int
+    frames: int  # asked for
+    score: float  # mean in new games
+    seconds: float
+    commit: str
+
+    @property
+    def normalized(self) -> float:
+        """The score with 0 for random play and 1 for the tuned file."""
+        tuned = find(self.level)
+        assert tuned.expected_mean is not None
+        assert tuned.random_mean is not None
+        return (self.score - tuned.random_mean) / (tuned.expected_mean - tuned.random_mean)
+
+
+def write_scenario(level: str, variant: str, folder: Path) -> Path:
+    """Writes a level and its scenario into a folder; returns the file for --scenario."""
+    shipped, name = Path(vizdoom.scenarios_path), f"unknown_{level}"
+    shutil.copy(shipped / f"{level}.wad", folder / f"{name}.wad")
+    cfg = (shipped / f"{level}.cfg").read_text().replace(f"{level}.wad", f"{name}.wad")
+    (folder / f"{name}.cfg").write_text(cfg)
+    if not (overrides := VARIANTS[variant]):
+        return folder / f"{name}.wad"
+    game = f'[game]\nconfig = "{name}.cfg"\nwad = "{name}.wad"\n'
+    text = overrides.replace("[game]\n", game) if "[game]" in overrides else game + overrides
+    scenario = folder / f"{name}.toml"
+    scenario.write_text(f'base = "base/doom"\n{text}[training]\nnormalize_rewards = true\n')
+    return scenario
+
+
+def measure(level: str, variant: str, seed: int, frames: int) -> Measured:
+    """Trains a level with a variant of the recipe, and plays new games with the last weights."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        flags = ("--scenario", write_scenario(level, variant, folder), "--seed", seed, "--frames", frames)
+        quiet = ("--evaluate-every", 0, "--evaluation-episodes", EPISODES, "--gif-every", 0, "--quiet")
+        run(folder, "train.py", *flags, *quiet, "--summary", "summary.json")
+        end = json.loads((folder / "summary.json").read_text())
+    return Measured(level, variant, seed, frames, end["best_evaluation"], end["seconds"], read_commit())
+
+
+def read_measured() -> list[Measured]:
+    """Returns all finished trainings."""
+    return [Measured(**line) for line in results.read_results(MEASURED)]
+
+
+def find_interval(scores: Mapping[str, Sequence[float]]) -> tuple[float, float, float]:
+    """Returns the interquartile mean of the scores of all levels, and the ends of its 95% interval."""
+    random = np.random.default_rng(0)
+    samples = [
+        np.concatenate([random.choice(of_level, len(of_level)) for of_level in scores.values()]) for _ in range(SAMPLES)
+    ]
+    low, high = np.percentile(trim_mean(np.array(samples), 0.25, axis=1), [2.5, 97.5])
+    return float(trim_mean(np.concatenate(list(scores.values())), 0.25)), float(low), float(high)
+
+
+def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
+    """Yields the lines of the page: a table for each number of frames."""
+    yield "# Levels without a file"
+    for frames in sorted({one.frames for one in found}):
+        ones = [one for one in found if one.frames == frames]
+        variants = [variant for variant in VARIANTS if any(one.variant == variant for one in ones)]
+        yield ""
+        yield f"## {frames:,} frames"
+        yield ""
+        yield f"| level | {' | '.join(variants)} |"
+        yield f"|---|{'---|' * len(variants)}"
+        for level in ALL_LEVELS:
+            cells = [_format_cell([one for one in ones if (one.level, one.variant) == (level, each)]) for each in variants]
+            if any(cells):
+                yield f"| {level} | {' | '.join(cells)} |"
+        yield f"| **IQM** | {' | '.join(_format_iqm([one for one in ones if one.variant == each]) for each in variants)} |"
+    yield ""
+    yield (
+        "`python -m benchmarks.suite` trains copies of ViZDoom's levels that have no file; a cell is the mean of "
+        f"{EPISODES} new games by seed, and the normalized mean: 0 is random play, 1 our tuned file after all its frames. "
+        "IQM: interquartile mean over levels and seeds, with the 95% interval of a stratified bootstrap."
+    )
+
+
+def _format_cell(ones: Sequence[Measured]) -> str:
+    scores = ", ".join(format_score(one.score) for one in sorted(ones, key=lambda one: one.seed))
+    return f"{scores} ({np.mean([one.normalized for one in ones]):.2f})" if ones else ""
+
+
+def _format_iqm(ones: Sequence[Measured]) -> str:
+    levels = dict.fromkeys(one.level for one in ones)
+    mean, low, high = find_interval({level: [one.normalized for one in ones if one.level == level] for level in levels})
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+
+
+def main() -> int:
+    """Measures what is asked for; returns 0, or 1 where a training failed."""
+    parser = make_parser("suite", __doc__)
+    parser.add_argument("--levels", nargs="+", choices=ALL_LEVELS, default=LEVELS, help="levels to train (default six)")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[RECIPE], help="variants of the recipe")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
+    parser.add_argument("--frames", type=int, default=1_000_000, help="frames of each training (default 1,000,000)")
+    parser.add_argument("--page", action="store_true", help="train nothing, write the page")
+    options = parser.parse_args()
+    failed = False
+    for seed in () if options.page else options.seeds:
+        for level in options.levels:
+            for variant in options.variants:
+                training = (level, variant, seed, options.frames)
+                if training in {(one.level, one.variant, one.seed, one.frames) for one in read_measured()}:
+                    continue
+                try:
+                    one = measure(*training)
+                except subprocess.CalledProcessError as error:
+                    print(f"{training} has failed: {error}", file=sys.stderr, flush=True)
+                    failed = True
+                    continue
+                print(f"{level}, {variant}, seed {seed}: {format_score(one.score)} ({one.normalized:.2f})", flush=True)
+                results.append_result(MEASURED, one._asdict())
+    (PAGES / "suite.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run_command("suite", main, "interrupted; the same command continues")
