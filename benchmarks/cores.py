@@ -129,8 +129,8 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
                 yield f"| {game} | {ones[0].frames:,} | {core} | {listed} | {mean} | {rate:,.0f} |"
     yield ""
     yield (
-        "`python -m benchmarks.cores` trains each game with its file, or the text in benchmarks/cores.py, and one core; then the "
-        f"last weights play {EPISODES} new games with the better policy. Rates are of trainings side by side on two cores."
+        "`python -m benchmarks.cores` trains each game with its file, or the text in benchmarks/cores.py, and one core; "
+        f"then the last weights play {EPISODES} new games with the better policy. Rates are of trainings side by side on two cores."
     )
 
 
