@@ -130,7 +130,7 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield (
         "`python -m benchmarks.cores` trains each game with its file, or the text in benchmarks/cores.py, and one core; "
-        f"then the last weights play {EPISODES} new games with the better policy. Rates are of trainings side by side on two cores."
+        f"then the last weights play {EPISODES} new games with the better policy. Rates are of trainings side by side."
     )
 
 

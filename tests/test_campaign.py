@@ -15,7 +15,7 @@ from commands import ROOT
 from fakes import until
 from safetensors.numpy import load_file
 
-from benchmarks import ablations, learning, own_wads, pretrained
+from benchmarks import ablations, cores, learning, own_wads, pretrained, suite
 from benchmarks.ablations import Measured
 from benchmarks.common import learned, results
 from benchmarks.common.learned import FIRST_SEED, PLANS, Learned
@@ -27,6 +27,7 @@ from doom_a3c.run.checkpoints import pretrained as models
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.settings.catalog import find
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.fields import select
 from doom_a3c.settings.games import GameSettings
@@ -310,3 +311,38 @@ def test_a_model_whose_training_lies_elsewhere_stays_as_it_is(project, monkeypat
     assert "so its model stays as it is" in capsys.readouterr().out
     assert (pretrained.FOLDER / "cartpole.ckpt").read_bytes() == b"older"
     assert not (pretrained.FOLDER / models.CARDS).exists()
+
+
+def test_the_suites_score_is_the_interquartile_mean_of_normalized_scores():
+    scores = {"take_cover": 0.5, "deathmatch": 1.0, "my_way_home": 0.0, "basic": 0.75}
+    ones = []
+    for level, share in scores.items():
+        tuned = find(level)
+        score = tuned.random_mean + share * (tuned.expected_mean - tuned.random_mean)
+        ones += [suite.Measured(level, "recipe", seed, 1000, score, 1.0, "abc") for seed in (1, 2)]
+    assert [one.normalized for one in ones[::2]] == pytest.approx(list(scores.values()))
+    mean, low, high = suite.find_interval({level: [share, share] for level, share in scores.items()})
+    assert (mean, low, high) == pytest.approx((0.625, 0.625, 0.625)), "without the best and the worst quarter"
+    _, low, high = suite.find_interval({"one": [0.0, 1.0], "other": [0.0, 1.0]})
+    assert (low, high) == (0, 1)
+    lines = list(suite.list_page_lines(ones))
+    assert [line.partition("(")[2] for line in lines if line.startswith("| take_cover")] == ["0.50) |"]
+    assert "| **IQM** | 0.62 (0.62 to 0.62) |" in lines
+
+
+def test_a_level_of_the_suite_is_found_without_its_file(tmp_path):
+    plain = find(str(suite.write_scenario("deathmatch", suite.RECIPE, tmp_path)))
+    heads = find(str(suite.write_scenario("deathmatch", "heads", tmp_path)))
+    assert (plain.name, heads.name) == ("unknown_deathmatch", "unknown_deathmatch")
+    assert not plain.game.shaping
+    assert plain.game.wad == heads.game.wad == str(tmp_path / "unknown_deathmatch.wad")
+    assert heads.game.buttons == "heads"
+    assert plain.training == heads.training
+
+
+def test_cores_are_a_row_each():
+    found = [
+        cores.Measured("memory", core, seed, 10, 0.5 * seed, 20.0, "abc") for core in ("gru", "none") for seed in (2, 1)
+    ]
+    rows = [line for line in cores.list_page_lines(found) if line.startswith("| memory")]
+    assert rows == [f"| memory | 10 | {core} | 0.50 (1), 1.00 (2) | 0.75 | 20 |" for core in ("gru", "none")]
