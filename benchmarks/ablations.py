@@ -59,7 +59,7 @@ GAMES = {
     "predict_position": Game(1_000_000, 0.3),
 }
 PARTS = ["cartpole", "basic", "defend_the_center"]  # each of another kind; measured in these, unless ONLY says otherwise
-AS_IT_IS = "as it is"  # the variant that others are compared with, unless they were measured with another file of the game
+AS_IT_IS = "as it is"  # the variant that others are compared with
 VARIANTS = {
     AS_IT_IS: Variant(),
     "one pass, one minibatch (A3C)": Variant(("--epochs", 1, "--minibatches", 1)),
@@ -107,7 +107,6 @@ class Measured(NamedTuple):
     learned_at: int | None  # frames at which that mean reached the threshold
     faults: int  # roll-backs of the guard
     commit: str
-    baseline: str = AS_IT_IS  # the variant that it differs from in nothing else
 
 
 def make_flags(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
@@ -151,31 +150,26 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# What each part is worth"
     for game, (frames, threshold) in GAMES.items():
-        of_game = [one for one in found if one.game == game]
-        for baseline in dict.fromkeys(one.baseline for one in sorted(of_game, key=lambda one: one.baseline)):
-            before = "" if baseline == AS_IT_IS else f", {baseline}: to be compared with that row"
-            shown = {*VARIANTS, baseline}  # of removed variants only the baselines
-            if ones := [one for one in of_game if baseline in (one.baseline, one.variant) and one.variant in shown]:
-                yield ""
-                yield f"## {game}, {frames:,} frames{before}"
-                yield ""
-                yield from table(ones, threshold)
+        if ones := [one for one in found if one.game == game and one.variant in VARIANTS]:
+            yield ""
+            yield f"## {game}, {frames:,} frames"
+            yield ""
+            yield from table(ones, threshold)
     yield ""
     yield (
         "`python -m benchmarks.ablations` trains each variant with the game's own file, or one based on it, and some "
         "flags. Scores are the mean of the last 100 training episodes. *Over seeds* is their mean (several runs of a seed "
         "averaged first) with its 95% interval (Student's t), which is wide for two seeds. Finished runs are lines of "
-        "ablations.jsonl. Variants are named relative to today's files, in which no game is "
-        "[mirrored](../notes/methods.md#taken-out-the-mirror)."
+        "ablations.jsonl."
     )
 
 
 def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
-    """Yields the lines of a table: a variant each, in the order of `VARIANTS`, then the removed ones."""
+    """Yields the lines of a table: a variant each, in the order of `VARIANTS`."""
     reaching = f"frames until {threshold:g}, by seed"
     yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
     yield "|---|---|---|---|---|---|"
-    for variant in dict.fromkeys((*VARIANTS, *(one.variant for one in found))):
+    for variant in VARIANTS:
         ones = sorted((one for one in found if one.variant == variant), key=lambda one: one.seed)
         if ones:
             by_seed = [list(runs) for _, runs in itertools.groupby(ones, key=lambda one: one.seed)]
@@ -214,7 +208,7 @@ def main() -> int:
     for game in () if options.page else options.games or GAMES:
         for seed in options.seeds:
             for variant in options.variants:
-                done = {(one.game, one.variant, one.seed) for one in read_measured() if one.baseline == AS_IT_IS}
+                done = {(one.game, one.variant, one.seed) for one in read_measured()}
                 if (game, variant, seed) in done or game not in ONLY.get(variant, PARTS):
                     continue
                 try:
