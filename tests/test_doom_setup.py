@@ -28,42 +28,45 @@ SCENARIO = catalog.find("basic")
 
 def test_buttons_single_combined_and_listed():
     buttons = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK, vizdoom.Button.TURN_LEFT_RIGHT_DELTA]
-    game = SCENARIO.game
-    assert build_actions(game, buttons) == [[1, 0, 0], [0, 1, 0]]
-    combined = build_actions(replace(game, buttons="combinations"), buttons)
+    assert build_actions("single", buttons) == [[1, 0, 0], [0, 1, 0]]
+    combined = build_actions("combinations", buttons)
     assert combined == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
-    assert build_actions(replace(game, buttons=["ATTACK", ["MOVE_LEFT", "ATTACK"]]), buttons) == [[0, 1, 0], [1, 1, 0]]
+    assert build_actions(["ATTACK", ["MOVE_LEFT", "ATTACK"]], buttons) == [[0, 1, 0], [1, 1, 0]]
     with pytest.raises(UserError, match=r"did you mean ATTACK"):
-        build_actions(replace(game, buttons=["ATACK"]), buttons)
+        build_actions(["ATACK"], buttons)
     many = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)][:8]
     with pytest.raises(UserError, match="256 combinations"):
-        build_actions(replace(game, buttons="combinations"), many)
+        build_actions("combinations", many)
 
 
 def test_buttons_that_go_together_are_combined_and_others_pressed_alone():
     names = ["ATTACK", "TURN_RIGHT", "MOVE_FORWARD", "USE", "TURN_LEFT", "TURN_LEFT_RIGHT_DELTA"]
     buttons = [getattr(vizdoom.Button, name) for name in names]
-    actions = build_actions(replace(SCENARIO.game, buttons="together"), buttons)
+    actions = build_actions("together", buttons)
     pressed = [{name for name, on in zip(names, action, strict=True) if on} for action in actions]
     walks, turns, shots = (set(), {"MOVE_FORWARD"}), (set(), {"TURN_LEFT"}, {"TURN_RIGHT"}), (set(), {"ATTACK"})
     assert pressed == [walk | turn | shot for walk in walks for turn in turns for shot in shots] + [{"USE"}]
     every = [button for button in vizdoom.Button.__members__.values() if not vizdoom.is_delta_button(button)]
-    assert len(build_actions(replace(SCENARIO.game, buttons="together"), every)) == 3 * 3 * 3 * 2 + len(every) - 7
-    alone = build_actions(replace(SCENARIO.game, buttons="together"), [vizdoom.Button.USE])
+    assert len(build_actions("together", every)) == 3 * 3 * 3 * 2 + len(every) - 7
+    alone = build_actions("together", [vizdoom.Button.USE])
     assert alone == [[0], [1]]
 
 
-def test_a_wad_without_a_scenario_file_combines_its_buttons(own):
-    assert own("available_buttons = { MOVE_LEFT ATTACK }").buttons == "together"
+def test_a_wad_without_a_scenario_file_combines_few_buttons_and_has_heads_for_many(own):
+    spec = own("available_buttons = { MOVE_LEFT ATTACK }")
+    few, many = [vizdoom.Button.MOVE_LEFT, vizdoom.Button.ATTACK], [vizdoom.Button.ATTACK, vizdoom.Button.USE]
+    assert make_actions(spec, few) == make_actions(replace(spec, buttons="together"), few)
+    assert make_actions(spec, many) == make_actions(replace(spec, buttons="heads"), many)
+    assert make_actions(spec, many).joint is False
 
 
 def test_groups_of_buttons_make_every_choice_of_one_from_each():
     buttons = [vizdoom.Button.TURN_LEFT, vizdoom.Button.TURN_RIGHT, vizdoom.Button.ATTACK]
     groups = [["TURN_LEFT", "TURN_RIGHT", []], ["ATTACK", []]]
     expected = [[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
-    assert build_actions(replace(SCENARIO.game, buttons=groups), buttons) == expected
+    assert build_actions(groups, buttons) == expected
     both = [[["TURN_LEFT", "ATTACK"], []]]
-    assert build_actions(replace(SCENARIO.game, buttons=both), buttons) == [[1, 0, 1], [0, 0, 0]]
+    assert build_actions(both, buttons) == [[1, 0, 1], [0, 0, 0]]
     for words, wrong in {
         "all must be": ["ATTACK", ["TURN_LEFT", []]],
         "none empty": [["TURN_LEFT", []], []],
@@ -72,14 +75,14 @@ def test_groups_of_buttons_make_every_choice_of_one_from_each():
         "not 5": [["ATTACK", 5]],
     }.items():
         with pytest.raises(UserError, match=words):
-            build_actions(replace(SCENARIO.game, buttons=wrong), buttons)
+            build_actions(wrong, buttons)
 
 
 def test_a_delta_button_takes_an_amount():
     buttons = [vizdoom.Button.TURN_LEFT_RIGHT_DELTA, vizdoom.Button.ATTACK]
     turns = ["TURN_LEFT_RIGHT_DELTA=-4", "TURN_LEFT_RIGHT_DELTA=0.5", []]
     expected = [[-4, 1], [-4, 0], [0.5, 1], [0.5, 0], [0, 1], [0, 0]]
-    assert build_actions(replace(SCENARIO.game, buttons=[turns, ["ATTACK", []]]), buttons) == expected
+    assert build_actions([turns, ["ATTACK", []]], buttons) == expected
     for wrong, words in {
         "TURN_LEFT_RIGHT_DELTA": "per frame",
         "TURN_LEFT_RIGHT_DELTA=far": "per frame",
@@ -91,9 +94,9 @@ def test_a_delta_button_takes_an_amount():
         "ATTACK=": "ATTACK is pressed or not",
     }.items():
         with pytest.raises(UserError, match=words):
-            build_actions(replace(SCENARIO.game, buttons=[wrong, "ATTACK"]), buttons)
+            build_actions([wrong, "ATTACK"], buttons)
     with pytest.raises(UserError, match="pressed twice"):
-        build_actions(replace(SCENARIO.game, buttons=[turns[:2]]), buttons)
+        build_actions([turns[:2]], buttons)
 
 
 def list_buttons(*names):

@@ -121,7 +121,7 @@ def _load(path: Path) -> Scenario:
         if not exists(config):
             raise UserError(f"{path} needs {config.name} beside it, which names buttons and rewards")
         files = {"config": str(config), "wad": str(path)}
-    return _build_untuned("base/doom", path.stem, path.name, {**files, "buttons": "together"})
+    return _build_untuned("base/doom", path.stem, path.name, {**files, "buttons": "auto"})
 
 
 def _find_newest(name: str) -> str | None:

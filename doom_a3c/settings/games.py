@@ -51,7 +51,7 @@ class DoomSpec(_Spec):
     iwad: str = ""  # the base game's file, likewise; '' is Freedoom: Phase 2
     map: str = ""  # '' is FIRST_MAP
     available_buttons: tuple[str, ...] = ()  # buttons that the actions may use
-    buttons: Any = "single"  # or 'together', 'combinations', 'heads', a list of actions or groups, or a table of heads
+    buttons: Any = "single"  # or 'together', 'combinations', 'heads', 'auto', actions, groups of them, or a table of heads
     variables: tuple[str, ...] = ()  # game variables shown to the network
     variable_scales: tuple[float, ...] = ()  # a factor for each
     settings: Mapping[str, Any] = field(default_factory=dict)  # `VizdoomSettings` that differ from ViZDoom's defaults
@@ -61,8 +61,8 @@ class DoomSpec(_Spec):
 
     @property
     def has_heads(self) -> bool:
-        """Whether an action is several independent choices of buttons."""
-        return self.buttons == "heads" or isinstance(self.buttons, Mapping)
+        """Whether an action may be several independent choices of buttons."""
+        return self.buttons in ("heads", "auto") or isinstance(self.buttons, Mapping)
 
     @property
     def map_played(self) -> str:

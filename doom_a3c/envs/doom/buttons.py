@@ -69,22 +69,24 @@ def make_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> ButtonAct
     `buttons = { heads = [...] }` makes a choice for each group: nothing (always the first), one of its buttons or lists of
     buttons, or a step of a delta button, such as `{ TURN_LEFT_RIGHT_DELTA = { steps = 21, most = 12.5 } }`, evenly spaced
     from -12.5 to 12.5 per frame. 'heads' makes the groups: forward and back, left and right, turns (in 21 steps with the
-    delta button), attack, use, jump and crouch, weapons, and each other button. All other settings make a single choice,
-    see `build_actions`.
+    delta button), attack, use, jump and crouch, weapons, and each other button. 'auto' is 'heads' for a game that offers
+    more than moves, turns and shots, and else 'together'. All other settings make a single choice, see `build_actions`.
 
     Raises:
         UserError: as `build_actions`, or if a group is wrong.
     """
     names, binary = _name_buttons(buttons)
     setting = spec.buttons
-    if spec.has_heads:
+    if setting == "auto":
+        setting = "heads" if set(names) - set(itertools.chain(*TOGETHER)) else "together"
+    if setting == "heads" or isinstance(setting, Mapping):
         heads = _find_heads(names, binary) if setting == "heads" else _read_heads(setting, names, binary)
         vectors = [[_build_vector(action, names, binary) for action in head] for head in heads]
         pressed = [{part.partition("=")[0] for action in head for part in action} for head in heads]
         if shared := [name for one, two in itertools.combinations(pressed, 2) for name in sorted(one & two)]:
             raise UserError(f"[game] buttons: {shared[0]} is in two heads")
         return ButtonActions(vectors, [_name_all(head, buttons) for head in vectors], joint=False)
-    actions = build_actions(spec, buttons)
+    actions = build_actions(setting, buttons)
     return ButtonActions([actions], [_name_all(actions, buttons)], joint=True)
 
 
@@ -154,8 +156,8 @@ def _name_press(button: vizdoom.Button, value: float) -> str:
     return f"{button.name}={value:g}" if vizdoom.is_delta_button(button) else button.name
 
 
-def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
-    """Returns the engine's button vectors, one per action of the agent.
+def build_actions(setting: Any, buttons: Sequence[vizdoom.Button]) -> list[list[float]]:
+    """Returns the engine's button vectors, one per action of the agent, for [game] buttons without heads.
 
     - 'single': one action for each button.
     - 'combinations': one action for each subset of the buttons.
@@ -173,8 +175,8 @@ def build_actions(spec: DoomSpec, buttons: Sequence[vizdoom.Button]) -> list[lis
             button no amount.
     """
     names, binary = _name_buttons(buttons)
-    actions = _list_actions(spec.buttons, binary)
-    if not binary and not isinstance(spec.buttons, list | tuple):
+    actions = _list_actions(setting, binary)
+    if not binary and not isinstance(setting, list | tuple):
         raise UserError(_suggest_buttons(names))
     if not actions:
         raise UserError("[game] buttons is empty: name the actions")
@@ -200,8 +202,8 @@ def _list_actions(setting: object, binary: Sequence[str]) -> list[list[Any]]:
         grouped = any(not isinstance(part, str) for action in setting for part in action)
         return _multiply_groups(setting) if grouped else [_parse_action(action) for action in setting]
     raise UserError(
-        "[game] buttons must be 'single', 'together', 'combinations', a list of actions, each a button or a list of "
-        f"buttons, or a list of groups of actions, not {setting!r}"
+        "[game] buttons must be 'single', 'together', 'combinations', 'heads', 'auto', a list of actions, each a button or "
+        f"a list of buttons, or a list of groups of actions, not {setting!r}"
     )
 
 
