@@ -254,6 +254,7 @@ def test_a_lone_map_is_a_level_whatever_its_header_says(tmp_path, kind):
 # Starts
 
 ALONE, SEVERAL, NONE = Starts(True, False), Starts(False, True), Starts(False, False)
+DEATHMATCH = Starts(False, True, 2)
 
 
 def starts(tmp_path, *lumps):
@@ -262,7 +263,7 @@ def starts(tmp_path, *lumps):
 
 
 @pytest.mark.parametrize(
-    ("types", "found"), [((2014, 1), ALONE), ((11, 11), SEVERAL), ((2, 3), SEVERAL), ((2014,), NONE), ((), None)]
+    ("types", "found"), [((2014, 1), ALONE), ((11, 11), DEATHMATCH), ((2, 3), SEVERAL), ((2014,), NONE), ((), None)]
 )
 def test_starts_are_found_in_every_format(tmp_path, types, found):
     for hexen in (False, True):
@@ -307,6 +308,27 @@ def test_a_map_without_a_start_names_one_with_a_start(tmp_path):
     check_files(DoomSpec(wad=str(path), map="map03"))
     for name in ("cig.wad", "multi_duel.wad"):
         assert f"map01 of {name}" in complaint(check_files, DoomSpec(wad=name))
+
+
+def test_a_match_needs_a_start_for_each_player(tmp_path):
+    path = tmp_path / "mine.wad"
+    path.write_bytes(wad_of(*text_map("MAP01", 1, 2, 3, 4), *text_map("MAP02", 11, 11, 1), *text_map("MAP03", *[11] * 3)))
+
+    def check(level, bots, wad=str(path)):
+        return check_files(DoomSpec(wad=wad, map=level, match={"bots": bots}))
+
+    check("map02", 1)
+    check("map03", 2)
+    said = complaint(check, "map01", 2)
+    for words in ("bots = 2", "map01 of mine.wad has 0", "type 11", "3 players: map = 'map03'"):
+        assert words in said
+    said = complaint(check, "map02", 2)
+    assert "bots = 1, or map = 'map03'" in said
+    assert "bots = 2, or" not in (said := complaint(check, "map03", 3))
+    assert "bots = 2" in said
+    assert "has 0" in complaint(check, "map01", 1, "basic.wad")  # these two crash the engine
+    assert "bots = 1" in complaint(check, "map01", 2, "multi_duel.wad")
+    check("map01", 15, "cig.wad")
 
 
 @pytest.mark.parametrize(

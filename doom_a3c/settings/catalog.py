@@ -85,9 +85,7 @@ def find(name: str) -> Scenario:
     if bare in known:
         return _load(known[bare])
     if bare in _MATCHES:
-        raise UserError(
-            f"{name} is for several players: [game.match] in a file of your own adds bots, see docs/multiplayer.md"
-        )
+        raise UserError(f"{name} is for several players: [game.match] in your own file adds bots, see docs/multiplayer.md")
     if bare in _SOLD:
         raise UserError(
             f"{name} needs the commercial game {bare}.wad: if you own it, put it beside a cfg of your own with "

@@ -6,13 +6,14 @@ import functools
 import itertools
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from doom_a3c.settings.errors import UserError, require, shorten_list
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, GameSpec, locate
 from doom_a3c.settings.inputs import check_file, exists
+from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.wads import Contents, Level, read_contents, read_lump
 
 PLAYER_1, DEATHMATCH = 1, 11  # types of things: https://zdoom.org/wiki/Standard_editor_numbers
@@ -30,6 +31,7 @@ class Starts(NamedTuple):
 
     player_1: bool
     several: bool  # starts of other players, or for deathmatch
+    deathmatch: int = 0  # number of starts for deathmatch
 
 
 def read_starts(path: Path, level: Level) -> Starts | None:
@@ -50,7 +52,8 @@ def _read_starts(path: Path, level: Level, changed: int) -> Starts | None:
         return None
     # A start with another argument is for arrivals from another map.
     types = {kind for kind, argument in things if kind != PLAYER_1 or argument == 0}
-    return Starts(PLAYER_1 in types, bool(types & {DEATHMATCH, *OTHER_PLAYERS}))
+    deathmatch = sum(kind == DEATHMATCH for kind, _ in things)
+    return Starts(PLAYER_1 in types, bool(types & {DEATHMATCH, *OTHER_PLAYERS}), deathmatch)
 
 
 def _read_things(data: bytes, *, hexen: bool) -> list[tuple[int, int]]:
@@ -108,7 +111,8 @@ def check_files(game: GameSpec) -> None:
             f"{path} is a complete game (an IWAD with a PLAYPAL), not a level for one: name it in doom_game_path of the "
             "cfg, or [game] iwad of the .toml, and leave out doom_scenario_path or wad"
         )
-    _check_map(path, contents, game.map_played, bool(game.match))
+    match = parse_match(game.match)
+    _check_map(path, contents, game.map_played, match.bots if match else 0)
 
 
 def is_game(file: str) -> bool:
@@ -125,14 +129,17 @@ def _check_game(path: Path) -> None:
     )
 
 
-def _check_map(path: Path, contents: Contents, name: str, is_match: bool) -> None:
-    """Raises UserError unless the engine finds a map of that name in the file, with a start for the player.
+def _check_map(path: Path, contents: Contents, name: str, bots: int) -> None:
+    """Raises UserError unless the engine finds a map of that name in the file, with starts for the player and the bots.
 
     Otherwise it would search forever, play the game's own map instead, or crash.
     """
     levels = {level.name.lower(): level for level in contents.levels if level.loaded}
     if level := levels.pop(name, None):
-        _check_starts(path, level, levels, is_match)
+        if bots:
+            _check_match_starts(path, level, levels, bots)
+        else:
+            _check_start(path, level, levels)
         return
     misplaced = list(dict.fromkeys(level.inside for level in contents.levels if not level.loaded))
     if misplaced:
@@ -154,17 +161,39 @@ def _check_map(path: Path, contents: Contents, name: str, is_match: bool) -> Non
     )
 
 
-def _check_starts(path: Path, level: Level, others: Mapping[str, Level], is_match: bool) -> None:
+def _check_start(path: Path, level: Level, others: Mapping[str, Level]) -> None:
     starts = read_starts(path, level)
-    if starts is None or starts.player_1 or (is_match and starts.several):
+    if starts is None or starts.player_1:
         return
     its = "is for several players: it has starts for others, but none" if starts.several else "has no start"
-    near = itertools.islice(others.items(), MAX_SHOWN)
-    playable = [name for name, other in near if (others_starts := read_starts(path, other)) and others_starts.player_1]
-    cure = f"doom_map = {playable[0]} has one" if playable else "add one in a level editor"
-    cure += "; a [game.match] against bots needs none" if starts.several else ""
+    playable = _find_map(path, others, lambda its: its.player_1)
+    cure = f"doom_map = {playable} has one" if playable else "add one in a level editor"
+    cure += "; a [game.match] against bots needs none" if starts.deathmatch > 1 else ""
     name = f"{level.name.lower()} of {path.name}"
     raise UserError(f"{name} {its} for player 1 (a thing of type 1), and the engine crashes without one: {cure}")
+
+
+def _check_match_starts(path: Path, level: Level, others: Mapping[str, Level], bots: int) -> None:
+    """Raises UserError unless each player of a match has a start of its own.
+
+    Without any the engine crashes. With too few of them players appear inside others, whom that kills: in hundreds of such
+    frags a match, or in an endless chain of them, which crashes the engine, too.
+    """
+    starts = read_starts(path, level)
+    if starts is None or starts.deathmatch > bots:
+        return
+    enough = _find_map(path, others, lambda its: its.deathmatch > bots)
+    cures = [f"bots = {starts.deathmatch - 1}"] * (starts.deathmatch > 1) + [f"map = {enough!r} has enough"] * bool(enough)
+    raise UserError(
+        f"[game.match] bots = {bots}: {level.name.lower()} of {path.name} has {starts.deathmatch} deathmatch starts "
+        f"(things of type 11) for {bots + 1} players: {', or '.join(cures) or 'add some in a level editor'}"
+    )
+
+
+def _find_map(path: Path, levels: Mapping[str, Level], fits: Callable[[Starts], bool]) -> str:
+    """Returns the name of the first of these maps with fitting starts, '' if there is none among the first few."""
+    near = itertools.islice(levels.items(), MAX_SHOWN)
+    return next((name for name, level in near if (starts := read_starts(path, level)) and fits(starts)), "")
 
 
 def _shorten(names: Iterable[str]) -> str:
