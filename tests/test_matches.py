@@ -13,6 +13,7 @@ from fakes import complaint
 from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Decision
+from doom_a3c.envs.doom import make_env
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.match import BOT_LOST
 from doom_a3c.envs.doom.recorder import DoomVideoRecorder
@@ -85,6 +86,16 @@ def test_a_match_is_scored_by_frags_and_ends_by_its_length(make):
     assert min(healths) >= 0
     frags = [get_game(env).get_game_variable(getattr(VARIABLE, f"PLAYER{n}_FRAGCOUNT")) for n in range(1, 5)]
     assert info[RIVALS] == frags[1:]
+
+
+def test_an_evaluated_match_is_as_long_as_any(closing, monkeypatch):
+    monkeypatch.setattr(make_env, "MAX_EPISODE_STEPS", 5)
+    scenario = make_scenario(minutes=0.01)
+    env = closing(make_env.make_doom(scenario.game, scenario.observation, limited=True))
+    env.reset(seed=1)
+    steps = [env.step(FORWARD) for _ in range(6)]
+    assert [step[3] for step in steps] == [False] * 5 + [True]
+    assert len(steps[-1][4][RIVALS]) == 3
 
 
 def test_seed_and_actions_determine_a_match_and_its_film(make, closing):
@@ -202,6 +213,27 @@ def test_mistakes_in_the_table_are_one_line(table, words):
     said = complaint(lambda: from_plain({**plain, "game": {**plain["game"], "match": table}}, "a file"))
     assert "[game.match]" in said
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("[game.match]", "[game.match] is empty: bots = 7"),
+        ("[game.match]\nbots = 1\n[game.settings]\nepisode_timeout = 100", "episode_timeout has no effect"),
+        ("[game.match]\nbots = 1\n[game.settings]\nkill_reward = 5", "kill_reward has no effect"),
+        ("[game.match]\nbots = 1\n[game.settings]\ndeath_penalty = 5", "death_penalty has no effect"),
+        ("[game.match]\nbots = 1\nforce_respawn = false", "USE"),
+    ],
+)
+def test_a_file_says_nothing_that_its_match_ignores(tmp_path, table, words):
+    (tmp_path / "base.cfg").write_text(
+        "doom_scenario_path = cig.wad\nepisode_timeout = 9\nkill_reward = 5\navailable_buttons = { ATTACK }\n"
+    )
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "base/doom"\n[game]\nconfig = "base.cfg"\n{table}\n')
+    assert words in complaint(catalog.find, str(file))
+    file.write_text('base = "base/doom"\n[game]\nconfig = "base.cfg"\n[game.match]\nbots = 2\n')
+    assert catalog.find(str(file)).game.match == {"bots": 2}
 
 
 def test_the_bots_are_those_that_vizdoom_ships():

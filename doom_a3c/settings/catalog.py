@@ -14,6 +14,7 @@ from doom_a3c.settings.errors import UserError, error_context, suggest
 from doom_a3c.settings.games import ATARI, FUNCTION, DoomSpec, locate, shipped_folder
 from doom_a3c.settings.inputs import check_file, exists, list_data_folders, read_text
 from doom_a3c.settings.levels import check_files, check_there, is_game
+from doom_a3c.settings.match import check_match_file
 from doom_a3c.settings.scenarios import MEANS, Scenario, from_plain
 from doom_a3c.settings.sources import FLAG, Layer, find_sources, merge, override
 from doom_a3c.settings.vizdoom import read_cfg
@@ -158,8 +159,10 @@ def _build_untuned(base: str, name: str, title: str, game: dict[str, Any]) -> Sc
 def _build_scenario(layers: list[Layer], source: str) -> Scenario:
     """Builds the scenario of a user's files, and checks the files that they name."""
     layers = _include_config(layers, source)
-    scenario = replace(from_plain(merge(layers), source), sources=find_sources(layers))
+    tables, sources = merge(layers), find_sources(layers)
+    scenario = replace(from_plain(tables, source), sources=sources)
     with error_context(f"scenario {scenario.name}"):
+        check_match_file(tables, sources)
         scenario = _move_game_to_iwad(scenario)
         check_files(scenario.game)
     return scenario

@@ -11,7 +11,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import settings_of
 from doom_a3c.settings.games import RULE, AtariSpec, DoomSpec, Observation
-from doom_a3c.settings.match import parse_match
+from doom_a3c.settings.match import check_match, parse_match
 from doom_a3c.settings.network import Network, compute_maps, count_separate_numbers
 from doom_a3c.settings.setting import MAX_TEXT
 from doom_a3c.settings.shaping import parse_weights
@@ -70,7 +70,8 @@ def check_doom(game: DoomSpec, observation: Observation) -> None:
     )
     rules = all(RULE.fullmatch(str(name)) and type(number) is int for name, number in game.rules.items())
     require(rules, "[game.rules] takes whole numbers for sv_ variables of the engine, such as sv_noautoaim = 1")
-    parse_match(game.match)
+    if match := parse_match(game.match):
+        check_match(match, game.available_buttons)
     require(all(isinstance(name, str) for name in game.variables), "[game] variables takes names, such as ['HEALTH']")
     parse_weights(game.shaping)
     numbers = all(type(scale) in (int, float) and abs(scale) <= MAX_SCALE for scale in game.variable_scales)

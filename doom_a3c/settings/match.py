@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,32 @@ class MatchSettings:
     def frames(self) -> int:
         """Length of a match in frames."""
         return max(1, round(self.minutes * 60 * 35))
+
+
+def check_match(match: MatchSettings, buttons: Collection[str]) -> None:
+    """Raises UserError if a player with these buttons could not come back after its first death."""
+    stays_dead = not match.force_respawn and "USE" not in buttons
+    require(not stays_dead, "[game.match] force_respawn = false: dead players come back by USE, so add that to the buttons")
+
+
+def check_match_file(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Checks the [game.match] among the valid `tables` of a scenario file; `sources` are of its values, by path.
+
+    Raises:
+        UserError: for an empty one, or a setting of the file, not of its cfg, that a match does not use.
+    """
+    if (match := tables.get("game", {}).get("match")) is None:
+        return
+    require(match != {}, "[game.match] is empty: bots = 7 is a match against seven bots")
+    for path, source in sources.items():
+        table, _, name = path.rpartition(".")
+        if table != "game.settings" or source.startswith("cfg"):
+            continue
+        require(name != "episode_timeout", "[game.settings] episode_timeout has no effect: a match lasts its minutes")
+        paid = name.endswith(("_reward", "_penalty"))
+        require(
+            not paid, f"[game.settings] {name} has no effect: a match is scored by frags alone; [shaping] pays for more"
+        )
 
 
 def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:

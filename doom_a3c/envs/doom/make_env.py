@@ -14,7 +14,7 @@ from doom_a3c.settings.scenarios import MAX_EPISODE_STEPS
 def make_doom(
     game: DoomSpec, observation: Observation, limited: bool, render_mode: str | None = "rgb_array"
 ) -> gymnasium.Env[Any, Any]:
-    """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps.
+    """Returns one game of Doom; `limited` ends an episode after `MAX_EPISODE_STEPS` steps, but a match by its length alone.
 
     Raises:
         UserError: for a mistake in the scenario or its files.
@@ -22,4 +22,4 @@ def make_doom(
     from doom_a3c.envs.doom.env import DoomEnv  # loads ViZDoom, which only game servers need
 
     env = DoomEnv(game, observation, render_mode)
-    return TimeLimit(env, MAX_EPISODE_STEPS) if limited else env
+    return TimeLimit(env, MAX_EPISODE_STEPS) if limited and not game.match else env
