@@ -11,7 +11,7 @@ import vizdoom
 from fakes import complaint
 
 from doom_a3c.agent.joint_actions import find_distribution
-from doom_a3c.agent.player import Player
+from doom_a3c.agent.player import Episode, Player
 from doom_a3c.agent.policy import Decision
 from doom_a3c.envs.doom import make_env
 from doom_a3c.envs.doom.env import DoomEnv
@@ -19,6 +19,8 @@ from doom_a3c.envs.doom.match import BOT_LOST
 from doom_a3c.envs.doom.recorder import DoomVideoRecorder
 from doom_a3c.envs.processes.vectors import LocalVectorEnv
 from doom_a3c.record.metrics.standings import Standing, find_standing
+from doom_a3c.run.play.episode_player import PlayedEpisode
+from doom_a3c.run.play.page import Results
 from doom_a3c.settings import catalog
 from doom_a3c.settings.interface import FAULTS, RIVALS, SHAPING
 from doom_a3c.settings.match import BOTS, parse_match
@@ -139,6 +141,21 @@ def test_bots_that_leave_are_noticed_and_come_back(make):
     assert (count_players(env), faults) == (4, [BOT_LOST] * 3)
 
 
+@pytest.mark.parametrize("frames_left", [100, 4])  # these bots come back, or not
+def test_a_match_that_lost_a_bot_has_no_standing(make, frames_left):
+    env = make(minutes=0.1)
+    env.reset(seed=1)
+    ended, removed = False, False
+    while not ended:
+        if not removed and 0.1 * 2100 - get_game(env).get_episode_time() <= frames_left:
+            removed = True
+            get_game(env).send_game_command("removebots")
+        *_, ended, info = env.step(FORWARD)
+    assert info[RIVALS] == []
+    assert find_standing([0.0], [info[RIVALS]]) is None
+    assert len(play(env, 1)[-1][RIVALS]) == 3, "the next match is a whole one"
+
+
 def test_bots_of_one_skill_are_from_a_file_of_this_program(make):
     env = make(bot_skill=100)
     env.reset(seed=1)
@@ -192,6 +209,16 @@ def test_a_player_receives_the_frags_of_its_rivals(closing):
     episodes = [episode for _ in range(27) for episode in player.step(np.zeros(2, np.float32)).episodes]
     assert [episode.game for episode in episodes] == [0, 1]
     assert [len(episode.rivals) for episode in episodes] == [3, 3]
+
+
+def test_the_table_of_scores_has_a_column_for_each_bot():
+    episodes = [Episode(2.0, 5, 0.0, 0, 2.0, rivals) for rivals in ((1.0, 3.0), ())]  # the second match lost a bot
+    played = [PlayedEpisode(7, episode, (), (), (), (), False) for episode in episodes]
+    results = Results("", "", "", "", 0.0, (), (), played, (), 2, None)
+    names, rows = results.list_rows()
+    assert names[4:] == ("bot_1", "bot_2")
+    assert [row[4:] for row in rows] == [(1.0, 3.0), ("", "")]
+    assert results._replace(played=played[1:]).list_rows()[1] == [(0, 7, 2.0, 5)]
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,13 @@ class BotMatch:
         self._commands = [f"addbot {name}" for name in match.bot_names] or ["addbot"] * match.bots
         self._frags = 0.0
         self._check_at = 0  # the frame of the next look for lost bots
+        self._has_lost = False  # whether bots have been lost in this match
 
     def begin(self, game: vizdoom.DoomGame) -> None:
         """Adds the bots to a match that has just begun."""
         for command in self._commands:
             game.send_game_command(command)
-        self._frags, self._check_at = 0.0, _JOINING_FRAMES
+        self._frags, self._check_at, self._has_lost = 0.0, _JOINING_FRAMES, False
 
     def count_frags(self, game: vizdoom.DoomGame) -> float:
         """Returns the change of the player's frags since the previous call; a suicide is -1."""
@@ -68,16 +69,21 @@ class BotMatch:
         """Adds bots that have left the match again; returns how many were lost."""
         if game.get_episode_time() < self._check_at:
             return 0
-        lost = self._match.bots + 1 - int(game.get_game_variable(_COUNT))
+        lost = self._count_missing(game)
         if lost <= 0:
             return 0
-        self._check_at = game.get_episode_time() + _JOINING_FRAMES
+        self._has_lost, self._check_at = True, game.get_episode_time() + _JOINING_FRAMES
         for command in self._commands if self._match.bot_names else self._commands[:lost]:  # the engine adds no name twice
             game.send_game_command(command)
         return lost
 
+    def _count_missing(self, game: vizdoom.DoomGame) -> int:
+        return self._match.bots + 1 - int(game.get_game_variable(_COUNT))
+
     def read_rivals(self, game: vizdoom.DoomGame) -> Sequence[float]:
-        """Returns the frags of each bot in the match so far."""
+        """Returns the frags of each bot in a match that has ended; none if one was lost, as its frags are lost with it."""
+        if self._has_lost or self._count_missing(game) > 0:
+            return []
         own = int(game.get_game_variable(vizdoom.GameVariable.PLAYER_NUMBER))
         frags = [game.get_game_variable(each) for each in _FRAGS[: self._match.bots + 1]]
         return [value for number, value in enumerate(frags) if number != own]

@@ -60,6 +60,19 @@ class Results(NamedTuple):
         """The agent's standing among the players of its matches; None for other games."""
         return find_standing(self.scores, [each.episode.rivals for each in self.played])
 
+    def list_rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        """Returns the header and the rows of a table of the episodes, with a column for each bot of a match.
+
+        A match without a standing has empty ones.
+        """
+        bots = self.standing.players - 1 if self.standing else 0
+        header = ("episode", "seed", "score", "steps", *(f"bot_{number}" for number in range(1, bots + 1)))
+        unknown = ("",) * bots
+        rows = [
+            (each.seed, each.episode.score, each.episode.length, *(each.episode.rivals or unknown)) for each in self.played
+        ]
+        return header, [(index, *row) for index, row in enumerate(rows)]
+
     @property
     def shortfall(self) -> str:
         """A warning that fewer episodes were finished than asked for, '' if none is missing."""

@@ -225,11 +225,7 @@ class Playback:
 
     def _write_scores(self, results: Results) -> None:
         assert self._folder
-        rivals = results.standing.players - 1 if results.standing else 0
-        names = ("episode", "seed", "score", "steps", *(f"bot_{number}" for number in range(1, rivals + 1)))
-        episodes = enumerate(each.episode for each in results.played)
-        rows = ((i, results.played[i].seed, each.score, each.length, *each.rivals) for i, each in episodes)
-        write_table(self._folder / "scores.csv", names, rows)
+        write_table(self._folder / "scores.csv", *results.list_rows())
         recordings = self._recordings.list_names() if self._recordings else []
         write_json(self._folder / "summary.json", _make_summary(results, summarize(results.scores), recordings))
 
