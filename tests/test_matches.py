@@ -115,6 +115,14 @@ def test_seed_and_actions_determine_a_match_and_its_film(make, closing):
         assert set(pictures[:-1]) == {4}
 
 
+def test_the_first_match_starts_one_engine(make):
+    env = make()
+    env.prepare()
+    assert env._process is None
+    env.reset(seed=1)
+    assert count_players(env) == 1, "the bots join in the first frame"
+
+
 def test_nobody_can_join_a_match(make):
     env = make()
     env.reset(seed=1)
@@ -185,6 +193,16 @@ def test_a_death_and_a_return_pay_no_health(make):
     assert any(change < 0 for change in within_a_life)
     assert max(bonuses) <= 100 - min(healths), "a return is worth no health"
     assert sum(bonus > 0 for bonus in bonuses) <= sum(change > 0 for change in within_a_life)
+
+
+@pytest.mark.parametrize("variable", ["PLACES", "POSITION_X", "CAMERA_POSITION_Y", "VELOCITY_Z"])
+def test_a_death_and_a_return_pay_no_places(make, variable):
+    env = make(shaping={variable: 1.0}, respawn_protection=False)
+    _, bonuses, deaths, healths, _ = play(env, 3)
+    lifeless = (np.diff([0.0, *deaths]) > 0) | (np.array([100.0, *healths[:-1]]) == 0)
+    assert lifeless.any()
+    assert not np.array(bonuses)[lifeless].any()
+    assert np.array(bonuses)[~lifeless].any()
 
 
 class Indifferent:

@@ -73,12 +73,12 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         )
 
     def prepare(self) -> None:
-        """Starts the engine before the first reset.
+        """Starts the engine before the first reset; that of a match starts with its seed, in the reset.
 
         Raises:
             EngineError: if it does not start.
         """
-        if self._process is None:
+        if self._process is None and self._match is None:
             self._process = start_engine(self._spec, self._view)
 
     def _renew(self) -> None:

@@ -11,7 +11,11 @@ import vizdoom
 from doom_a3c.settings.shaping import PLACES, SQUARE, Weight
 
 HEALTH = "HEALTH"  # falls to -999900 while a dead player waits to come back
-OF_A_LIFE = ("HEALTH", "ARMOR", "AMMO", "WEAPON", "SELECTED_WEAPON", "POSITION")  # begin the names of such variables
+# Begin the names of variables that a death and a return change.
+OF_A_LIFE = (
+    *("HEALTH", "ARMOR", "AMMO", "WEAPON", "SELECTED_WEAPON"),
+    *(PLACES, "POSITION", "VELOCITY", "ANGLE", "PITCH", "ROLL", "VIEW", "CAMERA"),
+)
 ANGLES = ("ANGLE", "CAMERA_ANGLE", "ROLL", "CAMERA_ROLL")  # degrees; the engine's go from 0 to 360
 
 
@@ -34,7 +38,7 @@ class GameVariables:
 class Shaping:
     """Rewards changes of a game's variables from step to step.
 
-    Where the player `respawns`, a death and a return change health, armour, ammunition and weapons, which pays nothing.
+    Where the player `respawns`, a death and a return change health, ammunition and the place, say, which pays nothing.
     Owns the variables' values after the previous step, and the set of places visited in the episode.
     """
 
