@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -40,17 +41,19 @@ def speed_up_drawing(env: gymnasium.Env[Any, Any]) -> Callable[[bool], None] | N
     return switch
 
 
-def hide_flames(env: gymnasium.Env[Any, Any]) -> Callable[[], None]:
-    """Switches LunarLander's flames off; returns a function that switches them on, and does nothing for other games."""
+def hide_flames(env: gymnasium.Env[Any, Any]) -> None:
+    """Makes LunarLander add its flames from its first picture on, whoever asks for it; does nothing to other games."""
     game: Any = env.unwrapped
     if type(game).__module__ != _LUNAR_LANDER:
-        return lambda: None
-    mode, game.render_mode = game.render_mode, None
+        return
+    add, render = game._create_particle, game.render
+    nothing = SimpleNamespace(ApplyLinearImpulse=lambda *impulse: None)
 
-    def show() -> None:
-        game.render_mode = mode
+    def show_and_render() -> Any:
+        game._create_particle, game.render = add, render
+        return render()
 
-    return show
+    game._create_particle, game.render = lambda *flame: nothing, show_and_render
 
 
 class _Road:

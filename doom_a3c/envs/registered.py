@@ -97,7 +97,7 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         self._renders = False
-        self._show_flames = hide_flames(env)
+        hide_flames(env)
         self.final: Pixels | None = None
 
     def step(self, action: Any) -> Any:
@@ -119,7 +119,6 @@ class RenderFinalFrame(gymnasium.Wrapper[Any, Any, Any, Any]):
         if final:
             return self.final
         self._renders = True
-        self._show_flames()
         return self._draw()
 
 
