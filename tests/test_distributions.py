@@ -10,9 +10,9 @@ from fakes import changed
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
 from scipy.stats import chisquare, norm
 
-from doom_a3c.agent.distributions import MASKED, Categorical, explore
+from doom_a3c.agent.distributions import FREE_START, MASKED, Categorical, explore
 from doom_a3c.agent.inputs import Inputs, read_input_shapes
-from doom_a3c.agent.joint_actions import FIRST_DEVIATION, MIN_DEVIATION, Gaussian, Joint, find_distribution
+from doom_a3c.agent.joint_actions import MIN_DEVIATION, Gaussian, Joint, find_distribution
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
@@ -60,7 +60,7 @@ class Levers(Task):
     """Asks for two levers near the right places; the squared distance costs."""
 
     action_space = Box(-1, 1, (2,), np.float32)
-    deviation = FIRST_DEVIATION + MIN_DEVIATION
+    deviation = np.exp(FREE_START) + MIN_DEVIATION
     start, best = -2 * deviation**2 - 0.5, 0.0  # the variances and squared means of a uniform policy
     right = ((0.5, -0.5), (-0.5, 0.5))
 
@@ -93,7 +93,7 @@ def split_logits(task, logits):
     return (
         [np.exp(p) / np.exp(p).sum(axis=1, keepdims=True) for p in parts],
         means,
-        MIN_DEVIATION + FIRST_DEVIATION * np.exp(rhos),
+        MIN_DEVIATION + np.exp(rhos),
     )
 
 
@@ -104,6 +104,13 @@ def closed_forms(task, logits, actions):
     density = norm.logpdf(actions[:, len(parts) :], means, deviations).sum(axis=1)
     nats = norm.entropy(means, deviations).sum(axis=1) - sum((part * np.log(part)).sum(axis=1) for part in parts)
     return sum(map(np.log, chosen)) + density, nats
+
+
+def test_gaussians_begin_narrow_and_are_what_older_checkpoints_say():
+    network = ACNetwork(Network(hidden=(16,), core="none"), Inputs(None, 3), Gaussian(2), 1, "global")
+    weights = {variable_name(each): each.numpy() for each in network.parameters}
+    assert np.exp(weights["policy/free"]) == pytest.approx([0.5] * 2)
+    assert float(Gaussian(2).entropy(tf.zeros((1, 4)))[0]) == pytest.approx(2 * norm.entropy(0, 1 + MIN_DEVIATION))
 
 
 def test_each_action_space_has_its_distribution():
@@ -167,7 +174,7 @@ def test_gradients_are_those_of_the_closed_forms(task, engine):
         parts, means, rhos = [], *tf.split(logits[:, sum(CHOICES[task]) :], 2, axis=1)
         if CHOICES[task]:
             parts = [tf.nn.softmax(part) for part in tf.split(logits[:, : sum(CHOICES[task])], CHOICES[task], axis=1)]
-        deviations, numbers = MIN_DEVIATION + FIRST_DEVIATION * tf.exp(rhos), np.float32(flat[:, len(parts) :])
+        deviations, numbers = MIN_DEVIATION + tf.exp(rhos), np.float32(flat[:, len(parts) :])
         densities = -0.5 * ((numbers - means) / deviations) ** 2 - tf.math.log(deviations) - 0.5 * np.log(2 * np.pi)
         log_probs = tf.reduce_sum(densities, axis=1)
         log_probs += sum(tf.math.log(tf.gather(p, np.int32(flat[:, i]), batch_dims=1)) for i, p in enumerate(parts))

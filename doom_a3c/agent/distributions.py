@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 Actions = NDArray[Any]  # [B, ...], in the shape and type of the distribution
+FREE_START = math.log(0.5)  # a Gaussian's rho; at 0 most of CarRacing's actions would be at the ends of their ranges
 MASKED = -1e9  # the logit of an action that the game forbids: exp(MASKED) is 0, products with it are finite
 
 
@@ -27,7 +28,7 @@ class Distribution(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of these that do not depend on the observation; they are the last."""
+        """The number of these that no observation changes: they are the last, and `FREE_START` in a new network."""
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -131,10 +132,7 @@ class Categorical:
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns KL(uniform || pi) in nats, [N]. Its gradient is pi - 1/A, which does not vanish where pi is 0.
-
-        With masks, both are over the allowed actions.
-        """
+        """Returns KL(uniform || pi) of the allowed actions in nats, [N]; its gradient, pi - 1/A, is not 0 where pi is."""
         log_probs = tf.nn.log_softmax(logits)
         if not self.masked:
             return -tf.reduce_mean(log_probs, axis=-1) - math.log(self.size)

@@ -17,7 +17,6 @@ from doom_a3c.settings.actions import MixedBox
 from doom_a3c.settings.errors import UserError
 
 MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions: exploration never ends
-FIRST_DEVIATION = 0.5  # of a new network; with 1, most of CarRacing's actions are at the ends of their ranges
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
@@ -25,8 +24,8 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 class Gaussian:
     """D independent normal numbers, for actions in [-1, 1]^D: the game clips them, the densities do not know the bounds.
 
-    The parameters are D means from the observation, and D numbers rho that do not depend on it, 0 at first: the deviations
-    are `MIN_DEVIATION` + `FIRST_DEVIATION` exp(rho): unlike a hard floor, this keeps a gradient everywhere.
+    The parameters are D means from the observation, and D numbers rho that do not depend on it: the deviations are
+    `MIN_DEVIATION` + exp(rho): unlike a hard floor, this keeps a gradient everywhere.
     """
 
     numbers: int  # D
@@ -55,7 +54,7 @@ class Gaussian:
     def _split(self, logits: Array) -> tuple[Array, Array]:
         """Returns means and deviations, [B, D] each."""
         means, rhos = np.split(logits, 2, axis=-1)
-        return means, (MIN_DEVIATION + FIRST_DEVIATION * np.exp(rhos)).astype(np.float32)
+        return means, (MIN_DEVIATION + np.exp(rhos)).astype(np.float32)
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         means, deviations = self._split(logits)
@@ -80,7 +79,7 @@ class Gaussian:
 
     def _split_tensor(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         means, rhos = tf.split(logits, 2, axis=1)
-        return means, MIN_DEVIATION + FIRST_DEVIATION * tf.exp(rhos)
+        return means, MIN_DEVIATION + tf.exp(rhos)
 
     def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         means, deviations = self._split_tensor(logits)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.cores import CoreState
-from doom_a3c.agent.distributions import MASKED, Distribution
+from doom_a3c.agent.distributions import FREE_START, MASKED, Distribution
 from doom_a3c.agent.graphs import Graph, Graphs
 from doom_a3c.agent.inputs import Inputs, Observations
 from doom_a3c.agent.parameters import Parameters, variable_name
@@ -150,7 +150,7 @@ class ACNetwork:
         features, torsos = self._torsos[0].core.size, list(make.made)
         self._policy = make.columns("policy/kernel", (features, distribution.size - distribution.free), 0.01)
         self._value = make.columns("value/kernel", (features, 1), 1.0)
-        self._free = [make.zeros("policy/free", distribution.free)] if distribution.free else []
+        self._free = [make.zeros("policy/free", distribution.free, FREE_START)] if distribution.free else []
         self._matrices, self.heads = make.matrices, [self._policy, self._value, *self._free]
         self.parameters: Sequence[tf.Variable] = (*self.heads, *torsos)
 

@@ -37,9 +37,9 @@ class Parameters:
         self.matrices.append(Matrix(weights, dtype or self._type))
         return self.matrices[-1]
 
-    def zeros(self, name: str, size: int) -> tf.Variable:
-        """Makes a vector of zeros, [size]."""
-        return self._make_variable(np.zeros(size), name)
+    def zeros(self, name: str, size: int, start: float = 0.0) -> tf.Variable:
+        """Makes a vector of zeros, or of another `start`, [size]."""
+        return self._make_variable(np.full(size, start), name)
 
     def columns(self, name: str, shape: tuple[int, int], norm: float) -> tf.Variable:
         """Makes a matrix of normally distributed columns, each with this norm."""
