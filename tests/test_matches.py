@@ -264,6 +264,7 @@ def test_mistakes_in_the_table_are_one_line(table, words):
     ("table", "words"),
     [
         ("[game.match]", "[game.match] is empty: bots = 7"),
+        ("[match]\nbots = 1", "[match] must be [game.match]"),
         ("[game.match]\nbots = 1\n[game.settings]\nepisode_timeout = 100", "episode_timeout has no effect"),
         ("[game.match]\nbots = 1\n[game.settings]\nkill_reward = 5", "kill_reward has no effect"),
         ("[game.match]\nbots = 1\n[game.settings]\ndeath_penalty = 5", "death_penalty has no effect"),

@@ -144,7 +144,8 @@ def _check_places(tables: Mapping[str, Any], kinds: Mapping[str, type], source: 
             if key not in own and (new := find_new_name(key, own)):
                 place = f", in [{own[new.name]}]" if own[new.name] != table else ""
                 raise UserError(f"{source}: unknown setting {key!r}: its name here is {new.name}{format_note(new)}{place}")
-            if own.get(key, table) != table and not (table == "" and isinstance(value, Mapping)):
+            if own.get(key, table) != table:
+                require(table or not isinstance(value, Mapping), f"{source}: [{key}] must be [{own[key]}.{key}]")
                 place = "in a table of its own, [shaping]" if key == "shaping" else _describe_place(own[key])
                 raise UserError(f"{source}: {key} is {_describe_place(table)}, but belongs {place}")
 
