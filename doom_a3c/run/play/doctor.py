@@ -132,8 +132,10 @@ def _check_numbers(record: RunRecord, play: RandomPlay, labels: Sequence[Label] 
 
 def _check_scores(record: RunRecord, play: RandomPlay) -> Finding:
     if not play.scores:
+        game = record.scenario.game
         settings = {DoomSpec: "episode_timeout", AtariSpec: "max_frames", GymnasiumSpec: "max_episode_steps"}
-        advice = f"set a time-out, or a shorter one: {settings[type(record.scenario.game)]}"
+        setting = "[game.match] minutes" if isinstance(game, DoomSpec) and game.match else settings[type(game)]
+        advice = f"set a time-out, or a shorter one: {setting}"
         return Finding("random play", f"no episode ended within {PLAY_SECONDS:.0f} s", advice)
     scores = np.array(play.scores)
     with np.errstate(over="ignore", invalid="ignore"):
