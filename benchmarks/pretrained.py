@@ -27,6 +27,7 @@ from benchmarks.common.paths import ROOT
 from benchmarks.common.trainings import INTERVALS, format_with_interval, play_episodes
 from doom_a3c.agent.parameters import variable_name
 from doom_a3c.record.files import write_whole
+from doom_a3c.record.metrics.standings import Standing
 from doom_a3c.record.metrics.statistics import read_interval
 from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.checkpoint import save
@@ -53,6 +54,7 @@ def make_card(one: Learned, model: Path) -> Card:
     """Plays a model, and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
         scores = play_episodes(model, Path(folder), EPISODES, FIRST_SEED)
+        standing = read_standing(Path(folder) / max(scores, key=lambda policy: statistics.mean(scores[policy])))
     scores["random"] = play_random_episodes(TrainedAgent.load(model).builder, EPISODES, FIRST_SEED, seconds=math.inf)
     means_and_stds = {name: (statistics.mean(each), statistics.pstdev(each)) for name, each in scores.items()}
     return Card(
@@ -65,7 +67,14 @@ def make_card(one: Learned, model: Path) -> Card:
         episodes=EPISODES,
         first_seed=FIRST_SEED,
         **means_and_stds,
+        standing=standing,
     )
+
+
+def read_standing(folder: Path) -> str:
+    """Returns the standing that play.py has written into a folder, in words; '' where the game is no match."""
+    summary = json.loads(path.read_text()) if (path := folder / "summary.json").exists() else {}
+    return Standing(**summary["standing"]).describe() if "standing" in summary else ""
 
 
 def page() -> Iterator[str]:
@@ -93,6 +102,10 @@ def page() -> Iterator[str]:
         told = " | ".join(format_interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
         trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
         yield f"| {name} | {told} | {card.first_seed:,} | {trained} |"
+    for name, card in pretrained.read_cards().items():
+        if card.standing:
+            yield ""
+            yield f"{name}, in the same matches: {card.standing}."
 
 
 def format_interval(mean: float, std: float, episodes: int) -> str:

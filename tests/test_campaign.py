@@ -319,3 +319,12 @@ def test_cores_are_a_row_each():
     ]
     rows = [line for line in cores.list_page_lines(found) if line.startswith("| memory")]
     assert rows == [f"| memory | 10 | {core} | 0.50 (1), 1.00 (2) | 0.75 | 20 |" for core in ("gru", "none")]
+
+
+def test_a_card_has_the_standing_of_its_matches(tmp_path):
+    assert pretrained.read_standing(tmp_path) == ""
+    (tmp_path / "summary.json").write_text('{"scores": [1.0]}')
+    assert pretrained.read_standing(tmp_path) == ""
+    standing = {"frags": 9.0, "rivals_mean": 2.0, "best_rival": 4.5, "rank": 1.0, "players": 8, "wins": 1.0}
+    (tmp_path / "summary.json").write_text(json.dumps({"standing": standing}))
+    assert "the best bot 4.50 (2.00 of it); rank 1.0 of 8" in pretrained.read_standing(tmp_path)

@@ -30,6 +30,7 @@ class Card(NamedTuple):
     greedy: tuple[float, float]  # mean and standard deviation of the scores
     sample: tuple[float, float]
     random: tuple[float, float]
+    standing: str = ""  # of the better policy among the players of its matches
 
 
 def find_folder() -> Path:
