@@ -139,6 +139,7 @@ def make_tomls_door(folder: Path) -> Door:
     whole = [scenarios.to_plain(catalog.find(name)) for name in ("basic", "cartpole", "pong")]
     for tree in whole:
         del tree["name"]  # the file's own
+        tree["game"].pop("match", None)  # a file without a match has no such table, and an empty one is a mistake
     return Door(
         [*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], make_take(take), mutate, list_setting_names()
     )
