@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import NamedTuple
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES
-from benchmarks.common.trainings import read_commit, read_counters, run
+from benchmarks.common.trainings import measure_missing, read_commit, read_counters, run
 from doom_a3c.record.metrics.statistics import format_score, mean_interval
 from doom_a3c.settings.catalog import find
 
@@ -204,23 +202,22 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.games) - set(GAMES):
         parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
-    failed = False
-    for game in () if options.page else options.games or GAMES:
-        for seed in options.seeds:
-            for variant in options.variants:
-                done = {(one.game, one.variant, one.seed) for one in read_measured()}
-                if (game, variant, seed) in done or game not in ONLY.get(variant, PARTS):
-                    continue
-                try:
-                    one = measure(game, variant, seed)
-                except subprocess.CalledProcessError as error:
-                    print(f"{game}, {variant}, seed {seed} has failed: {error}", file=sys.stderr, flush=True)
-                    failed = True
-                    continue
-                print(f"{game}, {variant}, seed {seed}: {format_score(one.mean)}", flush=True)
-                results.append_result(MEASURED, one._asdict())
+    trainings = {
+        (game, variant, seed): f"{game}, {variant}, seed {seed}"
+        for game in (() if options.page else options.games or GAMES)
+        for seed in options.seeds
+        for variant in options.variants
+        if game in ONLY.get(variant, PARTS)
+    }
+    status = measure_missing(
+        MEASURED,
+        trainings,
+        lambda: {(one.game, one.variant, one.seed) for one in read_measured()},
+        measure,
+        lambda one: format_score(one.mean),
+    )
     (PAGES / "ablations.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
-    return 1 if failed else 0
+    return status
 
 
 if __name__ == "__main__":

@@ -10,10 +10,7 @@ docs/results/cores.jsonl and not done again; the page is docs/results/cores.md.
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +19,7 @@ from typing import NamedTuple
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES
-from benchmarks.common.trainings import read_commit, run
+from benchmarks.common.trainings import measure_missing, read_commit, train_and_score
 from doom_a3c.record.metrics.statistics import format_score
 
 MEASURED = PAGES / "cores.jsonl"
@@ -91,20 +88,7 @@ def measure(game: str, core: str, seed: int) -> Measured:
         folder = Path(name)
         scenario = folder / f"{game}.toml"
         scenario.write_text(f'{text}core = "{core}"\n')
-        flags = ("--scenario", scenario, "--seed", seed, "--frames", frames, "--summary", "summary.json")
-        run(
-            folder,
-            "train.py",
-            *flags,
-            "--evaluate-every",
-            0,
-            "--evaluation-episodes",
-            EPISODES,
-            "--gif-every",
-            0,
-            "--quiet",
-        )
-        end = json.loads((folder / "summary.json").read_text())
+        end = train_and_score(folder, scenario, seed, frames, EPISODES)
     return Measured(game, core, seed, end["frames"], end["best_evaluation"], end["frames_per_second"], read_commit())
 
 
@@ -144,21 +128,21 @@ def main() -> int:
     if unknown := set(options.games) - set(GAMES):
         parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
     wanted = () if options.page else options.games or GAMES
-    trainings = [(game, core, seed) for game in wanted for seed in GAMES[game].seeds for core in options.cores]
-    failed = False
-    for training in trainings:
-        if training in {(one.game, one.core, one.seed) for one in read_measured()}:
-            continue
-        try:
-            one = measure(*training)
-        except subprocess.CalledProcessError as error:
-            print(f"{training} has failed: {error}", file=sys.stderr, flush=True)
-            failed = True
-            continue
-        print(f"{one.game}, {one.core}, seed {one.seed}: {format_score(one.score)}", flush=True)
-        results.append_result(MEASURED, one._asdict())
+    trainings = {
+        (game, core, seed): f"{game}, {core}, seed {seed}"
+        for game in wanted
+        for seed in GAMES[game].seeds
+        for core in options.cores
+    }
+    status = measure_missing(
+        MEASURED,
+        trainings,
+        lambda: {(one.game, one.core, one.seed) for one in read_measured()},
+        measure,
+        lambda one: format_score(one.score),
+    )
     (PAGES / "cores.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
-    return 1 if failed else 0
+    return status
 
 
 if __name__ == "__main__":

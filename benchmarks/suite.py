@@ -12,10 +12,7 @@ A finished training is a line of docs/results/suite.jsonl and not done again; th
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +25,7 @@ from scipy.stats import trim_mean
 from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import PAGES
-from benchmarks.common.trainings import read_commit, run
+from benchmarks.common.trainings import measure_missing, read_commit, train_and_score
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.settings.catalog import find
 
@@ -84,10 +81,7 @@ def measure(level: str, variant: str, seed: int, frames: int) -> Measured:
     """Trains a level with a variant of the recipe, and plays new games with the last weights."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        flags = ("--scenario", write_scenario(level, variant, folder), "--seed", seed, "--frames", frames)
-        quiet = ("--evaluate-every", 0, "--evaluation-episodes", EPISODES, "--gif-every", 0, "--quiet")
-        run(folder, "train.py", *flags, *quiet, "--summary", "summary.json")
-        end = json.loads((folder / "summary.json").read_text())
+        end = train_and_score(folder, write_scenario(level, variant, folder), seed, frames, EPISODES)
     return Measured(level, variant, seed, frames, end["best_evaluation"], end["seconds"], read_commit())
 
 
@@ -150,23 +144,21 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=1_000_000, help="frames of each training (default 1,000,000)")
     parser.add_argument("--page", action="store_true", help="train nothing, write the page")
     options = parser.parse_args()
-    failed = False
-    for seed in () if options.page else options.seeds:
-        for level in options.levels:
-            for variant in options.variants:
-                training = (level, variant, seed, options.frames)
-                if training in {(one.level, one.variant, one.seed, one.frames) for one in read_measured()}:
-                    continue
-                try:
-                    one = measure(*training)
-                except subprocess.CalledProcessError as error:
-                    print(f"{training} has failed: {error}", file=sys.stderr, flush=True)
-                    failed = True
-                    continue
-                print(f"{level}, {variant}, seed {seed}: {format_score(one.score)} ({one.normalized:.2f})", flush=True)
-                results.append_result(MEASURED, one._asdict())
+    trainings = {
+        (level, variant, seed, options.frames): f"{level}, {variant}, seed {seed}"
+        for seed in (() if options.page else options.seeds)
+        for level in options.levels
+        for variant in options.variants
+    }
+    status = measure_missing(
+        MEASURED,
+        trainings,
+        lambda: {(one.level, one.variant, one.seed, one.frames) for one in read_measured()},
+        measure,
+        lambda one: f"{format_score(one.score)} ({one.normalized:.2f})",
+    )
     (PAGES / "suite.md").write_text("\n".join(list_page_lines(read_measured())) + "\n")
-    return 1 if failed else 0
+    return status
 
 
 if __name__ == "__main__":

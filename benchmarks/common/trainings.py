@@ -7,13 +7,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from benchmarks.common.paths import ROOT
 from benchmarks.common.records import read_plain_record
+from benchmarks.common.results import append_result
 from benchmarks.common.supervised import read_last_line, run_supervised
 from doom_a3c.record.metrics.statistics import Interval, format_score, mean_interval
 
@@ -88,6 +89,57 @@ def run(folder: Path, program: str, *flags: object) -> None:
     if status:
         print(read_last_line(folder / "output.txt"), file=sys.stderr, flush=True)
         raise subprocess.CalledProcessError(status, command)
+
+
+def train_and_score(folder: Path, scenario: Path, seed: int, frames: int, episodes: int) -> dict[str, Any]:
+    """Trains in a folder without evaluations, plays new games with the last weights, and returns train.py's summary."""
+    quiet = ("--evaluate-every", 0, "--evaluation-episodes", episodes, "--gif-every", 0, "--quiet")
+    flags = ("--scenario", scenario, "--seed", seed, "--frames", frames, "--summary", "summary.json")
+    run(folder, "train.py", *flags, *quiet)
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+class Measurement(Protocol):
+    """A finished training, as a NamedTuple."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """Returns its fields by name."""
+
+
+Key = TypeVar("Key", bound=tuple[object, ...])
+Finished = TypeVar("Finished", bound=Measurement)
+
+
+def measure_missing(
+    path: Path,
+    trainings: Mapping[Key, str],
+    list_done: Callable[[], Collection[Key]],
+    measure: Callable[..., Finished],
+    format_result: Callable[[Finished], str],
+) -> int:
+    """Measures the trainings that are not done, and appends each to a file of results; returns 0, or 1 if any failed.
+
+    Args:
+        path: the file of results.
+        trainings: names for people by the arguments of `measure`.
+        list_done: lists the arguments of the finished ones; called before each, as another process may add some.
+        measure: trains, and returns a line of the file.
+        format_result: describes such a line.
+    """
+    status = 0
+    for key, name in trainings.items():
+        if key in list_done():
+            continue
+        try:
+            one = measure(*key)
+        except subprocess.CalledProcessError as error:
+            print(f"{name} has failed: {error}", file=sys.stderr, flush=True)
+            status = 1
+            continue
+        print(f"{name}: {format_result(one)}", flush=True)
+        append_result(path, one._asdict())
+    return status
 
 
 def reaches_target(scores: Sequence[float], target: float) -> bool:

@@ -73,7 +73,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         )
 
     def prepare(self) -> None:
-        """Starts the engine before the first reset; that of a match starts with its seed, in the reset.
+        """Starts the engine before the first reset; does nothing for a match, whose engine needs the seed of the reset.
 
         Raises:
             EngineError: if it does not start.

@@ -89,7 +89,7 @@ def from_plain(data: Mapping[str, Any]) -> Counters:
 def parse_moments(numbers: Iterable[object], most: int = MAX_NUMBERS) -> RunningMoments:
     """Returns the moments of at most `most` numbers from plain data; raises TypeError or ValueError if they are invalid.
 
-    The limits keep them finite whatever rewards a game gives afterwards.
+    The limits keep the moments finite, however large the later rewards are.
     """
     size, mean, m2 = numbers
     moments = RunningMoments(
