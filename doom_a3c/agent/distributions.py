@@ -49,7 +49,7 @@ class Distribution(Protocol):
         """Draws actions, [B, P] -> [B, ...]."""
 
     def mode(self, logits: Array) -> Actions:
-        """Returns the likeliest actions, [B, P] -> [B, ...]."""
+        """Returns the greedy actions, [B, P] -> [B, ...]: the likeliest choices, and the means of numbers."""
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
         """Returns the same in a graph."""

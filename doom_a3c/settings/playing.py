@@ -18,7 +18,7 @@ class PlaySettings:
     seed: int = setting(3_000_000, "Seed of the first episode; each further episode adds 1", low=0, high=2**31 - 1)
     policy: str | None = setting(
         None,
-        "Take the likeliest action, or sample; unset is the policy that scored better in evaluation",
+        "Take the likeliest choices and mean numbers, or sample; unset is the policy that scored better in evaluation",
         choices=("greedy", "sample"),
     )
     epsilon: float | None = setting(
