@@ -70,7 +70,7 @@ def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: fl
 
 def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
     """Returns the rate of bare engines, in a match with its bots; nobody takes a frame."""
-    from doom_a3c.envs.doom.match import BotMatch
+    from doom_a3c.envs.doom.match import Match
     from doom_a3c.envs.doom.setup import check
     from doom_a3c.envs.doom.start import start_engine
 
@@ -79,7 +79,7 @@ def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, gam
 
     def add_bots(game: Any) -> None:
         if match:
-            BotMatch(match).begin(game)
+            Match(match).begin(game)
 
     for engine in itertools.chain.from_iterable(engines):
         add_bots(engine.game)

@@ -10,7 +10,7 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rewards import RewardScale, RewardScaler, RewardStats
 from doom_a3c.agent.rollouts import Actor, VersionedRollout
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS, LIFE_LOST
 
 GAMMA = 0.9

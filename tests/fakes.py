@@ -20,7 +20,7 @@ from doom_a3c.agent.player import Player
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import RMSProp
 from doom_a3c.engines.queue import make_queue_engine, make_queues
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.fields import parse_values, to_flat

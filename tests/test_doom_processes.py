@@ -27,8 +27,9 @@ from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.processes import supervisor
 from doom_a3c.envs.processes.ends import _BY_SIGNAL as KILLED
 from doom_a3c.envs.processes.ends import diagnose_engine
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.envs.processes.supervisor import GamesError
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 
 
@@ -67,7 +68,8 @@ sys.path.append("tests")
 from functools import partial
 from doom_a3c.settings import catalog
 from doom_a3c.envs.doom.env import DoomEnv
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 basic = catalog.find("basic")
 env = {make}([partial(DoomEnv, basic.game, basic.observation)] * 2)

@@ -9,7 +9,7 @@ import pytest
 from fakes import ACTIONS, FaultyGames, Tape, network
 
 from doom_a3c.agent.player import Player
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.play import random_play
 from doom_a3c.settings.errors import UserError

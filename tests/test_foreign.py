@@ -20,7 +20,8 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings.games import GymnasiumSpec, Observation

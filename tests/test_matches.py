@@ -17,7 +17,7 @@ from doom_a3c.envs.doom import make_env
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.match import BOT_LOST
 from doom_a3c.envs.doom.recorder import DoomVideoRecorder
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.standings import Standing, find_standing
 from doom_a3c.run.play.episode_player import PlayedEpisode
 from doom_a3c.run.play.page import Results
@@ -242,8 +242,8 @@ def test_the_table_of_scores_has_a_column_for_each_bot():
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"bots": 0}, "bots: 0 is out of range; it takes a whole number, 1 to 15"),
-        ({"bots": 16}, "1 to 15"),
+        ({"bots": 0}, "has 1 players, 2 to 16 can play"),
+        ({"bots": 16}, "0 to 15"),
         ({"minutes": 0}, "above 0"),
         ({"bot_names": ["Rambo +exec x"], "bots": 1}, "there is no bot 'Rambo +exec x'"),
         ({"bot_names": ["Rambo"], "bots": 2}, "1 names for 2 bots"),

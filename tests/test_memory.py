@@ -20,7 +20,7 @@ from doom_a3c.agent.rewards import IDENTITY
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.algorithm.optimizers import Adam
 from doom_a3c.algorithm.running_moments import NO_MOMENTS
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.network import Network
 

@@ -20,7 +20,8 @@ from registered_toys import LENGTH, Plain
 from doom_a3c.agent.inputs import Inputs
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.run.builder import Builder
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config

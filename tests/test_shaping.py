@@ -26,7 +26,8 @@ from doom_a3c.engines.update_log import average_episodes
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.setup import check, configure
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.launch import make_new_run
 from doom_a3c.settings import catalog

@@ -14,7 +14,7 @@ from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.agent.start_order import StartOrder
 from doom_a3c.engines.updates import count_rollout
-from doom_a3c.envs.processes.vectors import LocalVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.progress import Progress
 from doom_a3c.run.play.random_play import RandomPolicy

@@ -9,7 +9,8 @@ import pytest
 from toys import Counter, Nested, Troubled, counters
 
 from doom_a3c.envs.processes.client import RemoteError
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 
 KINDS = {
     "local": LocalVectorEnv,

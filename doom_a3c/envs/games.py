@@ -12,11 +12,13 @@ import gymnasium
 from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 
-from doom_a3c.envs.doom.make_env import make_doom
+from doom_a3c.envs.doom.make_env import make_doom, make_seat
 from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
 from doom_a3c.envs.processes.early_vectors import EarlyVectors
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
 from doom_a3c.envs.processes.supervisor import MakeEnv
-from doom_a3c.envs.processes.vectors import LocalVectorEnv, ProcessVectorEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.games import (
     FREEDOOM,
@@ -28,6 +30,7 @@ from doom_a3c.settings.games import (
     locate,
     shipped_folder,
 )
+from doom_a3c.settings.match import parse_match
 
 if TYPE_CHECKING:
     from doom_a3c.envs.flattening import Label
@@ -76,6 +79,7 @@ class GameFactory(ABC):
     """Makes the games of a scenario. Owns the vectors of an early start."""
 
     steps_per_second: float  # in real time
+    agents = 1  # games of a vector in a row that are players of one match
     replayed = False  # whether `make_replayer` returns a recorder
 
     def __init__(self) -> None:
@@ -83,7 +87,9 @@ class GameFactory(ABC):
 
     @abstractmethod
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        """Returns games that are stepped together; `limited` ends episodes that could last forever.
+        """Returns games that are stepped together, more than `games` if whole matches need them.
+
+        `limited` ends episodes that could last forever.
 
         The vector has two more methods than Gymnasium's: `picture`, and `release`, which frees a thread that waits for it.
         With `rows` > 1 it may have a third one, `history`, which returns up to that many observations in a row. Then
@@ -141,6 +147,8 @@ def make_game_factory(
     if processes is None:
         processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
     match game:
+        case DoomSpec() if (match := parse_match(game.match)) and match.agents > 1:
+            return _MatchFactory(game, observation, match.agents)
         case DoomSpec():
             return _DoomFactory(game, observation, processes)
         case AtariSpec() if processes:
@@ -157,11 +165,11 @@ def _describe_vector(env: VectorEnv[Any, Any, Any], draws: bool = True) -> Facts
     return Facts(*spaces, metadata["title"], names, draws, labels, left_out)
 
 
-def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> VectorEnv[Any, Any, Any]:
-    return _make_servers(makers, processes, rows, prepare) if processes else LocalVectorEnv(makers)
+def _make_vector(makers: Sequence[MakeEnv], processes: int, rows: int) -> VectorEnv[Any, Any, Any]:
+    return _make_servers(makers, processes, rows) if processes else LocalVectorEnv(makers)
 
 
-def _make_servers(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool) -> ProcessVectorEnv:
+def _make_servers(makers: Sequence[MakeEnv], processes: int, rows: int, prepare: bool = False) -> ProcessVectorEnv:
     return ProcessVectorEnv(makers, processes, rows=rows, copy=rows == 1, prepare=prepare)
 
 
@@ -208,6 +216,34 @@ class _DoomFactory(GameFactory):
 
     def make_replayer(self) -> VideoRecorder:
         return RemoteVideoRecorder(self._game, self._observation, self._observation.resolution, every_frame=False)
+
+
+class _MatchFactory(GameFactory):
+    """Doom matches of several agents: each game of a vector is a player, in a game server of its own."""
+
+    def __init__(self, game: DoomSpec, observation: Observation, agents: int) -> None:
+        super().__init__()
+        self._game, self._observation, self.agents = game, observation, agents
+        self.steps_per_second = DoomSpec.frames_per_second / game.frame_skip
+
+    def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> ProcessVectorEnv:
+        return self._early.take(games, rows) or self._make_matches(games, rows)
+
+    def _make_matches(self, games: int, rows: int) -> ProcessVectorEnv:
+        """Returns a vector of at least `games` players, in whole matches."""
+        seats = [partial(make_seat, self._game, self._observation, number) for number in range(self.agents)]
+        return MatchVectorEnv(seats * -(-games // self.agents), self.agents, rows=rows, copy=rows == 1)
+
+    def start_early(self, vectors: int, games: int, rows: int) -> None:
+        self._early.start(partial(self._make_matches, games, rows), vectors, games, rows)
+
+    def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        raise UserError("a match of several agents is no single game: doom_a3c.parallel_env(NAME) has all of its players")
+
+    def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
+        from doom_a3c.envs.registered import OwnVideoRecorder  # late: it loads OpenCV
+
+        return OwnVideoRecorder(env, self.steps_per_second)
 
 
 class _AtariFactory(GameFactory):

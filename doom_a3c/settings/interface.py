@@ -13,6 +13,7 @@ LIFE_LOST = "doom_a3c.life_lost"  # bool: terminal for learning, although the ep
 CUT_SHORT = "doom_a3c.cut_short"  # bool: ended by a fault, so the episode has no score
 SHAPING = "doom_a3c.shaping"  # extra reward for learning, absent if 0
 RIVALS = "doom_a3c.rivals"  # list of the other players' frags, at the end of a match
+PORT = "doom_a3c.port"  # an option of resets: where the engines of a match meet
 FAULTS = "doom_a3c.faults"  # list of fault kinds since the previous step
 
 

@@ -112,7 +112,7 @@ def check_files(game: GameSpec) -> None:
             "cfg, or [game] iwad of the .toml, and leave out doom_scenario_path or wad"
         )
     match = parse_match(game.match)
-    _check_map(path, contents, game.map_played, match.bots if match else 0)
+    _check_map(path, contents, game.map_played, match.players if match else 1)
 
 
 def is_game(file: str) -> bool:
@@ -129,15 +129,15 @@ def _check_game(path: Path) -> None:
     )
 
 
-def _check_map(path: Path, contents: Contents, name: str, bots: int) -> None:
-    """Raises UserError unless the engine finds a map of that name in the file, with starts for the player and the bots.
+def _check_map(path: Path, contents: Contents, name: str, players: int) -> None:
+    """Raises UserError unless the engine finds a map of that name in the file, with starts for all players.
 
     Otherwise it would search forever, play the game's own map instead, or crash.
     """
     levels = {level.name.lower(): level for level in contents.levels if level.loaded}
     if level := levels.pop(name, None):
-        if bots:
-            _check_match_starts(path, level, levels, bots)
+        if players > 1:
+            _check_match_starts(path, level, levels, players)
         else:
             _check_start(path, level, levels)
         return
@@ -168,25 +168,25 @@ def _check_start(path: Path, level: Level, others: Mapping[str, Level]) -> None:
     its = "is for several players: it has starts for others, but none" if starts.several else "has no start"
     playable = _find_map(path, others, lambda its: its.player_1)
     cure = f"doom_map = {playable} has one" if playable else "add one in a level editor"
-    cure += "; a [game.match] against bots needs none" if starts.deathmatch > 1 else ""
+    cure += "; a [game.match] needs none" if starts.deathmatch > 1 else ""
     name = f"{level.name.lower()} of {path.name}"
     raise UserError(f"{name} {its} for player 1 (a thing of type 1), and the engine crashes without one: {cure}")
 
 
-def _check_match_starts(path: Path, level: Level, others: Mapping[str, Level], bots: int) -> None:
+def _check_match_starts(path: Path, level: Level, others: Mapping[str, Level], players: int) -> None:
     """Raises UserError unless each player of a match has a start of its own.
 
     Without any the engine crashes. With too few of them players appear inside others, whom that kills: in hundreds of such
     frags a match, or in an endless chain of them, which crashes the engine, too.
     """
     starts = read_starts(path, level)
-    if starts is None or starts.deathmatch > bots:
+    if starts is None or starts.deathmatch >= players:
         return
-    enough = _find_map(path, others, lambda its: its.deathmatch > bots)
-    cures = [f"bots = {starts.deathmatch - 1}"] * (starts.deathmatch > 1) + [f"map = {enough!r} has enough"] * bool(enough)
+    enough = _find_map(path, others, lambda its: its.deathmatch >= players)
+    cures = [f"let {starts.deathmatch} play"] * (starts.deathmatch > 1) + [f"map = {enough!r} has enough"] * bool(enough)
     raise UserError(
-        f"[game.match] bots = {bots}: {level.name.lower()} of {path.name} has {starts.deathmatch} deathmatch starts "
-        f"(things of type 11) for {bots + 1} players: {', or '.join(cures) or 'add some in a level editor'}"
+        f"[game.match]: {level.name.lower()} of {path.name} has {starts.deathmatch} deathmatch starts "
+        f"(things of type 11) for {players} players: {', or '.join(cures) or 'add some in a level editor'}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of a Doom match: a deathmatch of the agent against the engine's bots."""
+"""Settings of a Doom match: a deathmatch of agents, of the engine's bots, or of both."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ BOTS = (
     *("Rambo", "McClane", "MacGyver", "Plissken", "Machete", "Anderson", "Leone", "Predator", "Ripley", "T800", "Dredd"),
     *("Conan", "Bond", "Jones", "Blazkowicz"),
 )
+MAX_PLAYERS = 16  # of the engine
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatchSettings:
     """Keys of [game.match] in a Doom scenario."""
 
-    bots: int = setting(7, "Bots to play against", low=1, high=len(BOTS))
+    bots: int = setting(0, "Players that are the engine's bots", low=0, high=len(BOTS))
+    agents: int = setting(1, "Players that are agents, each with an engine of its own", low=1, high=MAX_PLAYERS)
     bot_names: tuple[str, ...] = setting((), "Names of the bots; unset chooses them at random", many=True)
     bot_skill: int | None = setting(None, "Skill of all bots; unset leaves each its own", low=0, high=100)
     minutes: float = setting(4.0, "Length of a match in game time", above=0.0, high=60.0)
@@ -28,6 +30,11 @@ class MatchSettings:
     respawn_protection: bool = setting(True, "Whether players cannot be hurt just after they come back")
     spawn_farthest: bool = setting(True, "Whether players come back far from the others")
     autoaim: bool = setting(False, "Whether the engine aims up and down for the players")
+
+    @property
+    def players(self) -> int:
+        """Number of players, agents and bots."""
+        return self.agents + self.bots
 
     @property
     def frames(self) -> int:
@@ -49,7 +56,7 @@ def check_match_file(tables: Mapping[str, Any], sources: Mapping[str, str]) -> N
     """
     if (match := tables.get("game", {}).get("match")) is None:
         return
-    require(match != {}, "[game.match] is empty: bots = 7 is a match against seven bots")
+    require(match != {}, "[game.match] is empty: bots = 7 is a match against seven bots, agents = 2 one of two agents")
     for path, source in sources.items():
         table, _, name = path.rpartition(".")
         if table != "game.settings" or source.startswith("cfg"):
@@ -70,6 +77,10 @@ def parse_match(table: Mapping[str, Any]) -> MatchSettings | None:
     if not table:
         return None
     match = parse_values(MatchSettings, table, "[game.match]")
+    cure = "bots = 7 is a match against seven bots, agents = 2 one of two agents"
+    require(
+        1 < match.players <= MAX_PLAYERS, f"[game.match] has {match.players} players, 2 to {MAX_PLAYERS} can play: {cure}"
+    )
     for name in match.bot_names:
         require(name in BOTS, f"[game.match] bot_names: there is no bot {name!r}{suggest(name, BOTS)}")
     named = len(match.bot_names)

@@ -52,8 +52,15 @@ Result = TypeVar("Result")
 class DoomProcess:
     """One running game. Owns the process and its folder, and knows whether it was killed because it hung."""
 
-    def __init__(self, configure: Callable[[vizdoom.DoomGame], None], files: Mapping[str, str] = NO_FILES) -> None:
+    def __init__(
+        self,
+        configure: Callable[[vizdoom.DoomGame], None],
+        files: Mapping[str, str] = NO_FILES,
+        is_abandoned: Callable[[], bool] | None = None,
+    ) -> None:
         """Starts an engine; `configure` sets the game up. The texts of `files` are in its folder, by name.
+
+        The watchdog calls `is_abandoned` while the engine is busy, and kills it if that returns True.
 
         Raises:
             EngineError: if the engine dies or hangs while starting.
@@ -63,6 +70,7 @@ class DoomProcess:
             self.folder = make_private_folder()
         self.busy_since: float | None = None
         self.hung = False
+        self.is_abandoned = is_abandoned or (lambda: False)
         with _one_at_a_time:
             self.game = vizdoom.DoomGame()
             configure(self.game)
@@ -197,6 +205,7 @@ class _Watchdog:
             return
         if now - busy_since > ANSWER_SECONDS:
             process.hung = True
+        if process.hung or process.is_abandoned():
             process.kill()
         if process.instance or (process.pid is None and not process.hung):  # it is alive, or starting
             self._dead_since.pop(process, None)

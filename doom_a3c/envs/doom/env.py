@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
-from doom_a3c.envs.doom.match import BOT_LOST, BotMatch
+from doom_a3c.envs.doom.match import BOT_LOST, Match
 from doom_a3c.envs.doom.setup import check, describe_game
 from doom_a3c.envs.doom.start import start_engine
 from doom_a3c.envs.doom.variables import GameVariables, Shaping
@@ -58,7 +58,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
         self._numbers = GameVariables(game.variables, game.variable_scales)
         self._actions = check(game, observation)
         match = parse_match(game.match)
-        self._match = BotMatch(match) if match else None
+        self._match = Match(match) if match else None
         self._shaping = Shaping(parse_weights(game.shaping), respawns=match is not None)
         self.metadata = {
             **self.metadata,
@@ -141,7 +141,7 @@ class DoomEnv(gymnasium.Env[Any, Any], EzPickle):
             self._add_match_info(self._match, ended, info)
         return self._observe(), float(reward), ended and not truncated, truncated, info
 
-    def _add_match_info(self, match: BotMatch, ended: bool, info: dict[str, Any]) -> None:
+    def _add_match_info(self, match: Match, ended: bool, info: dict[str, Any]) -> None:
         """Adds the result of a match to the info of its last step, and lost bots to those of others."""
         game = cast(DoomProcess, self._process).game
         if ended:

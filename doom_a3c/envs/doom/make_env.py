@@ -23,3 +23,10 @@ def make_doom(
 
     env = DoomEnv(game, observation, render_mode)
     return TimeLimit(env, MAX_EPISODE_STEPS) if limited and not game.match else env
+
+
+def make_seat(game: DoomSpec, observation: Observation, number: int) -> gymnasium.Env[Any, Any]:
+    """Returns one player of a match of several agents; raises as `make_doom` does."""
+    from doom_a3c.envs.doom.seat_env import SeatEnv
+
+    return SeatEnv(game, observation, number)

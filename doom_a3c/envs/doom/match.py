@@ -1,8 +1,9 @@
-"""A Doom match against the engine's bots, on one engine: adds them, counts frags, and notices bots that are lost."""
+"""A Doom match, as the engine of one player sees it: adds bots, counts frags, and notices bots that are lost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import vizdoom
 
@@ -11,13 +12,21 @@ from doom_a3c.settings.match import MatchSettings
 BOT_LOST = "bot_lost"  # a kind of fault
 SKILLED_BOTS = "bots.cfg"  # in the engine's folder
 _SKILLS = ("aiming", "perfection", "reaction", "isp")
+CONNECT_SECONDS = 8  # for the engines of a match to meet
 _JOINING_FRAMES = 35  # within which added bots join, as a rule after one
 _COUNT = vizdoom.GameVariable.PLAYER_COUNT
 _FRAGS = [getattr(vizdoom.GameVariable, f"PLAYER{number}_FRAGCOUNT") for number in range(1, 17)]
 
 
-def list_arguments(match: MatchSettings) -> str:
-    """Returns the engine's arguments for a match on one engine.
+class Seat(NamedTuple):
+    """A player's place in a match of several agents."""
+
+    number: int  # the engine of player 0 is the host, which the others join
+    port: int  # of the host
+
+
+def list_arguments(match: MatchSettings, seat: Seat | None = None) -> str:
+    """Returns the arguments of a player's engine; without a seat the match has one engine.
 
     Autoaim, crouching, jumping, looking up and the exits are off by rules: a bot that took an exit would end the match.
     """
@@ -33,7 +42,12 @@ def list_arguments(match: MatchSettings) -> str:
         "viz_respawn_delay": 0,
     }
     # `-host 1` makes a game of one player that bots may join; it opens no connection to anybody.
-    return " ".join(["-host 1 -deathmatch", *(f"+{name} {int(value)}" for name, value in rules.items())])
+    if seat is None:
+        meeting = "-host 1"
+    else:
+        role = "-join 127.0.0.1" if seat.number else f"-host {match.agents}"
+        meeting = f"{role} -port {seat.port} +viz_connect_timeout {CONNECT_SECONDS}"
+    return " ".join([meeting, "-deathmatch", *(f"+{name} {int(value)}" for name, value in rules.items())])
 
 
 def format_bots(skill: int, count: int) -> str:
@@ -44,19 +58,20 @@ def format_bots(skill: int, count: int) -> str:
     )
 
 
-class BotMatch:
-    """The bots of one game's matches. Owns the frags counted so far."""
+class Match:
+    """The matches of one player, whose engine may host bots. Owns the frags counted so far."""
 
     def __init__(self, match: MatchSettings) -> None:
-        self._match = match
+        self.frames, self._players = match.frames, match.players
+        self._are_named = bool(match.bot_names)
         self._commands = [f"addbot {name}" for name in match.bot_names] or ["addbot"] * match.bots
         self._frags = 0.0
         self._check_at = 0  # the frame of the next look for lost bots
         self._has_lost = False  # whether bots have been lost in this match
 
-    def begin(self, game: vizdoom.DoomGame) -> None:
-        """Adds the bots to a match that has just begun."""
-        for command in self._commands:
+    def begin(self, game: vizdoom.DoomGame, hosts: bool = True) -> None:
+        """Begins a match on an engine that has just started; one that `hosts` adds the bots."""
+        for command in self._commands if hosts else ():
             game.send_game_command(command)
         self._frags, self._check_at, self._has_lost = 0.0, _JOINING_FRAMES, False
 
@@ -73,17 +88,17 @@ class BotMatch:
         if lost <= 0:
             return 0
         self._has_lost, self._check_at = True, game.get_episode_time() + _JOINING_FRAMES
-        for command in self._commands if self._match.bot_names else self._commands[:lost]:  # the engine adds no name twice
+        for command in self._commands if self._are_named else self._commands[:lost]:  # the engine adds no name twice
             game.send_game_command(command)
         return lost
 
     def _count_missing(self, game: vizdoom.DoomGame) -> int:
-        return self._match.bots + 1 - int(game.get_game_variable(_COUNT))
+        return self._players - int(game.get_game_variable(_COUNT))
 
     def read_rivals(self, game: vizdoom.DoomGame) -> Sequence[float]:
-        """Returns the frags of each bot in a match that has ended; none if one was lost, as its frags are lost with it."""
+        """Returns the frags of the others in a match that has ended; none if a bot was lost, and its frags with it."""
         if self._has_lost or self._count_missing(game) > 0:
             return []
         own = int(game.get_game_variable(vizdoom.GameVariable.PLAYER_NUMBER))
-        frags = [game.get_game_variable(each) for each in _FRAGS[: self._match.bots + 1]]
+        frags = [game.get_game_variable(each) for each in _FRAGS[: self._players]]
         return [value for number, value in enumerate(frags) if number != own]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from doom_a3c.envs.doom.match import BotMatch
+from doom_a3c.envs.doom.match import Match
 from doom_a3c.envs.doom.setup import check
 from doom_a3c.envs.doom.start import start_engine
 from doom_a3c.envs.pixels import Pixels
@@ -34,7 +34,7 @@ class DoomVideoRecorder:
         self._game, self._view = game, replace(observation, resolution=resolution, color=True)
         self._process = start_engine(self._game, self._view)
         match = parse_match(game.match)
-        self._match = BotMatch(match) if match else None
+        self._match = Match(match) if match else None
         self._frags = 0.0
 
     def reset(self, seed: int) -> list[Pixels]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import vizdoom
 
 from doom_a3c.envs.doom.buttons import ButtonActions, make_actions
-from doom_a3c.envs.doom.match import list_arguments
+from doom_a3c.envs.doom.match import Seat, list_arguments
 from doom_a3c.settings.errors import UserError, suggest
 from doom_a3c.settings.fields import parse_values, to_flat
 from doom_a3c.settings.games import FREEDOOM, DoomSpec, Observation, locate
@@ -38,8 +38,10 @@ def _configure_new(spec: DoomSpec, observation: Observation) -> vizdoom.DoomGame
     return game
 
 
-def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) -> None:
+def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation, seat: Seat | None = None) -> None:
     """Configures a game by its scenario, with frames in the resolution and colours of the observation.
+
+    A `seat` is the player's in a match of several agents.
 
     Raises:
         UserError: if ViZDoom has no such button, variable or resolution, or a setting does not exist.
@@ -53,8 +55,8 @@ def configure(game: vizdoom.DoomGame, spec: DoomSpec, observation: Observation) 
         if value is not None:
             getattr(game, f"set_{key}")(value)
     if match := parse_match(spec.match):
-        game.set_episode_timeout(match.frames)
-        game.add_game_args(list_arguments(match))
+        game.set_episode_timeout(0 if seat else match.frames)  # the engines of a match have clocks of their own
+        game.add_game_args(list_arguments(match, seat))
     for name, number in spec.rules.items():
         game.add_game_args(f"+{name} {number}")
     for name in spec.available_buttons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,11 +24,16 @@ SIGN_SECONDS = 1.0  # a longer call sends signs of life
 class GameServer:
     """Some of a vector's games, stepped one after the other. Owns the games; the arrays are shared."""
 
-    def __init__(self, make_envs: Sequence[Callable[[], gymnasium.Env[Any, Any]]], first: int, wire: Wire) -> None:
-        """`first` is the index of the first of these games in the vector."""
+    def __init__(
+        self, make_envs: Sequence[Callable[[], gymnasium.Env[Any, Any]]], first: int, wire: Wire, restarts: bool = True
+    ) -> None:
+        """`first` is the index of the first of these games in the vector.
+
+        A step that ends an episode `restarts` the game, unless players of a match must be reset together.
+        """
         # One thread: while a server waits for its engine another one runs. Stepping a server's games from several threads
         # made no difference (4 workers x 1 server x 8 games 33,200 frames/s, 2 x 4 x 16 32,500).
-        self._wire, self._first = wire, first
+        self._wire, self._first, self._restarts = wire, first, restarts
         self._last_sign = time.monotonic()
         self._arrays: SharedArrays
         self._envs: list[gymnasium.Env[Any, Any]] = []
@@ -47,6 +53,12 @@ class GameServer:
             if (env.observation_space, env.action_space) != (observation_space, action_space):
                 raise ValueError("the games of a vector need equal spaces")
         self._arrays = SharedArrays(observation_space, action_space, games, rows, descriptor)
+
+    def meet(self, others: int) -> None:
+        """Connects the first game with the `others` of its match; receives a descriptor for each."""
+        self._envs[0].get_wrapper_attr("meet")(
+            [socket.socket(fileno=self._wire.receive_descriptor()) for _ in range(others)]
+        )
 
     def prepare(self, games: int) -> None:
         """Starts the engines of the first `games` games before their first episode, if they have engines."""
@@ -79,9 +91,10 @@ class GameServer:
             arrays.rewards[index], arrays.terminated[index], arrays.truncated[index] = reward, terminated, truncated
             if terminated or truncated:
                 write_nested(arrays.finals, index, observation)
-                final_info = info
-                observation, info = env.reset()
-                info = {**info, "final_info": final_info}
+                info = {"final_info": info}
+                if self._restarts:
+                    observation, fresh = env.reset()
+                    info |= fresh
             self._send_sign_of_life()
             write_nested(arrays.observations, (row, index), observation)
             if info:

@@ -1,12 +1,14 @@
-"""Calls all game servers of a vector at the same time, and replaces servers that have ended."""
+"""Calls the game servers of a vector at the same time, and replaces servers that have ended."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,6 +28,7 @@ PAUSES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16
 CLOSE_SECONDS = 5.0
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+Group = tuple[int, ...]  # indices of the servers that are replaced together
 Result = TypeVar("Result")
 
 
@@ -82,22 +85,25 @@ class _ReleasedError(Exception):
 class Supervisor:
     """The servers of a vector. Owns them, and the faults that have not been reported yet.
 
-    One thread at a time may use it; any may call `release`.
+    Servers are replaced in groups: alone, or all players of a match together. One thread at a time may use it; any may call
+    `release`.
     """
 
-    def __init__(self, make_envs: Sequence[MakeEnv], processes: int) -> None:
-        """Starts the servers, which make their games in the background."""
+    def __init__(self, make_envs: Sequence[MakeEnv], processes: int, players: int = 1) -> None:
+        """Starts the servers, which make their games in the background; those of `players` in a row meet for a match."""
         self._make_envs = make_envs
         self._released = threading.Event()
         self._faults: list[tuple[int, str]] = []
         self._arrays: SharedArrays | None = None
+        self._match = players > 1
         bounds = np.linspace(0, len(make_envs), min(processes, len(make_envs)) + 1).astype(int).tolist()
         self.parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]  # the games of each server
+        self.groups = [tuple(range(first, first + players)) for first in range(0, len(self.parts), players)]
         self._servers = [self._new_server(part) for part in self.parts]
         self._preparing = [0 for _ in self.parts]  # unread answers to `prepare`
 
     def _new_server(self, part: slice) -> GameProcess:
-        return GameProcess(partial(GameServer, self._make_envs[part], part.start))
+        return GameProcess(partial(GameServer, self._make_envs[part], part.start, restarts=not self._match))
 
     def describe(self) -> Description:
         """Returns `GameServer.describe` of the first server.
@@ -109,7 +115,7 @@ class Supervisor:
             self._servers[0].answer()
             description: Description = self._servers[0].call("describe")
         except ProcessError as error:
-            description = self.replace(0, error, "describe")
+            (description,) = self.replace((0,), error, "describe")
         return description
 
     def attach(self, arrays: SharedArrays, prepare: bool) -> None:
@@ -124,12 +130,31 @@ class Supervisor:
                 if prepare:
                     server.ask("prepare", 1)
                     server.ask("prepare", len(self._make_envs))
+        for group in self.groups:
+            with suppress(ProcessError):
+                self._introduce(group)
 
     def _attach(self, server: GameProcess) -> None:
         assert self._arrays is not None
         server.ask("attach", *self._arrays.plan)
         server.send_descriptor(self._arrays.descriptor)
         server.answer()
+
+    def _introduce(self, group: Group) -> None:
+        """Connects each two players of a match."""
+        ends: dict[int, list[socket.socket]] = {index: [] for index in group}
+        for first, second in itertools.combinations(group, 2):
+            for index, end in zip((first, second), socket.socketpair(), strict=True):
+                ends[index].append(end)
+        try:
+            for index in group if len(group) > 1 else ():
+                self._servers[index].ask("meet", len(group) - 1)
+                for end in ends[index]:
+                    self._servers[index].send_descriptor(end.fileno())
+                self._servers[index].answer()
+        finally:
+            for end in itertools.chain(*ends.values()):
+                end.close()
 
     def wait(self, index: int, left: int = 0) -> None:
         """Waits until at most `left` answers to `prepare` of a server are unread.
@@ -143,30 +168,40 @@ class Supervisor:
                 self._preparing[index] -= 1
         except ProcessError as error:
             self._preparing[index] = 0
-            self.replace(index, error, "prepare", len(self._make_envs))
+            self.replace((index,), error, "prepare", lambda index: (len(self._make_envs),))
 
     def call(
-        self, method: str, arguments: Callable[[int], tuple[Any, ...]]
-    ) -> tuple[dict[int, dict[str, Any]], dict[int, ProcessError]]:
-        """Calls a method of all servers at the same time.
+        self, groups: Sequence[Group], method: str, arguments: Callable[[int], tuple[Any, ...]], at_once: int
+    ) -> tuple[dict[int, dict[str, Any]], dict[Group, ProcessError]]:
+        """Calls a method of the servers of these groups, `at_once` groups at a time; `arguments` are those of a server.
 
-        Returns the infos by game, and the errors of the servers that must be replaced.
+        Returns the infos by game, and an error of each group that must be replaced.
         """
-        for index in range(len(self._servers)):
-            self.wait(index)
         infos: dict[int, dict[str, Any]] = {}
-        failed: dict[int, ProcessError] = {}
-        for index, server in enumerate(self._servers):
-            try:
-                server.ask(method, *arguments(index))
-            except ProcessError as error:
-                failed[index] = error
-        for index, server in enumerate(self._servers):
-            if index not in failed:
+        failed: dict[Group, ProcessError] = {}
+
+        def ask(group: Group) -> list[int]:
+            asked = []
+            for index in group:
+                self.wait(index)
                 try:
-                    infos |= server.answer()
+                    self._servers[index].ask(method, *arguments(index))
+                    asked.append(index)
                 except ProcessError as error:
-                    failed[index] = error
+                    failed.setdefault(group, error)
+            return asked
+
+        asked = deque((group, ask(group)) for group in groups[:at_once])
+        later = iter(groups[at_once:])
+        while asked:
+            group, indices = asked.popleft()
+            for index in indices:
+                try:
+                    infos |= self._servers[index].answer()
+                except ProcessError as error:
+                    failed.setdefault(group, error)
+            if (following := next(later, None)) is not None:
+                asked.append((following, ask(following)))
         return infos, failed
 
     def call_first(self, method: str, *arguments: Any) -> Any:
@@ -175,24 +210,38 @@ class Supervisor:
             return self._servers[0].call(method, *arguments)
         return None
 
-    def replace(self, index: int, error: ProcessError, method: str, *arguments: Any) -> Any:
-        """Replaces a server and calls the new one; returns the result, or empty infos once the games are released.
+    def replace(
+        self,
+        group: Group,
+        error: ProcessError,
+        method: str,
+        arguments: Callable[[int], tuple[Any, ...]] = lambda index: (),
+    ) -> list[Any]:
+        """Replaces the servers of a group and calls the new ones; returns their results, none once the games are released.
 
         Raises:
-            GamesError: if no server lives until it has answered.
+            GamesError: if no servers live until they have answered.
         """
-        part = self.parts[index]
         started = method == "reset"  # then a running game ended, which says little about another one's start
         failures = [] if started else [error]
 
-        def attempt() -> Any:
-            server = self._servers[index] = self._new_server(part)
-            if self._released.is_set():
-                server.release()
-            server.answer()
+        def attempt() -> list[Any]:
+            for index in group:
+                self._servers[index].end()
+                self._servers[index] = self._new_server(self.parts[index])
+            servers = [self._servers[index] for index in group]
+            for server in servers:
+                if self._released.is_set():
+                    server.release()
+            for server in servers:
+                server.answer()
+                if self._arrays is not None:
+                    self._attach(server)
             if self._arrays is not None:
-                self._attach(server)
-            return server.call(method, *arguments)
+                self._introduce(group)
+            for index, server in zip(group, servers, strict=True):
+                server.ask(method, *arguments(index))
+            return [server.answer() for server in servers]
 
         def wait(seconds: float) -> None:
             if self._released.wait(seconds):
@@ -201,9 +250,10 @@ class Supervisor:
         try:
             return with_retries(attempt, failures, wait)
         except _ReleasedError:
-            return {game: {} for game in range(part.start, part.stop)}
+            return []
         finally:
-            self._faults += [(part.start, failure.kind) for failure in ([error] if started else []) + failures]
+            first = self.parts[group[0]].start
+            self._faults += [(first, failure.kind) for failure in ([error] if started else []) + failures]
 
     def take_faults(self) -> list[tuple[int, str]]:
         """Returns the faults since the last call, as pairs: index of the server's first game, and kind."""

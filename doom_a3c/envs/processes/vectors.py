@@ -1,4 +1,4 @@
-"""Vectors of games, in game servers or in this process."""
+"""Vectors of games in game servers."""
 
 from __future__ import annotations
 
@@ -10,39 +10,19 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from doom_a3c.envs.processes.seeds import list_seeds, renew_seeds
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
-from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, MakeEnv, Supervisor
+from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, Group, MakeEnv, Supervisor
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS, Observation, map_nested
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Flags = NDArray[np.bool_]  # [B]
 Picture = NDArray[np.uint8]  # [height, width, 3]
-
-
-class LocalVectorEnv(SyncVectorEnv):
-    """Games in this process, stepped one after the other in the calling thread."""
-
-    def __init__(self, make_envs: Sequence[MakeEnv]) -> None:
-        super().__init__(list(make_envs), autoreset_mode=AutoresetMode.SAME_STEP)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Resets all games; `seed` has one per game, or is an int: game i then gets `seed + i`."""
-        seeds: Any = list_seeds(seed, self.num_envs)
-        return super().reset(seed=seeds, options=options)
-
-    def picture(self, final: bool = False) -> Picture | None:
-        """Returns the first game's newest picture, [height, width, 3], or that of its last episode's end; None if none."""
-        picture: Picture | None = self.envs[0].get_wrapper_attr("picture")(final)
-        return picture
-
-    def release(self) -> None:
-        """Does nothing: these games run in their caller's thread."""
 
 
 def _make_exclusive(method: Callable[Concatenate[ProcessVectorEnv, Arguments], Result]) -> Callable[..., Result]:
@@ -76,10 +56,12 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         rows: int = 1,
         copy: bool = True,
         prepare: bool = False,
+        players: int = 1,
     ) -> None:
         """Keeps the newest `rows` observations, see `history`; without `copy`, `reset` and `step` return views of them.
 
-        With `prepare` the games start their engines at once, and the first reset waits for them.
+        With `prepare` the games start their engines at once, and the first reset waits for them. The servers of `players`
+        in a row are replaced together, see `MatchVectorEnv`.
 
         Raises:
             UserError: if the games cannot be made.
@@ -95,7 +77,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._calling = threading.RLock()
         self._row, self._restarts, self._seeds = 0, 0, list_seeds(None, self.num_envs)
         self._was_reset = False
-        self._supervisor = Supervisor(make_envs, processes)
+        self._supervisor = Supervisor(make_envs, processes, players)
         try:
             space, actions, metadata, self.render_mode = self._supervisor.describe()
             self.single_observation_space, self.single_action_space = space, actions
@@ -143,13 +125,23 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._seeds = [new if new is not None else old for new, old in zip(seeds, self._seeds, strict=True)]
         if mask is None:
             self._row, self._was_reset = 0, True
+        infos = self._reset(self._supervisor.groups, seeds, options, chosen)
+        return self._read_observations(), self._merge_infos(infos)
+
+    def _reset(
+        self, groups: Sequence[Group], seeds: Sequence[int | None], options: dict[str, Any], chosen: Flags
+    ) -> dict[int, dict[str, Any]]:
+        """Resets the chosen games of groups; returns their infos."""
 
         def arguments(index: int) -> tuple[Any, ...]:
             part = self._supervisor.parts[index]
-            return seeds[part], options or None, chosen[part], self._row
+            return seeds[part], self._complete_options(options, part.start), chosen[part], self._row
 
-        infos = self._call_all("reset", arguments)
-        return self._read_observations(), self._merge_infos(infos)
+        return self._call_all(groups, "reset", arguments)
+
+    def _complete_options(self, options: dict[str, Any], game: int) -> dict[str, Any] | None:
+        """Returns the options for the reset of a game."""
+        return options or None
 
     @_make_exclusive
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
@@ -172,12 +164,20 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             arrays.rewards[part], arrays.terminated[part], arrays.truncated[part] = 0.0, False, True
             write_nested(arrays.finals, part, map_nested(lambda array: array[before, part], arrays.observations))
 
-        infos = self._call_all("step", lambda index: (self._row,), lose)
+        infos = self._call_all(self._supervisor.groups, "step", lambda index: (self._row,), lose)
+        self._restart_matches(infos)
         ends = np.flatnonzero(arrays.terminated | arrays.truncated)
         for game in ends:
             infos.setdefault(int(game), {})["final_obs"] = map_nested(lambda array: array[game].copy(), arrays.finals)  # noqa: B023  # called at once
         rewards, terminated, truncated = (a.copy() for a in (arrays.rewards, arrays.terminated, arrays.truncated))
         return self._read_observations(), rewards, terminated, truncated, self._merge_infos(infos)
+
+    def _restart_matches(self, infos: dict[int, dict[str, Any]]) -> None:
+        """Resets games that do not reset themselves at an episode's end, and adds their infos: here there are none."""
+
+    def _count_at_once(self, method: str) -> int:
+        """Returns the number of groups of servers that are called at the same time."""
+        return len(self._supervisor.groups)
 
     def _write_actions(self, actions: Any) -> None:
         def write(array: NDArray[Any], values: Any) -> None:
@@ -189,16 +189,30 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         map_nested(write, self._arrays.actions, actions)
 
     def _call_all(
-        self, method: str, arguments: Callable[[int], tuple[Any, ...]], lose: Callable[[int], None] = lambda index: None
+        self,
+        groups: Sequence[Group],
+        method: str,
+        arguments: Callable[[int], tuple[Any, ...]],
+        lose: Callable[[int], None] = lambda index: None,
     ) -> dict[int, dict[str, Any]]:
-        """Calls all servers; calls `lose` for each dead one and replaces it. Returns the infos by game."""
+        """Calls the servers of groups, and replaces failed groups after calling `lose` for each of their servers.
+
+        Returns the infos by game.
+        """
         try:
-            infos, failed = self._supervisor.call(method, arguments)
-            for index, error in failed.items():
-                lose(index)
-                seeds, options = arguments(index)[:2] if method == "reset" else (self._make_new_seeds(index), None)
-                found = self._supervisor.replace(index, error, "reset", seeds, options, [True] * len(seeds), self._row)
-                infos |= {game: {**info, "final_info": {CUT_SHORT: True}} for game, info in found.items()}
+            infos, failed = self._supervisor.call(groups, method, arguments, self._count_at_once(method))
+            for group, error in failed.items():
+                infos |= {game: {"final_info": {CUT_SHORT: True}} for game in self._list_games(group)}
+                for index in group:
+                    lose(index)
+                start = arguments if method == "reset" else self._make_fresh_start()
+
+                def reset_all(index: int, start: Callable[[int], tuple[Any, ...]] = start) -> tuple[Any, ...]:
+                    seeds, options, *_ = start(index)
+                    return seeds, options, [True] * len(seeds), self._row
+
+                for found in self._supervisor.replace(group, error, "reset", reset_all):
+                    infos |= {game: {**info, **infos[game]} for game, info in found.items()}
         except GamesError:
             raise
         except Exception:  # the servers may still send answers, which nobody would read
@@ -206,9 +220,19 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             raise
         return infos
 
-    def _make_new_seeds(self, index: int) -> list[int | None]:
+    def _make_fresh_start(self) -> Callable[[int], tuple[Any, ...]]:
+        """Returns the arguments of a reset of lost games, by server."""
         self._restarts += 1
-        return renew_seeds(self._seeds[self._supervisor.parts[index]], self._restarts)
+        seeds = renew_seeds(self._seeds, self._restarts)
+
+        def arguments(index: int) -> tuple[Any, ...]:
+            part = self._supervisor.parts[index]
+            return seeds[part], self._complete_options({}, part.start)
+
+        return arguments
+
+    def _list_games(self, group: Group) -> Sequence[int]:
+        return range(self._supervisor.parts[group[0]].start, self._supervisor.parts[group[-1]].stop)
 
     def _merge_infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
         """Merges the infos of single games into the infos of a vector, and adds the new faults."""

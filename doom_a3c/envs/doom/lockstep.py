@@ -1,0 +1,54 @@
+"""Keeps the players of a match in lockstep: all finish a frame before any begins the next."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+from doom_a3c.envs.processes.ends import EngineError
+
+MATCH_BROKEN = "match_broken"  # a kind of fault: another player has failed
+WAIT_SECONDS = 12.0  # longer than a hanging engine lives
+
+
+class Lockstep:
+    """A player's connections to the others of its match. Owns the sockets.
+
+    Left to their network code, engines that ran ahead waited for each other: two players made 30 decisions a second, and
+    500 when none begins a frame before the others. A step's last frames could even wait for ever: an engine sends its part
+    of a frame when it is asked for the frame.
+    """
+
+    def __init__(self, others: Sequence[socket.socket]) -> None:
+        self._others = others
+        for other in others:
+            other.settimeout(WAIT_SECONDS)
+
+    def wait(self) -> None:
+        """Waits until all players have called this equally often.
+
+        Raises:
+            EngineError: if another player has failed, or does not answer.
+        """
+        try:
+            for other in self._others:
+                other.send(b".")
+            if all(other.recv(1) for other in self._others):
+                return
+        except OSError:
+            pass
+        raise EngineError(MATCH_BROKEN)
+
+    def is_broken(self) -> bool:
+        """Returns whether another player has failed; any thread may ask."""
+        with suppress(OSError, ValueError):  # closed meanwhile
+            ready, _, _ = select.select(self._others, (), (), 0)
+            return any(not other.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) for other in ready)
+        return False
+
+    def close(self) -> None:
+        """Breaks the lockstep for all players."""
+        for other in self._others:
+            other.close()

@@ -1,0 +1,68 @@
+"""Vectors of matches between several players, each in a game server of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from doom_a3c.envs.processes.ports import Ports
+from doom_a3c.envs.processes.seeds import list_seeds
+from doom_a3c.envs.processes.supervisor import MakeEnv
+from doom_a3c.envs.processes.vectors import ProcessVectorEnv
+from doom_a3c.settings.config import cpu_count
+from doom_a3c.settings.interface import CUT_SHORT, PORT, Observation
+
+# Engines of a match wait actively for each other, so those of more matches than CPUs keep each other from playing: on two
+# CPUs 16 players made 750 decisions a second, and 670 all at once. A start is mostly sleep.
+AT_ONCE = {"step": cpu_count(), "reset": 4}
+
+
+class MatchVectorEnv(ProcessVectorEnv):
+    """Matches: `players` games in a row play each other. Owns the ports where their engines meet.
+
+    The players of a match are reset together, with one seed, and their episodes end together. A fault of one ends the
+    match as truncated for all; it counts once, and all servers of the match are replaced.
+    """
+
+    def __init__(self, make_envs: Sequence[MakeEnv], players: int, *, rows: int = 1, copy: bool = True) -> None:
+        """Raises as `ProcessVectorEnv` does, and ValueError for a part of a match."""
+        if len(make_envs) % players:
+            raise ValueError(f"{len(make_envs)} players are no whole matches of {players}")
+        self._players, self._ports = players, Ports()
+        super().__init__(make_envs, max(1, len(make_envs)), rows=rows, copy=copy, players=players)
+
+    def __reduce__(self) -> Any:
+        make_envs, _, rows, copy, _ = self._arguments
+        return partial(MatchVectorEnv, rows=rows, copy=copy), (make_envs, self._players)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
+        """Resets as `ProcessVectorEnv.reset`, but whole matches, with the seed of their first player."""
+        firsts = [game - game % self._players for game in range(self.num_envs)]
+        seeds, options = list_seeds(seed, self.num_envs), dict(options or {})
+        mask = np.asarray(options.get("reset_mask", ()))
+        if mask.shape == (self.num_envs,):
+            options["reset_mask"] = mask.reshape(-1, self._players).any(axis=1).repeat(self._players)
+        result: tuple[Observation, dict[str, Any]] = super().reset(seed=[seeds[first] for first in firsts], options=options)
+        return result
+
+    def _complete_options(self, options: dict[str, Any], game: int) -> dict[str, Any]:
+        """Adds the port of a game's match, a new one for the first player."""
+        match, player = divmod(game, self._players)
+        return {**options, PORT: self._ports.get(match) if player else self._ports.renew(match)}
+
+    def _restart_matches(self, infos: dict[int, dict[str, Any]]) -> None:
+        """Begins new matches after those that have ended by themselves, and adds their infos."""
+        lost = {game for game, info in infos.items() if info.get("final_info", {}).get(CUT_SHORT)}  # already replaced
+        ended = [group for group in self._supervisor.groups if self._arrays.truncated[group[0]] and group[0] not in lost]
+        fresh = self._reset(ended, [None] * self.num_envs, {}, np.ones(self.num_envs, np.bool_))
+        infos |= {game: {**info, **infos[game]} for game, info in fresh.items()}
+
+    def _count_at_once(self, method: str) -> int:
+        return AT_ONCE[method]
+
+    def close_extras(self, **kwargs: Any) -> None:
+        super().close_extras(**kwargs)
+        self._ports.close()

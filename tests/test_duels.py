@@ -1,0 +1,192 @@
+"""Matches between agents, each with an engine of its own."""
+
+import os
+import pickle
+import signal
+import socket
+from functools import partial
+
+import numpy as np
+import pytest
+from fakes import complaint
+
+from benchmarks.common.processes import engines, kill, servers, until
+from doom_a3c.agent.player import read_faults
+from doom_a3c.envs.doom.make_env import make_seat
+from doom_a3c.envs.games import make_game_factory
+from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
+from doom_a3c.envs.processes.ports import Ports
+from doom_a3c.settings.interface import CUT_SHORT, RIVALS
+from doom_a3c.settings.match import parse_match
+from doom_a3c.settings.scenarios import from_plain
+
+SECONDS = 8  # of game time in a match
+STEPS = -(-SECONDS * 35 // 4)
+WAIT, FIRE = [0, 10, 0], [1, 10, 1]  # 10 of 21 turns is none; who fires runs, too, to the next wall
+
+
+def make_scenario(wad="multi_duel.wad", agents=2, bots=0):
+    match = {"agents": agents, "bots": bots, "minutes": SECONDS / 60}
+    buttons = [["MOVE_FORWARD"], {"TURN_LEFT_RIGHT_DELTA": {"steps": 21, "most": 12.5}}, ["ATTACK"]]
+    available = ["MOVE_FORWARD", "TURN_LEFT_RIGHT_DELTA", "ATTACK"]
+    game = {"wad": wad, "map": "map01", "available_buttons": available, "buttons": {"heads": buttons}, "match": match}
+    return from_plain({"name": "duel", "game": {**game, "variables": ["FRAGCOUNT", "HEALTH"]}}, "a test")
+
+
+@pytest.fixture
+def make(closing):
+    def build(players=2, **settings):
+        scenario = make_scenario(**settings)
+        return closing(make_game_factory(scenario.game, scenario.observation).make_vector(players, limited=True))
+
+    return build
+
+
+def play(env, actions, steps):
+    """Returns the sums of rewards, [B], and the results of the last of `steps` steps with the same actions."""
+    sums = np.zeros(env.num_envs)
+    for _ in range(steps):
+        result = env.step(np.array(actions))
+        sums += result[1]
+    return sums, result
+
+
+def test_players_see_the_same_match(make):
+    env = make()
+    _, infos = env.reset(seed=[3, 4])
+    assert infos["seed"][0] == infos["seed"][1]
+    sums, (observations, *_) = play(env, [WAIT, FIRE], STEPS - 1)  # rockets at a wall in front
+    assert sums[1] < sums[0] == 0
+    assert observations["variables"][:, 0].tolist() == sums.tolist()
+    last, (_, _rewards, terminated, truncated, infos) = play(env, [WAIT, FIRE], 1)
+    assert terminated.tolist() == [False, False]
+    assert truncated.tolist() == [True, True]
+    final = infos["final_info"]
+    assert [list(rivals) for rivals in final[RIVALS]] == [[(sums + last)[1]], [(sums + last)[0]]]
+    assert infos["final_obs"][1]["variables"][0] == (sums + last)[1]
+    assert infos["seed"][0] == infos["seed"][1]
+    sums, (*_, truncated, _) = play(env, [FIRE, WAIT], STEPS)  # the next match, with the roles changed
+    assert sums[0] < sums[1] == 0
+    assert truncated.all()
+
+
+def test_four_agents_and_bots_play_one_match(make):
+    env = make(4, wad="cig.wad", agents=4, bots=2)
+    env.reset(seed=1)
+    sums, (*_, infos) = play(env, [FIRE] + [WAIT] * 3, STEPS)
+    rivals = infos["final_info"][RIVALS]
+    assert [len(each) for each in rivals] == [5] * 4
+    assert [each[0] for each in rivals[1:]] == [sums[0]] * 3, "all see the frags of the first player"
+
+
+def test_a_vector_has_whole_matches(make):
+    assert make(3).num_envs == 4
+    seat = partial(make_seat, make_scenario().game, make_scenario().observation, 0)
+    with pytest.raises(ValueError, match="whole matches"):
+        MatchVectorEnv([seat] * 3, 2)
+
+
+@pytest.mark.parametrize("player", [0, 1])
+@pytest.mark.parametrize("harm", ["engine", "server"])
+def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
+    env = make(4)
+    env.reset(seed=1)
+    play(env, [WAIT] * 4, 3)
+    mine = servers(os.getpid())
+    victim = sorted(mine)[player]  # of the first match: servers start in order
+    target = victim if harm == "server" else max(engines(victim))
+    kill(target)
+    _, (_, _rewards, _, truncated, infos) = play(env, [WAIT] * 4, 1)
+    assert truncated.tolist() == [True, True, False, False]
+    assert infos["final_info"][CUT_SHORT].tolist() == [True, True, False, False]
+    assert len(read_faults(infos)) == 1
+    assert until(lambda: len(engines(os.getpid())) == 4)
+    sums, (*_, truncated, infos) = play(env, [WAIT, FIRE] * 2, STEPS - 4)
+    assert truncated.tolist() == [False, False, True, True]
+    assert not read_faults(infos)
+    assert sums[1] < sums[0] == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("harm", ["engine", "server"])
+def test_a_player_that_hangs_ends_its_match(make, monkeypatch, harm):
+    env = make(2)
+    env.reset(seed=1)
+    kill(max((engines if harm == "engine" else servers)(os.getpid())), signal.SIGSTOP)
+    _, (*_, truncated, infos) = play(env, [WAIT] * 2, 1)
+    assert truncated.tolist() == [True, True]
+    assert len(read_faults(infos)) == 1
+    assert not play(env, [WAIT] * 2, 2)[1][3].any()
+
+
+def test_players_lost_between_matches_are_replaced(make):
+    env = make(2)
+    env.reset(seed=1)
+    play(env, [WAIT] * 2, STEPS - 1)
+    kill(max(servers(os.getpid())))
+    env.reset(seed=2)
+    assert not play(env, [WAIT] * 2, 2)[1][3].any()
+
+
+def test_a_reset_of_one_player_is_one_of_its_match(make):
+    env = make(4)
+    env.reset(seed=1)
+    play(env, [FIRE] * 4, 20)
+    before = set(engines(os.getpid()))
+    env.reset(options={"reset_mask": np.array([False, False, False, True])})
+    assert len(before & set(engines(os.getpid()))) == 2, "the other match goes on"
+    play(env, [WAIT] * 4, 2)
+
+
+def test_matches_pickle_as_new_ones_and_leave_nothing(make):
+    env = make(2)
+    copy = pickle.loads(pickle.dumps(env))
+    copy.reset(seed=1)
+    assert len(engines(os.getpid())) == 2
+    copy.close()
+    assert until(lambda: not engines(os.getpid()))
+
+
+def test_no_two_matches_have_a_port():
+    one, other = Ports(), Ports()
+    assert len({one.renew(0), one.renew(1), other.renew(0)}) == 3
+    with socket.socket() as lock, pytest.raises(OSError, match="in use"):
+        lock.bind(("127.0.0.1", one.get(1)))
+    freed = one.get(1)
+    one.close()
+    with socket.socket() as lock:
+        lock.bind(("127.0.0.1", freed))
+    other.close()
+
+
+def test_a_port_that_somebody_else_has_is_left_alone(monkeypatch):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("", 0))
+        wanted = iter([taken.getsockname()[1]])
+        real = socket.socket.bind
+
+        class Steered(socket.socket):
+            def bind(self, address):
+                if address == ("127.0.0.1", 0):
+                    address = ("127.0.0.1", next(wanted, 0))
+                return real(self, address)
+
+        monkeypatch.setattr(socket, "socket", Steered)
+        ports = Ports()
+        assert ports.renew(0) not in (0, taken.getsockname()[1])
+        ports.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"minutes": 4}, "1 players"),
+        ({"agents": 17}, "agents"),
+        ({"agents": 4, "bots": 13}, "17 players"),
+        ({"agents": 0, "bots": 2}, "agents"),
+    ],
+)
+def test_a_match_has_2_to_16_players(table, words):
+    said = complaint(lambda: parse_match(table))
+    assert words in said
+    assert "[game.match]" in said
