@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         resume,
         train,
     )
+    from doom_a3c.envs.parallel import parallel_env as parallel_env
 
 __version__ = "0.2.0"
 __all__ = [
@@ -52,6 +53,10 @@ with contextlib.suppress(ModuleNotFoundError):  # of Gymnasium: the command line
 
 
 def __getattr__(name: str) -> Any:
+    if name == "parallel_env":
+        from doom_a3c.envs import parallel  # late: it needs PettingZoo, but no TensorFlow
+
+        return parallel.parallel_env
     if name not in __all__:
         from doom_a3c.settings.renames import describe_api_name  # late: rarely needed
 
@@ -69,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "parallel_env"]

@@ -4,12 +4,16 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
 import pytest
 from fakes import complaint
+from pettingzoo.test import parallel_api_test
 
+import doom_a3c
 from benchmarks.common.processes import engines, kill, servers, until
 from doom_a3c.agent.player import read_faults
 from doom_a3c.envs.doom.make_env import make_seat
@@ -190,3 +194,66 @@ def test_a_match_has_2_to_16_players(table, words):
     said = complaint(lambda: parse_match(table))
     assert words in said
     assert "[game.match]" in said
+
+
+@pytest.fixture
+def duel(tmp_path, closing):
+    """A duel of eight seconds behind PettingZoo's interface."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'base = "base/doom"\n[game]\nwad = "multi_duel.wad"\nmap = "map01"\nbuttons = "heads"\n'
+        'available_buttons = ["MOVE_FORWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"]\nvariables = ["HEALTH"]\n'
+        f"[game.match]\nagents = 2\nminutes = {SECONDS / 60}\n"
+    )
+    return closing(doom_a3c.parallel_env(str(file)))
+
+
+def test_pettingzoo_accepts_a_duel(duel):
+    parallel_api_test(duel, num_cycles=2 * STEPS)
+
+
+def test_a_duel_ends_for_all_and_another_begins(duel):
+    observations, infos = duel.reset(seed=1)
+    seeds = [infos["agent_0"]["seed"]]
+    assert observations["agent_1"]["pixels"].shape == duel.observation_space("agent_1")["pixels"].shape
+    actions = {agent: np.array([agent == "agent_1", 0, agent == "agent_1"]) for agent in duel.agents}
+    scores = dict.fromkeys(duel.agents, 0.0)
+    steps = 0
+    while duel.agents:
+        observations, rewards, _, truncated, infos = duel.step(actions)
+        scores = {agent: scores[agent] + rewards[agent] for agent in scores}
+        steps += 1
+    assert steps == STEPS
+    assert truncated == {"agent_0": True, "agent_1": True}
+    assert scores["agent_1"] < scores["agent_0"] == 0
+    assert infos["agent_0"][RIVALS] == [scores["agent_1"]]
+    assert duel.render().shape == (120, 160, 3)
+    assert duel.step({}) == ({}, {}, {}, {}, {})
+    before = engines(os.getpid())
+    seeds.append(duel.reset()[1]["agent_0"]["seed"])
+    assert engines(os.getpid()) == before, "the vector has begun it already"
+    assert len(set(seeds)) == 2
+    kill(max(engines(os.getpid())))
+    *_, truncated, infos = duel.step(actions)
+    assert truncated == {"agent_0": True, "agent_1": True}
+    assert infos["agent_1"][CUT_SHORT]
+    duel.reset()
+    assert not duel.step(actions)[3]["agent_0"]
+
+
+@pytest.mark.parametrize("name", ["basic", "cig_bots", "pong"])
+def test_games_of_one_agent_are_no_parallel_environments(name):
+    assert "agents = 2" in complaint(lambda: doom_a3c.parallel_env(name))
+
+
+def test_a_parallel_environment_needs_no_tensorflow():
+    code = "import sys, doom_a3c; doom_a3c.parallel_env; print('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_without_pettingzoo_the_cure_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "doom_a3c.envs.parallel", raising=False)
+    monkeypatch.delattr("doom_a3c.envs.parallel", raising=False)
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install pettingzoo"):
+        _ = doom_a3c.parallel_env

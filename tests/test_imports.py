@@ -32,6 +32,7 @@ INNER = {
 }
 DOORS = {
     "doom_a3c.api",
+    "doom_a3c.envs.parallel",
     "doom_a3c.envs.registry",
     "doom_a3c.run.imports",
     "doom_a3c.settings.renames",

@@ -1,0 +1,116 @@
+"""Matches of several agents as PettingZoo's parallel environments, for learners of other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from doom_a3c.envs.games import GameFactory, make_game_factory
+from doom_a3c.settings.catalog import find
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.interface import map_nested
+from doom_a3c.settings.scenarios import apply_overrides
+
+try:
+    from pettingzoo import ParallelEnv
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("parallel_env needs PettingZoo: pip install pettingzoo", name=error.name) from None
+
+_OF_THE_END = ("final_info", "final_obs")
+
+
+def parallel_env(scenario: str, frame_skip: int | None = None, render_mode: str | None = "rgb_array") -> MatchParallelEnv:
+    """Returns a match of several agents, with the observations, actions and scores (frags) of its scenario.
+
+    Args:
+        scenario: a name or a file, as `--scenario` takes it, with [game.match] agents = 2 or more.
+        frame_skip: frames per step; None is the scenario's.
+        render_mode: 'rgb_array', or None.
+
+    Raises:
+        UserError: if there is no such scenario, it cannot be played, or it has one agent.
+    """
+    found, _ = apply_overrides(find(scenario), {"frame_skip": frame_skip}, scenario)
+    games = make_game_factory(found.game, found.observation)
+    if games.agents == 1:
+        raise UserError(f"{scenario} has one agent: [game.match] agents = 2 makes a match of two")
+    return MatchParallelEnv(games, found.name, render_mode)
+
+
+class MatchParallelEnv(ParallelEnv[str, Any, Any]):
+    """One match. Owns the game servers of its players, `agent_0`, `agent_1` and so on.
+
+    All agents live to the end of the match, which is a truncation. If an engine fails, all are truncated with
+    `infos[agent]["doom_a3c.cut_short"]`, and the next reset goes on.
+    """
+
+    def __init__(self, games: GameFactory, name: str, render_mode: str | None) -> None:
+        self.metadata = {"name": f"doom_a3c_{name}", "render_modes": ["rgb_array"], "render_fps": games.steps_per_second}
+        self.render_mode = render_mode
+        self._games: VectorEnv[Any, Any, Any] = games.make_vector(games.agents, limited=True)
+        self.possible_agents = [f"agent_{number}" for number in range(games.agents)]
+        self.agents: list[str] = []
+        self._next: tuple[Any, dict[str, Any]] | None = None  # the start of a match that has not been asked for yet
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return self._games.single_observation_space
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return self._games.single_action_space
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Starts a match; `seed` does not determine it, as the engines' network code depends on time."""
+        start = self._next if seed is None else None
+        observations, infos = start or self._games.reset(seed=seed, options=options)
+        self.agents, self._next = list(self.possible_agents), None
+        return self._split(observations), self._split_infos(infos)
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        """Plays a step of all agents; raises KeyError if an action is missing."""
+        if not self.agents:
+            return {}, {}, {}, {}, {}
+        taken = np.stack([np.asarray(actions[agent]) for agent in self.agents])
+        observations, rewards, terminated, truncated, infos = self._games.step(taken)
+        seen, told = self._split(observations), self._split_infos(infos)
+        results = [dict(zip(self.agents, each.tolist(), strict=True)) for each in (rewards, terminated, truncated)]
+        if truncated.any():  # the vector has begun the next match
+            self._next = observations, {key: value for key, value in infos.items() if key.lstrip("_") not in _OF_THE_END}
+            seen, told = self._split_ends(infos)
+            self.agents = []
+        return seen, *results, told  # type: ignore[return-value]  # the three dicts
+
+    def _split(self, observations: Any) -> dict[str, Any]:
+        """Returns the observations by agent."""
+        return {
+            agent: map_nested(lambda array, place=place: array[place], observations)
+            for place, agent in enumerate(self.possible_agents)
+        }
+
+    def _split_infos(self, infos: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the infos by agent, without those of an episode's end."""
+        keys = [key for key in infos if not key.startswith("_") and key not in _OF_THE_END]
+        return {
+            agent: {key: infos[key][place] for key in keys if infos[f"_{key}"][place]}
+            for place, agent in enumerate(self.possible_agents)
+        }
+
+    def _split_ends(self, infos: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Returns the last observations and infos of a match by agent."""
+        seen = dict(zip(self.possible_agents, infos["final_obs"], strict=True))
+        return seen, self._split_infos(infos.get("final_info", {}))
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Returns the newest screen of `agent_0`, [height, width, 3]."""
+        picture: NDArray[np.uint8] | None = self._games.picture()  # type: ignore[attr-defined]  # of this package's vectors
+        return picture if self.render_mode else None
+
+    def close(self) -> None:
+        self._games.close()
