@@ -10,6 +10,7 @@ import pytest
 
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.player import Episode, Player
+from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.agent.rewards import RewardStats
 from doom_a3c.agent.rollouts import Actor
 from doom_a3c.agent.start_order import StartOrder
@@ -17,7 +18,6 @@ from doom_a3c.engines.updates import count_rollout
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.record.metrics.counters import WINDOW
 from doom_a3c.record.metrics.progress import Progress
-from doom_a3c.run.play.random_play import RandomPolicy
 
 SHORT, LONG = 3, 60  # steps of an episode, half of each
 MEAN = -(SHORT + LONG) / 2  # of the scores

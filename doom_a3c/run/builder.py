@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
@@ -11,8 +13,10 @@ from doom_a3c.agent.inputs import Inputs, read_input_shapes
 from doom_a3c.agent.joint_actions import find_distribution, list_choices
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.opponents import Opponent, OpposedGames, PolicyOpponent
 from doom_a3c.agent.player import GameVector
 from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
+from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
@@ -24,6 +28,8 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context
 from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.scenarios import Scenario
+
+MakeOpponent = Callable[[int], Opponent]  # from a number of players
 
 
 class Builder:
@@ -37,8 +43,11 @@ class Builder:
         """
         self.scenario, self._precision = scenario, config.precision
         self._games = games or make_game_factory(scenario.game, scenario.observation, config.game_processes)
+        self.agents = self._games.agents  # players of a match that are agents
         self.steps_per_second, self.replayed = self._games.steps_per_second, self._games.replayed
         self.replayer = self._games.make_replayer  # replays episodes from seed and actions, if the games are `replayed`
+        self.opposed = 0  # games of each training vector against opponents that do not learn
+        self.make_opponent: MakeOpponent = self._make_random_opponent  # a run with a league sets these two
         self._graphs = Graphs()
         self._training: list[GameVector] = []  # all vectors of training games
         facts = self._games.describe()
@@ -87,14 +96,33 @@ class Builder:
         return "" if self.can_render else f"{self.scenario.game.title} {reason}"
 
     def make_training_env(self, games: int, rows: int = 1) -> GameVector:
-        """Makes a vector of `games` training games, which keeps its last `rows` observations if it can."""
-        env = self._games.make_vector(games, limited=False, rows=rows)
-        self._training.append(env)
-        return self._show_previous(env, rows)
+        """Makes a vector of `games` training games, which keeps its last `rows` observations if it can.
 
-    def make_evaluation_env(self, games: int) -> GameVector:
-        """Makes a vector of `games` games for evaluation or playing, whose episodes have a time limit."""
-        return self._show_previous(self._games.make_vector(games, limited=True))
+        The first `opposed` games are players of matches whose others an opponent plays; the rest play each other.
+        """
+        agents, opposed = self.agents, self.opposed
+        env = self._games.make_vector(games + opposed * (agents - 1), limited=False, rows=rows)
+        self._training.append(env)
+        env = self._show_previous(env, rows)
+        if not opposed:
+            return env
+        shown = [*range(0, opposed * agents, agents), *range(opposed * agents, env.num_envs)]
+        return OpposedGames(env, shown, self.make_opponent(env.num_envs - len(shown)))
+
+    def make_evaluation_env(self, games: int, make_opponent: MakeOpponent | None = None) -> GameVector:
+        """Makes a vector of `games` games for evaluation or playing, whose episodes have a time limit.
+
+        In matches of several agents the first player is shown; an opponent, by default a random one, plays the others.
+        """
+        agents = self.agents
+        env = self._show_previous(self._games.make_vector(games * agents, limited=True))
+        if agents == 1:
+            return env
+        opponent = (make_opponent or self._make_random_opponent)(games * (agents - 1))
+        return OpposedGames(env, range(0, games * agents, agents), opponent)
+
+    def _make_random_opponent(self, players: int) -> Opponent:
+        return PolicyOpponent(RandomPolicy(self.distribution), players, np.random.default_rng(0), epsilon=1.0)
 
     def _show_previous(self, env: GameVector, rows: int = 1) -> GameVector:
         """Adds the previous action and reward to the observations if the network sees them."""

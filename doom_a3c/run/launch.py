@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
+from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, begin_run, continue_run, format_needed_flags, is_run_name
 from doom_a3c.run.imports import import_tensorflow, parse_device, pause_gc
 from doom_a3c.settings import catalog, scenarios
 from doom_a3c.settings.checks import check_combinations
 from doom_a3c.settings.config import Config, cpu_count
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.fields import to_flat
 from doom_a3c.settings.games import FUNCTION, GymnasiumSpec
 from doom_a3c.settings.inputs import expand
 from doom_a3c.settings.sources import CHECKPOINT, FLAG, Layer
+from doom_a3c.settings.training import OPPONENTS
 from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
@@ -185,6 +187,21 @@ def _start_games(scenario: scenarios.Scenario, config: Config, make_env: Callabl
     from doom_a3c.envs.games import make_game_factory  # late: --help does not need it
 
     games = make_game_factory(scenario.game, scenario.observation, config.game_processes, make_env)
+    _check_opponents(config, games.agents)
     if config.engine != "cluster":  # its hosts start their own games
-        games.start_early(config.worker_count, config.envs_per_worker, config.rows_kept)
+        players = config.envs_per_worker + config.count_opposed(games.agents) * (games.agents - 1)
+        games.start_early(config.worker_count, players, config.rows_kept)
     return games
+
+
+def _check_opponents(config: Config, agents: int) -> None:
+    """Raises UserError for opponents that a game of so few agents, or a cluster, cannot have."""
+    alone = "[game.match] agents = 2 makes a match of two"
+    require(agents > 1 or config.opponents == "self", f"--opponents {config.opponents}: the game has one agent: {alone}")
+    if agents == 1:
+        return
+    whole = config.envs_per_worker % agents == 0
+    require(whole, f"--envs-per-worker {config.envs_per_worker}: matches of {agents} agents need a multiple of {agents}")
+    require(config.engine != "cluster" or config.opponents == "self", "--engine cluster plays --opponents self alone")
+    if config.opponents not in OPPONENTS:
+        find_model(config.opponents)

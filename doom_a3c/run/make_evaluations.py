@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,17 +14,21 @@ from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.run_record import Best, RunRecord
 from doom_a3c.run.evaluations import Evaluations, Leader
 from doom_a3c.run.evaluator import Evaluation, Evaluator, Scores, count_games
+from doom_a3c.run.league import League
+from doom_a3c.run.opposition import make_rated_matches
 from doom_a3c.run.reporter import Reporter
 from doom_a3c.run.saver import Saver
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.streams import Stream, make_seed
 
 
-def make_evaluator(record: RunRecord, builder: Builder, engine: Engine) -> Evaluator:
-    """Returns the evaluator of a run, with its own games and network."""
+def make_evaluator(record: RunRecord, builder: Builder, engine: Engine, league: League | None = None) -> Evaluator:
+    """Returns the evaluator of a run, with its own games and network; those of a run with a league are against it."""
     config = record.config
+    games = count_games(config.evaluation_episodes)
+    env = make_rated_matches(record, builder, league, games) if league else builder.make_evaluation_env(games)
     return Evaluator(
-        builder.make_evaluation_env(count_games(config.evaluation_episodes)),
+        env,
         builder.make_network("evaluator", config.seed),
         make_seed(config.seed, Stream.EVALUATION, record.restarts),
         config.evaluation_epsilon,
@@ -36,8 +41,10 @@ class _SaveAndReport(NamedTuple):
 
     saver: Saver
     reporter: Reporter
+    add_to_league: Callable[[State, float], None]
 
     def on_evaluation(self, evaluation: Evaluation, state: State, best: Best, is_best: bool) -> None:
+        self.add_to_league(state, evaluation.score)
         if is_best:
             self.saver.save_best(state, best)
         self.reporter.report_evaluation(evaluation, state, is_best)
@@ -58,14 +65,18 @@ def make_evaluations(
     checkpoints: CheckpointFolder,
     saver: Saver,
     reporter: Reporter,
+    add_to_league: Callable[[State, float], None],
 ) -> Evaluations:
-    """Returns the evaluations of a run; they continue from the best of its earlier sessions."""
+    """Returns the evaluations of a run; they continue from the best of its earlier sessions.
+
+    `add_to_league` receives each evaluated state with its score.
+    """
     return Evaluations(
         evaluator,
         episodes=record.config.evaluation_episodes,
         every=record.config.evaluate_every,
         capture=engine.capture,
-        listener=_SaveAndReport(saver, reporter),
+        listener=_SaveAndReport(saver, reporter, add_to_league),
         best=record.best,
         load_earlier_best=partial(_load_best, checkpoints),
     )

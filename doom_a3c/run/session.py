@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from doom_a3c.agent.model import GlobalModel, Snapshot
+from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.precision import check_can_learn
 from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import LocalEngine
+from doom_a3c.engines.state import State
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.films.gifs import Gif, GifFolder, GifMaker
@@ -27,9 +30,11 @@ from doom_a3c.run.checkpoints.run_record import RunRecord, record_to_plain
 from doom_a3c.run.evaluator import Evaluator
 from doom_a3c.run.film_maker import FilmMaker
 from doom_a3c.run.guard import CollapseGuard
+from doom_a3c.run.league import League
 from doom_a3c.run.learning_watch import LearningWatch
 from doom_a3c.run.make_engine import Outputs, connect_to_cluster, make_engine
 from doom_a3c.run.make_evaluations import make_evaluations, make_evaluator
+from doom_a3c.run.opposition import arrange_league
 from doom_a3c.run.reporter import Reporter, View
 from doom_a3c.run.saver import Saver
 from doom_a3c.run.training import StoppingRule, Training
@@ -90,12 +95,20 @@ def build_session(
         gif_folder = GifFolder(gifs, view.log)
         outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
+        league = arrange_league(record, builder, checkpoints.folder, _read_weights(model))
         engine = make_engine(record, builder, model, progress, outputs)
         builder.get_reward_sums = lambda: engine.reward_sums
-        evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine)))
+        evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine, league)))
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest, record.scenario)
-        training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view)
+        names = [variable_name(parameter) for parameter in model.network.parameters]
+        add_to_league = partial(_add_to_league, league, record, names, view)
+        training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view, add_to_league)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
+
+
+def _read_weights(model: GlobalModel) -> Snapshot:
+    """Returns the weights without the optimizer's statistics."""
+    return {variable_name(parameter): parameter.numpy() for parameter in model.network.parameters}
 
 
 def _check_machine(config: Config) -> None:
@@ -173,6 +186,18 @@ def _log_start(loggers: Loggers, record: RunRecord, builder: Builder, model: Glo
     loggers("global").graph(Policy(model.network).get_graph(builder.inputs.make_zeros(record.config.envs_per_worker)))
 
 
+def _add_to_league(
+    league: League | None, record: RunRecord, names: Sequence[str], view: View, state: State, rating: float
+) -> None:
+    """Adds evaluated weights to the league of a run, if it has one."""
+    if league is None:
+        return
+    try:
+        league.add(record._replace(counters=state.counters), rating, {name: state.variables[name] for name in names})
+    except OSError as error:
+        view.log(f"warning: {error.filename}: {error.strerror}: the league's newest member is not saved")
+
+
 @contextlib.contextmanager
 def _open_outputs(
     builder: Builder, progress: Progress, loggers: Loggers, gif_folder: GifFolder, view: View
@@ -200,10 +225,11 @@ def _make_training(
     checkpoints: CheckpointFolder,
     reporter: Reporter,
     view: View,
+    add_to_league: Callable[[State, float], None],
 ) -> Training:
     config, guard = record.config, None
     saver = Saver(checkpoints, record, config.checkpoint_every, view.log)
-    evaluations = make_evaluations(record, evaluator, engine, checkpoints, saver, reporter)
+    evaluations = make_evaluations(record, evaluator, engine, checkpoints, saver, reporter, add_to_league)
     if isinstance(engine, LocalEngine):  # a cluster cannot roll back
 
         def save() -> None:

@@ -122,6 +122,13 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
         """Games of all workers on this machine."""
         return self.worker_count * self.envs_per_worker
 
+    def count_opposed(self, agents: int) -> int:
+        """Returns the games of a worker whose matches have other players that do not learn."""
+        if agents == 1 or self.opponents == "self":
+            return 0
+        games = self.envs_per_worker
+        return games - games // 2 // agents * agents if self.opponents == "past" else games
+
     @property
     def steps_per_rollout(self) -> int:
         """Steps in one rollout, all games of a worker together."""

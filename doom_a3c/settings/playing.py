@@ -21,6 +21,9 @@ class PlaySettings:
         "Take the likeliest choices and mean numbers, or sample; unset is the policy that scored better in evaluation",
         choices=("greedy", "sample"),
     )
+    opponent: str | None = setting(
+        None, "Checkpoint or model that plays the others in a match of several agents; unset is the agent itself"
+    )
     epsilon: float | None = setting(
         None, "Probability of a random action; unset is the run's --evaluation-epsilon if greedy, else 0", low=0, high=1
     )

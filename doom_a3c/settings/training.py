@@ -21,6 +21,9 @@ from doom_a3c.settings.setting import (
 MAX_NORMALIZED = 10.0  # normalized: the first reward after a long pause would be in the hundreds
 
 
+OPPONENTS = ("self", "past")  # or a checkpoint
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """Settings of a run's workers, rollouts, targets, updates and losses."""
@@ -41,6 +44,10 @@ class TrainingSettings:
     )
     envs_per_worker: int = setting(
         16, "Games that each worker plays at once", unit="games per worker", low=1, high=4096, section=USUAL
+    )
+    opponents: str = setting(
+        "self",
+        "Other players of a match: self, past (earlier weights in half of the matches), or a checkpoint",
     )
     game_processes: int | None = setting(
         None,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from doom_a3c.agent.cores import CoreState
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.player import Episode, Player, Step
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import Saliency
@@ -106,15 +107,19 @@ class EpisodePlayer:
         record: bool = False,
         overlay: str | None = None,
         screen: GameWindow | None = None,
+        opponent: ACNetwork | None = None,
     ) -> None:
-        """`record` allows recordings; a `screen` shows every episode.
+        """`record` allows recordings; a `screen` shows every episode; an `opponent` plays the others in a match.
 
         The `overlay` 'plain' draws the network's input and outputs beside the game; 'saliency' adds saliency maps.
         """
         self._policy, self._greedy, self._epsilon = Policy(network), greedy, np.array([epsilon], np.float32)
         self.interrupted = False  # ends the current episode with its next step
         self.waiting = False  # for the game
-        self._env = builder.make_evaluation_env(1)
+        random = np.random.default_rng(make_seed(0, Stream.PLAY))
+        self._env = builder.make_evaluation_env(
+            1, lambda players: PolicyOpponent(Policy(opponent or network), players, random)
+        )
         self._recorder = builder.make_recorder(self._env, large=overlay is not None) if record or screen else None
         self._annotator = Annotator(builder, network, overlay == "saliency") if overlay else None
         self._screen = screen

@@ -11,18 +11,36 @@ from typing import Any
 
 import numpy as np
 
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import Attempts, write_json, write_table, write_whole
 from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.standings import Standing
 from doom_a3c.record.metrics.statistics import format_score
+from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.episode_player import EpisodePlayer, GameWindow, PlayedEpisode
 from doom_a3c.run.play.page import Results, render_page
 from doom_a3c.run.play.random_play import play_random_episodes
 from doom_a3c.run.play.recordings import Film, Recordings
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.playing import PlaySettings
+
+
+def _load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
+    """Returns the network that plays the others in an agent's matches; None is the agent's own.
+
+    Raises:
+        UserError: if there is no such model, it does not fit, or the agent plays no match of several agents.
+    """
+    if model is None:
+        return None
+    game = agent.record.scenario.name
+    require(agent.builder.agents > 1, f"--opponent: {game} has one agent: [game.match] agents = 2 makes a match of two")
+    opponent = TrainedAgent.load(find_model(model))
+    fits = (opponent.network.inputs, opponent.network.distribution) == (agent.network.inputs, agent.network.distribution)
+    require(fits, f"--opponent {model} has other observations or actions than {game}")
+    return opponent.network
 
 
 class Playback:
@@ -69,6 +87,7 @@ class Playback:
             record=self._recordings is not None,
             overlay=settings.overlay,
             screen=screen,
+            opponent=_load_opponent(agent, settings.opponent),
         )
 
     def __enter__(self) -> Playback:

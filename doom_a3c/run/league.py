@@ -1,0 +1,98 @@
+"""A run's league: earlier weights of the agents in a match, with ratings, to play against."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doom_a3c.record.files import write_table
+from doom_a3c.run.checkpoints.checkpoint import load, save
+from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.settings.errors import UserError
+
+SIZE = 20  # members
+WIN = 400.0  # rating points for a won match, see `rate`
+FOLDER, TABLE = "league", "league.csv"
+
+
+class Member(NamedTuple):
+    """Frozen weights."""
+
+    frames: int  # of training behind them
+    rating: float
+    weights: Mapping[str, NDArray[Any]]  # by name
+
+
+def rate(opponent: float, outcome: float) -> float:
+    """Returns the performance in a match against an opponent with this rating; the mean over matches is a rating.
+
+    This is the "algorithm of 400", a linear Elo performance: the opponent's rating, plus 400 for a win (`outcome` 1), less
+    400 for a loss (-1).
+    """
+    return opponent + WIN * outcome
+
+
+class League:
+    """The members of a league. Owns their files, in `folder`, one a member. Any thread may use it."""
+
+    def __init__(self, folder: Path, members: Iterable[Member] = (), *, fixed: bool = False) -> None:
+        """A `fixed` one takes no new members."""
+        self._folder, self._fixed, self._lock = folder, fixed, threading.Lock()
+        self._members = list(members)
+
+    @classmethod
+    def read(cls, folder: Path) -> League:
+        """Reads the members that an earlier session has left in a folder; leaves out damaged files."""
+        members = []
+        for path in sorted(folder.glob("*.ckpt")):
+            try:
+                checkpoint = load(path)
+            except UserError:
+                continue
+            record = checkpoint.record
+            members.append(Member(record.counters.frames, record.best.score or 0.0, checkpoint.variables))
+        return cls(folder, members)
+
+    @property
+    def members(self) -> list[Member]:
+        """The members, oldest first."""
+        with self._lock:
+            return list(self._members)
+
+    def add(self, record: RunRecord, rating: float, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Adds weights with their rating; a full league loses its weakest member.
+
+        Raises:
+            OSError: if a file cannot be written; the member plays in this session all the same.
+        """
+        if self._fixed:
+            return
+        member = Member(record.counters.frames, rating, weights)
+        with self._lock:
+            same = [one for one in self._members if one.frames == member.frames]
+            lost = [min(self._members, key=lambda one: one.rating)] if len(self._members) >= SIZE and not same else []
+            self._members = [one for one in self._members if one not in same and one not in lost] + [member]
+            self._folder.mkdir(parents=True, exist_ok=True)
+            save(self._find_path(member), weights, record._replace(best=record.best._replace(score=rating)))
+            for one in lost:
+                self._find_path(one).unlink(missing_ok=True)
+            rows = [(one.frames, f"{one.rating:.0f}") for one in self._members]
+            write_table(self._folder.parent / TABLE, ["frames", "rating"], rows)
+
+    def _find_path(self, member: Member) -> Path:
+        return self._folder / f"frames-{member.frames:012}.ckpt"
+
+    def draw(self, random: np.random.Generator, *, evenly: bool) -> Member:
+        """Draws a member: evenly, or in proportion to its expected share of wins against the newest one.
+
+        That share is Elo's, 1 / (1 + 10^((newest - its) / 400)).
+        """
+        members = self.members
+        ratings = np.array([member.rating for member in members])
+        odds = np.ones(len(members)) if evenly else 1 / (1 + 10 ** np.clip((ratings[-1] - ratings) / WIN, -4, 4))
+        return members[random.choice(len(members), p=odds / odds.sum())]

@@ -1,0 +1,155 @@
+"""Opponents of matches from a league of earlier weights, for training and evaluation."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorWrapper
+
+from doom_a3c.agent.distributions import Actions, Array
+from doom_a3c.agent.inputs import Observations
+from doom_a3c.agent.model import Snapshot
+from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.opponents import PolicyOpponent
+from doom_a3c.agent.player import GameVector
+from doom_a3c.agent.policy import Policy
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.checkpoint import load
+from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.league import FOLDER, League, Member, rate
+from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.interface import RIVALS, map_nested
+from doom_a3c.settings.streams import Stream, make_seed
+from doom_a3c.settings.training import OPPONENTS
+
+AT_ONCE = 4  # members that play at the same time
+
+
+class LeagueOpponent:
+    """Plays with members of a league, a few at a time; draws others when matches begin. Owns their networks."""
+
+    def __init__(
+        self,
+        league: League,
+        make_network: Callable[[str], ACNetwork],
+        players: int,
+        random: np.random.Generator,
+        *,
+        evenly: bool,
+    ) -> None:
+        """`evenly` as for `League.draw`."""
+        self._league, self._random, self._evenly = league, random, evenly
+        self._parts = np.array_split(np.arange(players), min(AT_ONCE, players))  # the players of each member
+        self._networks = [make_network(f"opponent_{index}") for index in range(len(self._parts))]
+        self._opponents = [
+            PolicyOpponent(Policy(network), len(part), random)
+            for network, part in zip(self._networks, self._parts, strict=True)
+        ]
+        self.ratings = np.zeros(players)  # of the member that each player is now
+
+    def act(self, observations: Observations, resets: Array) -> Actions:
+        actions = []
+        for part, network, opponent in zip(self._parts, self._networks, self._opponents, strict=True):
+            if resets[part].all():
+                member = self._league.draw(self._random, evenly=self._evenly)
+                network.load(member.weights)
+                self.ratings[part] = member.rating
+            seen = map_nested(lambda array, part=part: array[part], observations)
+            actions.append(opponent.act(seen, resets[part]))
+        return np.concatenate(actions)
+
+
+class RatedMatches(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Matches whose only reward is the rating of the player's performance, at their end."""
+
+    def __init__(self, env: GameVector, opponent: LeagueOpponent) -> None:
+        """`opponent` is that of these matches."""
+        super().__init__(env)
+        self._opponent = opponent
+        self._frags = np.zeros(env.num_envs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns the other methods of this project's vectors."""
+        if name == "env":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Resets all matches."""
+        self._frags = np.zeros_like(self._frags)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all matches."""
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        self._frags += rewards
+        paid, theirs = np.zeros_like(self._frags), self._opponent.ratings.reshape(self.num_envs, -1).mean(axis=1)
+        rivals = infos.get("final_info", {}).get(RIVALS, [()] * self.num_envs)
+        for game in np.flatnonzero(terminated | truncated):
+            outcome = np.sign(self._frags[game] - max(rivals[game])) if rivals[game] else 0.0
+            paid[game] = rate(theirs[game], float(outcome))
+            self._frags[game] = 0.0
+        return observations, paid, terminated, truncated, infos
+
+
+def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: Snapshot) -> League | None:
+    """Gives the training games their opponents; returns the league of the run, None if it has no several agents.
+
+    Args:
+        record: of the run.
+        builder: of its games.
+        folder: of its checkpoints, where an earlier session may have left a league.
+        weights: the first member of a new league.
+
+    Raises:
+        UserError: if the checkpoint that is to be the opponent does not fit.
+    """
+    config = record.config
+    if builder.agents == 1:
+        return None
+    if config.opponents in OPPONENTS:
+        league = League.read(folder / FOLDER)
+        if not league.members:
+            with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
+                league.add(record, 0.0, weights)
+    else:
+        league = League(folder / FOLDER, [_load_opponent(config.opponents, builder)], fixed=True)
+    builder.opposed = config.count_opposed(builder.agents)
+    builder.make_opponent = partial(_make_opponent, record, builder, league, Stream.TRAINING, evenly=False)
+    return league
+
+
+def _load_opponent(name: str, builder: Builder) -> Member:
+    path = find_model(name)
+    variables = load(path).variables
+    try:
+        builder.make_network("opponent", 0).load(variables)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"--opponents {path} has another network than {builder.scenario.name} needs: {error}") from None
+    return Member(0, 0.0, variables)
+
+
+def _make_opponent(
+    record: RunRecord, builder: Builder, league: League, stream: Stream, players: int, *, evenly: bool
+) -> LeagueOpponent:
+    seed = np.random.default_rng(make_seed(record.config.seed, stream, record.restarts, players))
+    make_network = partial(builder.make_network, seed=record.config.seed)
+    return LeagueOpponent(league, make_network, players, seed, evenly=evenly)
+
+
+def make_rated_matches(record: RunRecord, builder: Builder, league: League, matches: int) -> GameVector:
+    """Makes the matches of an evaluation, whose scores are ratings."""
+    opponents: list[LeagueOpponent] = []
+
+    def make(players: int) -> LeagueOpponent:
+        opponents.append(_make_opponent(record, builder, league, Stream.EVALUATION, players, evenly=True))
+        return opponents[0]
+
+    env = builder.make_evaluation_env(matches, make)
+    return RatedMatches(env, opponents[0])
