@@ -327,4 +327,4 @@ def test_a_card_has_the_standing_of_its_matches(tmp_path):
     assert pretrained.read_standing(tmp_path) == ""
     standing = {"frags": 9.0, "rivals_mean": 2.0, "best_rival": 4.5, "rank": 1.0, "players": 8, "wins": 1.0}
     (tmp_path / "summary.json").write_text(json.dumps({"standing": standing}))
-    assert "the best bot 4.50 (2.00 of it); rank 1.0 of 8" in pretrained.read_standing(tmp_path)
+    assert "the best rival 4.50 (2.00 of it); rank 1.0 of 8" in pretrained.read_standing(tmp_path)

@@ -234,7 +234,7 @@ def test_the_table_of_scores_has_a_column_for_each_bot():
     played = [PlayedEpisode(7, episode, (), (), (), (), False) for episode in episodes]
     results = Results("", "", "", "", 0.0, (), (), played, (), 2, None)
     names, rows = results.list_rows()
-    assert names[4:] == ("bot_1", "bot_2")
+    assert names[4:] == ("rival_1", "rival_2")
     assert [row[4:] for row in rows] == [(1.0, 3.0), ("", "")]
     assert results._replace(played=played[1:]).list_rows()[1] == [(0, 7, 2.0, 5)]
 

@@ -22,7 +22,7 @@ from doom_a3c.record.files import claim_empty_folder, explain_folder
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints import pretrained
 from doom_a3c.run.checkpoints.lock import find_progress
-from doom_a3c.run.checkpoints.runs import find_checkpoint
+from doom_a3c.run.checkpoints.runs import find_checkpoint, list_checkpoints
 from doom_a3c.run.imports import import_tensorflow
 from doom_a3c.settings.config import Config, cpu_count
 from doom_a3c.settings.errors import UserError
@@ -50,6 +50,9 @@ class Options:
     list_models: bool = setting(False, "List the trained models that --model can name, and exit", switch=True)
     compare: tuple[str, ...] = setting(
         (), "Play these checkpoints on the same seeds, report which is better and how certain that is", many=True
+    )
+    cross_play: str | None = setting(
+        None, "Let the checkpoints of this folder, with its league, play each other: matches of several agents"
     )
     export: str | None = setting(
         None,
@@ -100,6 +103,7 @@ def _play(arguments: list[str] | None) -> int:
     models = _find_models(options)
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.cli.compare import check_games, compare  # late: TensorFlow is imported now
+    from doom_a3c.cli.cross_play import cross_play
     from doom_a3c.run.play.agent import TrainedAgent
 
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
@@ -108,7 +112,14 @@ def _play(arguments: list[str] | None) -> int:
     with claim_empty_folder(options.out, "--out") as folder:
         if why := explain_folder(options.out, folder):
             lines(why)
-        if options.compare:
+        if len(agents) > 1 and agents[0].builder.agents > 1:
+            cross_play(agents, settings, folder, lines)
+        elif options.cross_play:
+            game = agents[0].record.scenario.name
+            raise UserError(
+                f"--cross-play: {game} has one agent, so nobody plays against another: --compare compares scores"
+            )
+        elif options.compare:
             compare(agents, settings, folder, lines, _handle_interrupts)
         elif options.export:
             from doom_a3c.run.play.export import export  # late, as above
@@ -127,6 +138,8 @@ def _find_models(options: Options) -> list[Path]:
         raise UserError(f"--compare takes two checkpoints or more, not only {options.compare[0]}")
     if options.compare:
         return [pretrained.find_model(model) for model in options.compare]
+    if options.cross_play:
+        return list_checkpoints(Path(options.cross_play))
     if options.model is not None:
         return [pretrained.find_model(options.model)]
     if not (newest := find_checkpoint(Path(Config.models_dir))).is_file():
@@ -137,8 +150,9 @@ def _find_models(options: Options) -> list[Path]:
 
 def _find_useless(options: Options) -> tuple[set[str], str]:
     """Returns the settings without an effect in this call, and the reason."""
-    if options.compare:
-        return {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes"}, "with --compare"
+    if options.compare or options.cross_play:
+        useless = {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes", "opponent"}
+        return useless, f"with {'--compare' if options.compare else '--cross-play'}"
     if options.export:
         return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
     return ({"speed"}, "without --window") if not options.window else (set(), "")

@@ -16,6 +16,7 @@ from doom_a3c.record.metrics.statistics import mean_interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 MAX_DOTS, FEW_DOTS = 4000, 300  # in a scatter plot; more than FEW_DOTS are rasterized in an svg
 BANDS = 200  # points at which the spread of scores is drawn
@@ -103,6 +104,20 @@ def draw_action_shares(title: str, names: Sequence[str], shares: Sequence[float]
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set(title=_escape(title), xlabel="% of steps")
+    return figure
+
+
+def draw_matrix(title: str, names: Sequence[str], shares: NDArray[np.float64]) -> Figure:
+    """Draws shares, [N, N], by row and column; NaN is empty."""
+    figure = _make_figure((3 + 0.7 * len(names), 2.5 + 0.5 * len(names)))
+    axes = figure.add_subplot()
+    axes.imshow(shares, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
+    for row, column in np.argwhere(~np.isnan(shares)):
+        axes.annotate(f"{100 * shares[row, column]:.0f}%", (column, row), ha="center", va="center")
+    labels = [_escape(name) for name in names]
+    axes.set_xticks(range(len(names)), labels, rotation=45, ha="right")
+    axes.set_yticks(range(len(names)), labels)
+    axes.set_title(_escape(title))
     return figure
 
 

@@ -25,7 +25,7 @@ class Standing(NamedTuple):
         rivals, best = format_score(self.rivals_mean), format_score(self.best_rival)
         share = f" ({self.frags / self.best_rival:.2f} of it)" if self.best_rival > 0 else ""
         return (
-            f"frags {format_score(self.frags)}, the average bot {rivals}, the best bot {best}{share}; "
+            f"frags {format_score(self.frags)}, the average rival {rivals}, the best rival {best}{share}; "
             f"rank {self.rank:.1f} of {self.players}, {100 * self.wins:.0f}% of the matches won"
         )
 

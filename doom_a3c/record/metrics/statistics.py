@@ -50,6 +50,16 @@ def mean_interval(scores: Sequence[float]) -> Interval | None:
         return read_interval(float(values.mean()), float(values.std()), len(values))
 
 
+def share_interval(share: float, matches: int) -> Interval:
+    """Returns the 95% interval of a share of won matches, by Wilson's score; draws, half a win each, make it too wide."""
+    from scipy import stats  # late, as below
+
+    z = float(stats.norm.ppf((1 + LEVEL) / 2))
+    centre, scale = share + z * z / (2 * matches), 1 + z * z / matches
+    half = z * (share * (1 - share) / matches + z * z / (4 * matches * matches)) ** 0.5
+    return Interval((centre - half) / scale, (centre + half) / scale)
+
+
 def read_interval(mean: float, std: float, games: int) -> Interval | None:
     """Returns the 95% interval from a mean, a population standard deviation, and the number of games."""
     if games < 2 or std == 0:

@@ -106,6 +106,19 @@ def link_newest(run: Path) -> None:
             write_whole(models / _NEWEST, f"{run.name}\n".encode())
 
 
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Returns the checkpoints of a folder; of a run, those of its league, oldest first, and best.ckpt.
+
+    Raises:
+        UserError: if there are fewer than two.
+    """
+    league = sorted((folder / "league").glob("*.ckpt"))
+    found = [*league, *(path for path in sorted(folder.glob("*.ckpt")) if path.name == BEST or not league)]
+    if len(found) < 2:
+        raise UserError(f"--cross-play {folder}: it takes two checkpoints to play each other, and here are {len(found)}")
+    return found
+
+
 def find_checkpoint(path: Path) -> Path:
     """Returns the checkpoint that a path stands for, or the path itself.
 

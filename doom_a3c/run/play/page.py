@@ -61,13 +61,13 @@ class Results(NamedTuple):
         return find_standing(self.scores, [each.episode.rivals for each in self.played])
 
     def list_rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        """Returns the header and the rows of a table of the episodes, with a column for each bot of a match.
+        """Returns the header and the rows of a table of the episodes, with a column for each rival in a match.
 
         A match without a standing has empty ones.
         """
-        bots = self.standing.players - 1 if self.standing else 0
-        header = ("episode", "seed", "score", "steps", *(f"bot_{number}" for number in range(1, bots + 1)))
-        unknown = ("",) * bots
+        rivals = self.standing.players - 1 if self.standing else 0
+        header = ("episode", "seed", "score", "steps", *(f"rival_{number}" for number in range(1, rivals + 1)))
+        unknown = ("",) * rivals
         rows = [
             (each.seed, each.episode.score, each.episode.length, *(each.episode.rivals or unknown)) for each in self.played
         ]

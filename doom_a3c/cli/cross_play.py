@@ -1,0 +1,102 @@
+"""play.py --compare and --cross-play in matches of several agents: the agents play each other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from doom_a3c.cli.lines import Lines
+from doom_a3c.record.files import write_json, write_table
+from doom_a3c.record.metrics import figures
+from doom_a3c.record.metrics.statistics import describe_certainty, share_interval
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.cross_play import Pairing, play_pairings
+from doom_a3c.settings.playing import PlaySettings
+
+
+def cross_play(agents: Sequence[TrainedAgent], settings: PlaySettings, folder: Path, lines: Lines) -> None:
+    """Lets all agents play each other; prints and writes the share of its matches that each wins against each other.
+
+    A draw is half a win. Finished pairings are written however the call ends.
+    """
+    names = _shorten_names([agent.source for agent in agents])
+    width = max(map(len, names))
+    lines(f"{agents[0].record.scenario.name}: {settings.episodes} matches of each two agents, from seed {settings.seed}")
+    played: list[Pairing] = []
+    with _raise_between_steps() as check:
+
+        def on_step(first: int, second: int, done: int) -> None:
+            check()
+            lines.show_progress(f"{names[first]} against {names[second]}: {done} of {settings.episodes} matches")
+
+        try:
+            for pairing in play_pairings(agents, settings.episodes, settings.seed, on_step):
+                played.append(pairing)
+                lines(_describe(pairing, names))
+            if len(agents) > 2:
+                shares = _fill_shares(played, len(agents))
+                for name, row in zip(names, shares, strict=True):
+                    won = float(np.nanmean(row))
+                    lines(f"{name:{width}}  wins {100 * won:.0f}% of all its matches")
+        finally:
+            lines.clear()
+            if played:
+                _write(folder, names, played)
+    lines(f"cross_play.png, cross_play.csv and cross_play.json are in {folder}")
+
+
+@contextmanager
+def _raise_between_steps() -> Iterator[Callable[[], None]]:
+    """Delays Ctrl-C until the yielded function is called: TensorFlow's code must not be interrupted."""
+    interrupted = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
+
+    def check() -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _shorten_names(sources: Sequence[str]) -> list[str]:
+    """Returns the paths without the folders that all of them share."""
+    paths = [Path(source).resolve() for source in sources]
+    shared = len(list(zip(*(path.parts[:-1] for path in paths), strict=False)))
+    common = next((n for n in range(shared) if len({path.parts[n] for path in paths}) > 1), shared)
+    names = ["/".join(path.parts[common:]) for path in paths]
+    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, 1)]
+
+
+def _describe(pairing: Pairing, names: Sequence[str]) -> str:
+    outcomes, matches = pairing.outcomes, len(pairing.outcomes)
+    won, drawn = sum(one == 1 for one in outcomes), sum(one == 0.5 for one in outcomes)
+    share = float(np.mean(outcomes))
+    sure = describe_certainty(share_interval(share, matches), matches)
+    score = f"{won} of {matches} against {names[pairing.second]}{f', {drawn} drawn' if drawn else ''}"
+    return f"{names[pairing.first]} wins {score}: share {share:.2f}, {sure}"
+
+
+def _fill_shares(played: Sequence[Pairing], agents: int) -> NDArray[np.float64]:
+    """Returns the share of wins of each agent against each other, [A, A]; NaN where they have not played."""
+    shares = np.full((agents, agents), np.nan)
+    for first, second, outcomes in played:
+        shares[first, second], shares[second, first] = np.mean(outcomes), 1 - np.mean(outcomes)
+    return shares
+
+
+def _write(folder: Path, names: Sequence[str], played: Sequence[Pairing]) -> None:
+    shares = _fill_shares(played, len(names))
+    rows = ((name, *(f"{share:.3f}".replace("nan", "") for share in row)) for name, row in zip(names, shares, strict=True))
+    write_table(folder / "cross_play.csv", ["share of wins", *names], rows)
+    matches = [{"first": names[a], "second": names[b], "outcomes": list(outcomes)} for a, b, outcomes in played]
+    write_json(folder / "cross_play.json", matches)
+    figure = figures.draw_matrix("share of matches that the row wins against the column", names, shares)
+    figures.save_png(figure, folder / "cross_play.png")
