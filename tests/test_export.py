@@ -17,6 +17,7 @@ from commands import ROOT, call
 from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.optional_cores import OPTIONAL_CORES
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load, save
@@ -28,9 +29,11 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 PRETRAINED = ROOT / "models" / "pretrained"
 
 
-def agent_of(name):
+def agent_of(name, core=None):
     """An agent whose policy is not near uniform, and how it decides in float32."""
     scenario, config = settings(name)
+    if core is not None:
+        scenario = replace(scenario, network=replace(scenario.network, core=core, core_size=8))
     builder = Builder(scenario, config, make_game_factory(scenario.game, scenario.observation, 0))
     network = ACNetwork(scenario.network, builder.inputs, builder.distribution, 1, "test", "float32")
     random = np.random.default_rng(0)
@@ -67,10 +70,16 @@ def decide_by_saved_model(path):
     return call
 
 
-@pytest.mark.parametrize("name", ["basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        *((name, None) for name in ("basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1")),
+        *(("cartpole", core) for core in OPTIONAL_CORES),
+    ],
+)
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
-    agent = agent_of(name)
+def test_an_episode_is_decided_as_by_the_trained_network(kind, name, core, tmp_path):
+    agent = agent_of(name, core)
     target, *_ = export(agent, kind, tmp_path)
     deciders = [decide_by_tensorflow(agent), (decide_by_onnx if kind == "onnx" else decide_by_saved_model)(target)]
     states = [agent.network.initial_state(1)] * 2
