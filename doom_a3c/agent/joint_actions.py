@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, Categorical, Distribution
-from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions: exploration never ends
@@ -205,24 +205,14 @@ def find_distribution(space: Space[Any], masked: bool = False) -> Distribution:
     Raises:
         UserError: if no distribution supports this kind of space.
     """
+    choices = [Categorical(size, masked=masked) for size in list_choice_sizes(space)]
     match space:
         case Discrete():
-            return Categorical(int(space.n), masked=masked)
+            return choices[0]
         case MultiDiscrete():
-            return Joint(tuple(Categorical(int(size), masked=masked) for size in space.nvec))
+            return Joint(tuple(choices))
         case MixedBox():
-            choices = [Categorical(size, masked=masked) for size in space.sizes]
             return Joint((*choices, Gaussian(space.shape[0] - len(choices))), np.float32)
         case Box():
             return Gaussian(space.shape[0])
     raise UserError(f"its actions are {space}, which the agent cannot take")
-
-
-def list_choices(distribution: Distribution) -> list[int]:
-    """Returns the size of each choice in an action; numbers are not choices."""
-    match distribution:
-        case Categorical():
-            return [distribution.size]
-        case Joint():
-            return [size for part in distribution.parts for size in list_choices(part)]
-    return []

@@ -11,7 +11,7 @@ from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
 from doom_a3c.envs.flattening import NUMERIC, name_key, shorten
-from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 _MAX_OUTPUTS = 1_000_000  # choices and numbers of a part: each has a name
@@ -126,23 +126,24 @@ def _make_part(name: str, space: Space[Any], path: str) -> _Part:
     match space:
         case Discrete():
             start = int(space.start)
-            return _make_choices([int(space.n)], path, lambda chosen: int(chosen[0]) + start)
+            return _make_choices(space, path, lambda chosen: int(chosen[0]) + start)
         case MultiDiscrete():
             starts = np.asarray(space.start)
 
             def to_choices(chosen: NDArray[Any]) -> NDArray[Any]:
                 return np.asarray(chosen.reshape(starts.shape) + starts).astype(space.dtype)
 
-            return _make_choices(space.nvec.ravel().tolist(), path, to_choices)
+            return _make_choices(space, path, to_choices)
         case MultiBinary():
             shape = space.shape
-            return _make_choices([2] * int(np.prod(shape)), path, lambda chosen: chosen.reshape(shape).astype(np.int8))
+            return _make_choices(space, path, lambda chosen: chosen.reshape(shape).astype(np.int8))
         case Box():
             return _make_numbers(name, space, path)
     raise UserError(f"{name}: its actions are {space}; the agent takes {_TAKEN}")
 
 
-def _make_choices(sizes: Sequence[int], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+    sizes = list_choice_sizes(space)
     places = [f"{path}[{index}]" if len(sizes) > 1 or not path else path for index in range(len(sizes))]
     names = [f"{place}={value}" for place, size in zip(places, sizes, strict=True) for value in range(size)]
     return _Part(tuple(sizes), 0, lambda chosen: convert(chosen.astype(np.int64)), names)

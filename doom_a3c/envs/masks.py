@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
+from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 METHOD = "action_masks"  # of an environment or a wrapper, as in sb3-contrib
@@ -48,7 +49,7 @@ class Masks:
     def __init__(self, name: str, actions: Any, call: Callable[[], Any] | None) -> None:
         """`call` returns the game's masks; without it they are in the infos."""
         self._name, self._call = name, call
-        self._sizes, self._expected = _list_choices(actions)
+        self._sizes, self._expected = list_choice_sizes(actions), _describe_mask(actions)
         self._starts = np.cumsum([0, *self._sizes[:-1]])
         self._space = Box(0, 1, (sum(self._sizes),), np.uint8)
         self._newest = np.ones(self._space.shape, np.uint8)  # [A], 1 for allowed, in the order of the policy's logits
@@ -167,12 +168,11 @@ def _split(value: Any) -> list[NDArray[Any]]:
         return []
 
 
-def _list_choices(actions: Discrete | MultiDiscrete | MultiBinary) -> tuple[list[int], str]:
-    """Returns how many values each choice has, and in words how long a mask is."""
+def _describe_mask(actions: Discrete | MultiDiscrete | MultiBinary) -> str:
+    """Returns the numbers of a mask in words."""
+    sizes = list_choice_sizes(actions)
     if isinstance(actions, Discrete):
-        return [int(actions.n)], f"return {actions.n} numbers, one for each action"
+        return f"return {sum(sizes)} numbers, one for each action"
     if isinstance(actions, MultiDiscrete):
-        sizes = np.ravel(actions.nvec).tolist()
-        return sizes, f"return {sum(sizes)} numbers, one for each value of every action: {' + '.join(map(str, sizes))}"
-    buttons = int(np.prod(actions.shape))
-    return [2] * buttons, f"return {2 * buttons} numbers, not pressed and pressed for each of {buttons} buttons"
+        return f"return {sum(sizes)} numbers, one for each value of every action: {' + '.join(map(str, sizes))}"
+    return f"return {sum(sizes)} numbers, not pressed and pressed for each of {len(sizes)} buttons"

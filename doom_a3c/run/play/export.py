@@ -11,7 +11,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from doom_a3c.agent.joint_actions import list_choices
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.record.files import write_whole
@@ -134,7 +133,7 @@ def _write_previous(agent: TrainedAgent) -> dict[str, str]:
     learned = f"{factor!r} * (reward + info.get({SHAPING!r}, 0.0))"
     if scale.limit is not None:
         learned = f"np.clip({learned}, {-scale.limit!r}, {scale.limit!r})"
-    sizes = list_choices(agent.network.distribution)
+    sizes = list(agent.builder.action_sizes.choices)
     parts = []
     if spec.previous_action:
         choices = f"*(np.eye(n)[int(a)] for n, a in zip({sizes}, action.ravel()))"

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, Distribution
@@ -18,6 +18,7 @@ from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.envs.games import GameFactory
 from doom_a3c.run.play.random_play import RandomPolicy
+from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -118,7 +119,7 @@ def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[st
     """
     if isinstance(space, Discrete):
         return [(name, np.array(n)) for n, name in enumerate(names or [f"action {n}" for n in range(space.n)])]
-    sizes = space.nvec.tolist() if isinstance(space, MultiDiscrete) else list(getattr(space, "sizes", ()))
+    sizes = list_choice_sizes(space)
     assert names is not None  # only single choices have none
     starts = np.cumsum([0, *sizes])
     still = np.zeros(space.shape or (), space.dtype)
