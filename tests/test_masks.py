@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from fakes import complaint
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.player import Player
@@ -191,10 +191,17 @@ def test_frame_skip_stops_before_an_illegal_action(action, frames, final):
     assert (reward, len(env.unwrapped.taken), seen["mask"].tolist()) == (frames, frames, final)
 
 
-def test_actions_without_choices_have_no_mask_and_that_is_said():
-    env = play(partial(Method, actions=Box(-1, 1, (2,)), masks=lambda time: None))
-    assert isinstance(env.observation_space, Box)
-    assert env.metadata["left_out"] == ["action_masks() (Box actions)"]
+@pytest.mark.parametrize("actions", [Box(-1, 1, (2,)), Tuple((Discrete(3), Discrete(2))), Dict(look=Box(-1, 1, (2,)))])
+@pytest.mark.parametrize(("make", "source"), [(Method, "action_masks()"), (Masked, "info['action_mask']")])
+def test_masks_of_actions_that_they_cannot_forbid_are_left_out_and_that_is_said(closing, make, source, actions):
+    make_env = partial(make, actions=actions)
+    games = make_game_factory(GymnasiumSpec(id="Game"), GREY, make_env=make_env)
+    assert isinstance(games.describe().observations, Box)
+    assert games.describe().left_out == [f"{source} ({type(actions).__name__} actions)"]
+    vector = closing(games.make_vector(2, limited=True))
+    vector.reset(seed=1)
+    vector.step(vector.action_space.sample())  # later masks are no fault
+    assert play(partial(make, actions=actions), masked=False).unwrapped.resets == 0
 
 
 def test_only_the_first_game_of_a_factory_is_reset_to_find_masks_in_infos():

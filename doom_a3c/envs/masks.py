@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,14 +15,17 @@ from doom_a3c.settings.errors import UserError
 
 METHOD = "action_masks"  # of an environment or a wrapper, as in sb3-contrib
 KEY = "action_mask"  # in infos, as in Gymnasium's Taxi
+_CALL, _INFO = f"{METHOD}()", f"info[{KEY!r}]"
 _ALWAYS = "return it from every reset() and step()"
 
 
 class Unmasked:
-    """Stands for the masks of a game that has none."""
+    """Stands for the masks of a game that has none, or none that its actions can have."""
 
-    def __init__(self, name: str, actions: Any) -> None:
+    def __init__(self, name: str, actions: Any, unused: str = "") -> None:
+        """`unused` is the source of masks that are ignored."""
         self._name, self._actions = name, actions
+        self.left_out = [f"{unused} ({type(actions).__name__} actions)"] if unused else []
 
     def read(self, info: Any, final: bool = False) -> None:
         """Raises UserError if there is a mask after all."""
@@ -45,6 +48,8 @@ class Masks:
     A mask has a place for each value of each choice: for every action of a `Discrete` space, for the values of each number
     of a `MultiDiscrete` one, and for not pressed and pressed of each button of a `MultiBinary` one.
     """
+
+    left_out: Sequence[str] = ()  # as for `Unmasked`
 
     def __init__(self, name: str, actions: Any, call: Callable[[], Any] | None) -> None:
         """`call` returns the game's masks; without it they are in the infos."""
@@ -110,12 +115,11 @@ class Masks:
         return mask
 
     def _refuse(self, received: str, cure: str) -> UserError:
-        source = f"info[{KEY!r}]" if self._call is None else f"{METHOD}()"
-        return UserError(f"{self._name}: {source} {received}: {cure}")
+        return UserError(f"{self._name}: {_INFO if self._call is None else _CALL} {received}: {cure}")
 
 
 def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -> Masks | Unmasked:
-    """Returns the reader of a game's masks.
+    """Returns the reader of a game's masks; masks of actions that are no choices alone are left out.
 
     Args:
         name: the game's name in messages.
@@ -125,23 +129,17 @@ def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -
     Raises:
         UserError: if `action_masks` is no method.
     """
-    actions = env.action_space
+    actions, has_method = env.action_space, env.has_wrapper_attr(METHOD)
+    if in_infos is None and not has_method:
+        in_infos = _has_mask(env.reset(seed=0)[1])
     if not _can_be_masked(actions):
-        return Unmasked(name, actions)
-    if env.has_wrapper_attr(METHOD):
+        return Unmasked(name, actions, _CALL if has_method else _INFO if in_infos else "")
+    if has_method:
         call = env.get_wrapper_attr(METHOD)
         if callable(call):
             return Masks(name, actions, call)
         raise UserError(f"{name}: {METHOD} is of type {type(call).__name__}: make it a method that returns the mask")
-    if in_infos is None:
-        in_infos = _has_mask(env.reset(seed=0)[1])
     return Masks(name, actions, None) if in_infos else Unmasked(name, actions)
-
-
-def list_unused_masks(env: gymnasium.Env[Any, Any]) -> list[str]:
-    """Returns the game's method for masks if its actions have no choices that they could forbid."""
-    unused = env.has_wrapper_attr(METHOD) and not _can_be_masked(env.action_space)
-    return [f"{METHOD}() ({type(env.action_space).__name__} actions)"] if unused else []
 
 
 def _can_be_masked(actions: Any) -> bool:
