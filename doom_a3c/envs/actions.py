@@ -45,7 +45,7 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         UserError: if the agent cannot take such actions.
     """
     if isinstance(space, Discrete):  # whose first one may be another number than 0
-        _check_count(name, space)
+        _check_count(f"{name}: its actions are", space)
         start, count = int(space.start), int(space.n)
         words = f"{count} action{'s' * (count != 1)}"
         return ActionAdapter(Discrete(count), lambda action: _read_index(name, count, action) + start, None, words)
@@ -111,18 +111,19 @@ def _collect(name: str, space: Space[Any], path: str, parts: list[_Part]) -> Cal
     if isinstance(space, Tuple):
         items = [_collect(name, part, f"{path}[{index}]", parts) for index, part in enumerate(space.spaces)]
         return lambda values: tuple(build(values) for build in items)
-    parts.append(_make_part(name, space, path))
+    parts.append(_make_part(f"{name}: its action {path} is" if path else f"{name}: its actions are", space, path))
     return next
 
 
-def _check_count(name: str, space: Space[Any]) -> None:
+def _check_count(subject: str, space: Space[Any]) -> None:
     """Raises UserError if a part has too many choices or numbers, before memory is allocated for each."""
     if isinstance(space, NUMERIC) and (count := flatdim(space)) > _MAX_OUTPUTS:
-        raise UserError(f"{name}: its actions {shorten(space)} are {count:,} choices or numbers, {_MAX_OUTPUTS:,} at most")
+        raise UserError(f"{subject} {shorten(space)}: {count:,} choices or numbers, {_MAX_OUTPUTS:,} at most")
 
 
-def _make_part(name: str, space: Space[Any], path: str) -> _Part:
-    _check_count(name, space)
+def _make_part(subject: str, space: Space[Any], path: str) -> _Part:
+    """Returns a part; `subject` begins the message of an error."""
+    _check_count(subject, space)
     match space:
         case Discrete():
             start = int(space.start)
@@ -138,8 +139,8 @@ def _make_part(name: str, space: Space[Any], path: str) -> _Part:
             shape = space.shape
             return _make_choices(space, path, lambda chosen: chosen.reshape(shape).astype(np.int8))
         case Box():
-            return _make_numbers(name, space, path)
-    raise UserError(f"{name}: its actions are {space}; the agent takes {_TAKEN}")
+            return _make_numbers(subject, space, path)
+    raise UserError(f"{subject} {shorten(space)}; the agent takes {_TAKEN}")
 
 
 def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
@@ -149,16 +150,15 @@ def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]]
     return _Part(tuple(sizes), 0, lambda chosen: convert(chosen.astype(np.int64)), names)
 
 
-def _make_numbers(name: str, space: Box, path: str) -> _Part:
+def _make_numbers(subject: str, space: Box, path: str) -> _Part:
     """Returns the numbers of a Box. Raises UserError if they have no bounds."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise UserError(
-            f"{name}: its actions are {shorten(space)}, without finite bounds: "
-            "declare the range that is useful, as in Box(-1, 1, (2,))"
+            f"{subject} {shorten(space)}, without finite bounds: declare the range that is useful, as in Box(-1, 1, (2,))"
         )
     if (low > high).any():
-        raise UserError(f"{name}: its actions are {space}, with a lower bound above the upper one")
+        raise UserError(f"{subject} {shorten(space)}, with a lower bound above the upper one")
 
     def convert(numbers: NDArray[Any]) -> NDArray[Any]:
         shares = (np.clip(numbers.reshape(space.shape).astype(np.float64), -1, 1) + 1) / 2
