@@ -373,6 +373,24 @@ def test_no_gradient_reaches_a_forbidden_choice():
     assert (output.logits.numpy()[0, [1, 5]] == np.float32(MASKED)).all()
 
 
+@pytest.mark.parametrize("size", [1.0, 1e15])
+def test_no_observation_makes_a_forbidden_choice_the_likeliest(size):
+    inputs = Inputs(None, 1, mask=6)
+    network = ACNetwork(Network(hidden=(), core="none"), inputs, MASKED_CHOICES, 0, "network")
+    network.parameters[0].assign([[-3.0, 3.0, -4.0, -5.0, -3.0, 3.0]])
+    observations = {
+        "variables": np.full((100, 1), size, np.float32),
+        "mask": np.tile(np.uint8([1, 0, 1, 1, 1, 0]), (100, 1)),
+    }
+    logits = network.step(observations, tf.ones(100), ())[0].logits
+    random = np.random.default_rng(0)
+    drawn = [MASKED_CHOICES.sample(logits.numpy(), random), MASKED_CHOICES.sample_uniform(logits.numpy(), random)]
+    for actions in (*drawn, MASKED_CHOICES.mode(logits.numpy())):
+        assert not (actions == 1).any(axis=1).any()
+    for number in (MASKED_CHOICES.entropy(logits), MASKED_CHOICES.kl_from_uniform(logits)):
+        assert np.isfinite(number).all()
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_the_first_update_finds_a_ratio_of_one(task):
     _, _, actor, learner = agent(task, games=5, epochs=2)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 Actions = NDArray[Any]  # [B, ...], in the shape and type of the distribution
 FREE_START = math.log(0.5)  # a Gaussian's rho; at 0 most of CarRacing's actions would be at the ends of their ranges
-MASKED = -1e9  # the logit of an action that the game forbids: exp(MASKED) is 0, products with it are finite
+MASKED = -1e30  # the logit of a forbidden action: below all others; exp(MASKED) is 0, and products with it are finite
 
 
 class Distribution(Protocol):
