@@ -28,7 +28,7 @@ class Distribution(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of these that no observation changes: they are the last, and `FREE_START` in a new network."""
+        """The number of parameters, the last ones, that no observation changes; `FREE_START` in a new network."""
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class Distribution(Protocol):
 
     @property
     def code_size(self) -> int:
-        """E, the number of numbers that encode an action."""
+        """E, the length of an action's code."""
 
     def encode(self, actions: Actions) -> Array:
         """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as they are."""
@@ -52,7 +52,7 @@ class Distribution(Protocol):
         """Returns the likeliest actions, [B, P] -> [B, ...]."""
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the same in a graph."""
+        """Returns the likeliest actions in a graph, [N, P] -> [N, ...]."""
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions uniformly among those that the logits allow, [B, P] -> [B, ...]."""
@@ -73,7 +73,7 @@ class Distribution(Protocol):
         """Returns KL(uniform || pi) in nats, [N], for logits [N, P]."""
 
     def is_valid(self, actions: Actions) -> bool:
-        """Returns whether `log_prob` accepts actions, [..., *action_shape], of another program."""
+        """Returns whether `log_prob` accepts actions, [..., *action_shape], that another program sent."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,12 @@ def explore(
         policy; greedy actions have them as if they were sampled.
     """
     actions = distribution.sample(logits, random)
-    rows = np.broadcast_to(greedy, len(logits))
-    if rows.any():
-        actions[rows] = distribution.mode(logits[rows])
+    likeliest = np.broadcast_to(greedy, len(logits))
+    if likeliest.any():
+        actions[likeliest] = distribution.mode(logits[likeliest])
     if epsilons.any():
-        anyhow = random.random(len(logits)) < epsilons
-        actions[anyhow] = distribution.sample_uniform(logits[anyhow], random)
+        uniform = random.random(len(logits)) < epsilons
+        actions[uniform] = distribution.sample_uniform(logits[uniform], random)
     chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
         # Probabilities of many choices and densities of many numbers do not fit in a float.

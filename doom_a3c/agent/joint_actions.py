@@ -58,7 +58,8 @@ class Gaussian:
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         means, deviations = self._split(logits)
-        return np.nan_to_num(means + deviations * random.standard_normal(means.shape, np.float32))  # of broken weights
+        draws = means + deviations * random.standard_normal(means.shape, np.float32)
+        return np.nan_to_num(draws)  # games must not see the NaN of broken weights, which end the run
 
     def mode(self, logits: Array) -> Actions:
         return np.nan_to_num(self._split(logits)[0])
@@ -134,7 +135,7 @@ class Joint:
         return [math.prod(part.action_shape) for part in self.parts]
 
     def _split_actions(self, actions: Any) -> Iterator[tuple[Distribution, Any]]:
-        """Yields each part with its actions; a choice's column is its vector of indices."""
+        """Yields each part with its actions, [B, ...]: its columns, or its only column for a choice."""
         start = 0
         for part, width in zip(self.parts, self._widths, strict=True):
             columns = actions[:, start : start + width] if part.action_shape else actions[:, start]
@@ -154,48 +155,47 @@ class Joint:
 
     def encode(self, actions: Actions) -> Array:
         return np.concatenate(
-            [part.encode(its.astype(part.action_type)) for part, its in self._split_actions(actions)], axis=1
+            [part.encode(taken.astype(part.action_type)) for part, taken in self._split_actions(actions)], axis=1
         )
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
-        return self._join([part.sample(its, random) for part, its in self._split(logits)])
+        return self._join([part.sample(own, random) for part, own in self._split(logits)])
 
     def mode(self, logits: Array) -> Actions:
-        return self._join([part.mode(its) for part, its in self._split(logits)])
+        return self._join([part.mode(own) for part, own in self._split(logits)])
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        modes = [(part, part.mode_tensor(its)) for part, its in self._split_tensor(logits)]
+        modes = [(part, part.mode_tensor(own)) for part, own in self._split_tensor(logits)]
         dtype = tf.as_dtype(self.action_type)
         return tf.concat([tf.cast(mode if part.action_shape else mode[:, None], dtype) for part, mode in modes], axis=1)
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
-        return self._join([part.sample_uniform(its, random) for part, its in self._split(logits)])
+        return self._join([part.sample_uniform(own, random) for part, own in self._split(logits)])
 
     def split(self, logits: Array, actions: Actions) -> Iterator[tuple[Distribution, Array, Actions]]:
         """Yields each part with its logits and actions."""
-        for (part, its), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
-            yield part, its, taken.astype(part.action_type)
+        for (part, own), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
+            yield part, own, taken.astype(part.action_type)
 
     def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
-        return np.asarray(sum(part.uniform_log_prob(its, taken) for part, its, taken in self.split(logits, actions)))
+        return np.asarray(sum(part.uniform_log_prob(own, taken) for part, own, taken in self.split(logits, actions)))
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
-        return np.asarray(sum(part.log_prob_np(its, taken) for part, its, taken in self.split(logits, actions)))
+        return np.asarray(sum(part.log_prob_np(own, taken) for part, own, taken in self.split(logits, actions)))
 
     def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         every = zip(self._split_tensor(logits), self._split_actions(actions), strict=True)
-        return tf.add_n([p.log_prob(its, tf.cast(taken, tf.as_dtype(p.action_type))) for (p, its), (_, taken) in every])
+        return tf.add_n([p.log_prob(own, tf.cast(taken, tf.as_dtype(p.action_type))) for (p, own), (_, taken) in every])
 
     def entropy(self, logits: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([part.entropy(its) for part, its in self._split_tensor(logits)])
+        return tf.add_n([part.entropy(own) for part, own in self._split_tensor(logits)])
 
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([part.kl_from_uniform(its) for part, its in self._split_tensor(logits)])
+        return tf.add_n([part.kl_from_uniform(own) for part, own in self._split_tensor(logits)])
 
     def is_valid(self, actions: Actions) -> bool:
-        whole = bool(np.isfinite(actions).all())
-        return whole and all(
-            part.is_valid(its) for part, its in self._split_actions(actions.reshape(-1, *self.action_shape))
+        return bool(np.isfinite(actions).all()) and all(
+            part.is_valid(taken) for part, taken in self._split_actions(actions.reshape(-1, *self.action_shape))
         )
 
 
