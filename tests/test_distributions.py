@@ -291,7 +291,7 @@ def test_choices_beyond_the_last_are_invalid(actions):
     assert not find_distribution(Switches.action_space).is_valid(np.array([actions]))
 
 
-@pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0]])
+@pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0], [0.5, 0.0]])
 def test_mixed_actions_that_no_game_takes_are_invalid(action):
     assert not find_distribution(Crane.action_space).is_valid(np.float32([[action]]))
 

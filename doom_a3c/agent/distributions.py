@@ -141,7 +141,7 @@ class Categorical:
         return -tf.reduce_sum(allowed * log_probs, axis=-1) / count - tf.math.log(count)
 
     def is_valid(self, actions: Actions) -> bool:
-        return bool(((actions >= 0) & (actions < self.size)).all())
+        return bool(((actions >= 0) & (actions < self.size) & (actions % 1 == 0)).all())
 
 
 def explore(
