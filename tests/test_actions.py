@@ -50,6 +50,12 @@ def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers
     assert actions.words == "5 choices of 2, 2, 2, 3, 4 and 2 numbers"
 
 
+def test_choices_are_named_by_the_values_of_the_environment():
+    space = Dict(gear=Discrete(2, start=-1), row=MultiDiscrete([2, 2], start=[3, 0]), lamp=MultiBinary(1))
+    names = ["gear=-1", "gear=0", "row[0]=3", "row[0]=4", "row[1]=0", "row[1]=1", "lamp=0", "lamp=1"]
+    assert adapt_actions("Game", space).names == names
+
+
 def test_uniform_actions_of_mixed_spaces_are_their_own():
     space = MixedBox((3, 2), 2)
     space.seed(0)

@@ -126,28 +126,22 @@ def _make_part(subject: str, space: Space[Any], path: str) -> _Part:
     _check_count(subject, space)
     match space:
         case Discrete():
-            start = int(space.start)
-            return _make_choices(space, path, lambda chosen: int(chosen[0]) + start)
-        case MultiDiscrete():
-            starts = np.asarray(space.start)
-
-            def to_choices(chosen: NDArray[Any]) -> NDArray[Any]:
-                return np.asarray(chosen.reshape(starts.shape) + starts).astype(space.dtype)
-
-            return _make_choices(space, path, to_choices)
-        case MultiBinary():
-            shape = space.shape
-            return _make_choices(space, path, lambda chosen: chosen.reshape(shape).astype(np.int8))
+            return _make_choices(space, path, lambda values: int(values[0]))
+        case MultiDiscrete() | MultiBinary():
+            return _make_choices(space, path, lambda values: values.reshape(space.shape).astype(space.dtype))
         case Box():
             return _make_numbers(subject, space, path)
     raise UserError(f"{subject} {shorten(space)}; the agent takes {_TAKEN}")
 
 
 def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+    """Returns the choices of a space; `convert` makes the environment's action of their values."""
     sizes = list_choice_sizes(space)
+    starts = np.ravel(getattr(space, "start", [0] * len(sizes))).astype(np.int64)
+    limits = [range(start, start + size) for start, size in zip(starts.tolist(), sizes, strict=True)]
     places = [f"{path}[{index}]" if len(sizes) > 1 or not path else path for index in range(len(sizes))]
-    names = [f"{place}={value}" for place, size in zip(places, sizes, strict=True) for value in range(size)]
-    return _Part(tuple(sizes), 0, lambda chosen: convert(chosen.astype(np.int64)), names)
+    names = [f"{place}={value}" for place, limit in zip(places, limits, strict=True) for value in limit]
+    return _Part(tuple(sizes), 0, lambda chosen: convert(starts + chosen.astype(np.int64)), names)
 
 
 def _make_numbers(subject: str, space: Box, path: str) -> _Part:
