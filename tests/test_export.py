@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def decide_by_tensorflow(agent):
         states = tuple(inputs[name] for name in sorted(inputs) if name.startswith("state"))
         output, new = agent.network.step(observations, inputs["reset"], states)
         logits = output.logits.numpy()
-        return [agent.network.distribution.mode(logits), logits, *(state.numpy() for state in new), output.values.numpy()]
+        distribution = agent.network.distribution
+        action = distribution.bound(distribution.mode(logits))
+        return [action, logits, *(state.numpy() for state in new), output.values.numpy()]
 
     return decide
 
@@ -98,6 +101,16 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, core, tmp_p
         observations, _, terminated, truncated, _ = env.step(outputs[0][0])
         reset = (terminated | truncated).astype(np.float32)
     env.close()
+
+
+def test_actions_of_an_agent_are_within_the_bounds_of_its_game():
+    agent = agent_of("Pendulum-v1")  # its heads' weights are large
+    with closing(agent.builder.make_evaluation_env(1)) as env:
+        (observation,), _ = env.reset(seed=np.array([4]))
+        for policy in ("greedy", "sample"):
+            actions = [agent.act(scale * observation, policy=policy)[0] for scale in range(20)]
+            assert all(env.single_action_space.contains(action) for action in actions)
+            assert any(abs(action[0]) == 1 for action in actions)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])

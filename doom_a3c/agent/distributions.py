@@ -42,8 +42,11 @@ class Distribution(Protocol):
     def code_size(self) -> int:
         """E, the length of an action's code."""
 
+    def bound(self, actions: Actions) -> Actions:
+        """Returns actions, [B, ...], as games play them: numbers are clipped to [-1, 1]."""
+
     def encode(self, actions: Actions) -> Array:
-        """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as they are."""
+        """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as games play them."""
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions, [B, P] -> [B, ...]."""
@@ -52,7 +55,7 @@ class Distribution(Protocol):
         """Returns the likeliest actions, [B, P] -> [B, ...]."""
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the likeliest actions in a graph, [N, P] -> [N, ...]."""
+        """Returns the likeliest actions as games play them, in a graph, [N, P] -> [N, ...]."""
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions uniformly among those that the logits allow, [B, P] -> [B, ...]."""
@@ -89,6 +92,9 @@ class Categorical:
     @property
     def code_size(self) -> int:
         return self.size
+
+    def bound(self, actions: Actions) -> Actions:
+        return actions
 
     def encode(self, actions: Actions) -> Array:
         code = np.zeros((len(actions), self.size), np.float32)

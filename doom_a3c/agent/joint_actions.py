@@ -47,9 +47,11 @@ class Gaussian:
     def code_size(self) -> int:
         return self.numbers
 
-    def encode(self, actions: Actions) -> Array:
-        """Returns the actions as the game plays them, within [-1, 1]."""
+    def bound(self, actions: Actions) -> Actions:
         return np.clip(actions, -1, 1).astype(np.float32)
+
+    def encode(self, actions: Actions) -> Array:
+        return self.bound(actions)
 
     def _split(self, logits: Array) -> tuple[Array, Array]:
         """Returns means and deviations, [B, D] each."""
@@ -65,7 +67,7 @@ class Gaussian:
         return np.nan_to_num(self._split(logits)[0])
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        return logits[:, : self.numbers]
+        return tf.clip_by_value(logits[:, : self.numbers], -1, 1)
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         return random.uniform(-1, 1, (len(logits), self.numbers)).astype(np.float32)
@@ -152,6 +154,9 @@ class Joint:
     def _join(self, actions: Sequence[Actions]) -> Actions:
         columns = [each.reshape(len(each), width) for each, width in zip(actions, self._widths, strict=True)]
         return np.concatenate(columns, axis=1).astype(self.action_type)
+
+    def bound(self, actions: Actions) -> Actions:
+        return self._join([part.bound(taken) for part, taken in self._split_actions(actions)])
 
     def encode(self, actions: Actions) -> Array:
         return np.concatenate(
