@@ -97,10 +97,10 @@ def test_bounds_in_the_wrong_order_are_one_line():
 @pytest.mark.parametrize(
     ("space", "actions"),
     [
-        (Discrete(3, start=5), [3, -1, np.nan, np.inf, [0, 1], "a", None]),
-        (MultiDiscrete([2, 3]), [[2, 0], [0, -1], [0, np.nan], [0], [0, 0, 0], [[0, 0]], 0, ["a", "b"], None]),
+        (Discrete(3, start=5), [3, -1, 0.5, np.nan, np.inf, [0, 1], "a", None]),
+        (MultiDiscrete([2, 3]), [[2, 0], [0, -1], [0, 0.5], [0, np.nan], [0], [0, 0, 0], [[0, 0]], 0, ["a", "b"], None]),
         (STEER, [[np.nan, 0], [np.inf, 0], [0], [0, 0, 0], 0, None, ["a", "b"], [None, 0]]),
-        (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7]),
+        (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7, [0.5] * 7]),
     ],
 )
 def test_an_action_outside_the_space_is_one_line(space, actions):

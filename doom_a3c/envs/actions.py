@@ -65,8 +65,8 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         if array.shape != adapted.shape or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise UserError(f"{name}: the action {shorten(action)} is not finite numbers of shape {adapted.shape}: {words}")
         chosen = array[: len(sizes)]
-        if (chosen < 0).any() or (chosen > highest).any():
-            raise UserError(f"{name}: the action {shorten(action)} is none of {words}, which count from 0")
+        if not ((chosen >= 0) & (chosen <= highest) & (chosen % 1 == 0)).all():
+            raise UserError(f"{name}: the action {shorten(action)} is none of {words}, whole numbers from 0")
         values = []
         for part, choice_end, number_end in zip(parts, choice_ends, number_ends, strict=True):
             end, count = (choice_end, len(part.sizes)) if part.sizes else (number_end, part.numbers)
@@ -84,7 +84,7 @@ def _read_index(name: str, count: int, action: Any) -> int:
         index = int(action)
     except (TypeError, ValueError, OverflowError):
         index = -1
-    if not 0 <= index < count:
+    if not 0 <= index < count or index != action:
         raise UserError(f"{name}: the action {shorten(action)} is none of 0 to {count - 1}")
     return index
 
