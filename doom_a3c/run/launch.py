@@ -95,7 +95,7 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
     """Returns the settings after checking the device, and their combinations with each other and with the network."""
     parse_device(config.device)
     if "sequence_length" in settings and config.sequence_length and scenario.network.core == "none":
-        raise UserError(f"--sequence-length has no effect here: {scenario.name} has no LSTM; leave it out")
+        raise UserError(f"--sequence-length has no effect here: {scenario.name} has no recurrent core; leave it out")
     if settings.get("until_learned"):
         if scenario.expected_mean is None:
             raise UserError(
