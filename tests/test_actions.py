@@ -50,6 +50,11 @@ def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers
     assert actions.words == "5 choices of 2, 2, 2, 3, 4 and 2 numbers"
 
 
+def test_many_choices_are_described_in_a_few_words():
+    assert adapt_actions("Game", MultiBinary(1000)).words == "1000 choices of 2, 2, 2, 2, 2, 2, 2, 2, ..."
+    assert adapt_actions("Game", MultiDiscrete([3] * 8)).words == "8 choices of 3, 3, 3, 3, 3, 3, 3, 3"
+
+
 def test_choices_are_named_by_the_values_of_the_environment():
     space = Dict(gear=Discrete(2, start=-1), row=MultiDiscrete([2, 2], start=[3, 0]), lamp=MultiBinary(1))
     names = ["gear=-1", "gear=0", "row[0]=3", "row[0]=4", "row[1]=0", "row[1]=1", "lamp=0", "lamp=1"]

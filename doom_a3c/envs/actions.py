@@ -15,6 +15,7 @@ from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 _MAX_OUTPUTS = 1_000_000  # choices and numbers of a part: each has a name
+_SIZES_SHOWN = 8
 _TAKEN = "Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of them"
 
 
@@ -96,7 +97,8 @@ def _make_space(sizes: tuple[int, ...], numbers: int) -> MultiDiscrete | Box:
 
 
 def _describe(sizes: tuple[int, ...], numbers: int) -> str:
-    words = [f"{len(sizes)} choice{'s' * (len(sizes) != 1)} of {', '.join(map(str, sizes))}"] if sizes else []
+    shown = [*map(str, sizes[:_SIZES_SHOWN]), *["..."] * (len(sizes) > _SIZES_SHOWN)]
+    words = [f"{len(sizes)} choice{'s' * (len(sizes) != 1)} of {', '.join(shown)}"] if sizes else []
     words += [f"{numbers} number{'s' * (numbers != 1)}"] if numbers else []
     return " and ".join(words)
 
