@@ -168,6 +168,13 @@ def test_a_mask_that_does_not_fit_is_refused(make, source, actions, mask, words)
     assert all(word in said for word in words), said
 
 
+def test_a_wrong_mask_for_many_choices_is_a_short_line():
+    env = play(partial(Method, actions=MultiDiscrete([2, 3] * 500), masks=lambda time: [1, *[[0]] * 999]), masked=False)
+    said = complaint(env.reset)
+    assert len(said) < 500, said
+    assert all(word in said for word in ("Method: action_masks()", "2500 numbers"))
+
+
 def test_infos_have_a_mask_always_or_never():
     some = play(lambda: Masked(masks=lambda time: FIRST))
     some.reset(seed=1)

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
+from doom_a3c.envs.flattening import shorten
 from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
@@ -115,7 +116,7 @@ class Masks:
         return mask
 
     def _refuse(self, received: str, cure: str) -> UserError:
-        return UserError(f"{self._name}: {_INFO if self._call is None else _CALL} {received}: {cure}")
+        return UserError(f"{self._name}: {_INFO if self._call is None else _CALL} {shorten(received)}: {shorten(cure)}")
 
 
 def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -> Masks | Unmasked:
