@@ -41,7 +41,7 @@ def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> 
     heads = own == scenario and builder.has_learned(checkpoint.record.learned, checkpoint.record.actions)
     variables = dict(checkpoint.variables)
     fresh = [] if heads else ["the policy and value heads"]
-    if not heads or not _see_same(network.spec, checkpoint.record.scenario.network):
+    if not heads or not _see_same_previous(network.spec, checkpoint.record.scenario.network):
         replaced = _replace_previous(network, variables, _count_previous(checkpoint.record))
         fresh += ["the weights on the previous step"] * replaced
     loaded = _load_fitting(network.parameters if heads else network.parameters[len(network.heads) :], variables)
@@ -49,12 +49,12 @@ def transfer(network: ACNetwork, source: Path, builder: Builder, plays: str) -> 
     if not loaded:
         raise UserError(f"{source} has another kind of network: none of its weights fit {scenario}")
     parts = "all" if len(loaded) == len(network.parameters) else f"{len(loaded)} of {len(network.parameters)}"
-    without = f"; {' and '.join(fresh)} start from random weights" if fresh else ""
+    without = f"; {' and '.join(fresh)} start at random" if fresh else ""
     without += "" if heads else ", since actions or scores differ"
     return f"starts with {parts} of the weights of {source.stem}, trained on {own}{without}"
 
 
-def _see_same(one: Network, other: Network) -> bool:
+def _see_same_previous(one: Network, other: Network) -> bool:
     return (one.previous_action, one.previous_reward) == (other.previous_action, other.previous_reward)
 
 
@@ -65,7 +65,7 @@ def _count_previous(record: RunRecord) -> int:
 
 
 def _replace_previous(network: ACNetwork, variables: dict[str, NDArray[Any]], seen: int) -> bool:
-    """Replaces the last `seen` rows of the weights on core inputs by the network's own; returns whether it has any."""
+    """Replaces the last `seen` rows of the weights on core inputs by the network's own; returns whether there are any."""
     own = network.inputs.previous
     for parameter in network.input_kernels:
         name, weights = variable_name(parameter), parameter.numpy()
