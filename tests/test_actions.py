@@ -50,6 +50,17 @@ def test_a_dict_of_choices_and_numbers_is_one_vector_of_choices_and_then_numbers
     assert actions.words == "5 choices of 2, 2, 2, 3, 4 and 2 numbers"
 
 
+def test_many_choices_are_described_in_a_few_words():
+    assert adapt_actions("Game", MultiBinary(1000)).words == "1000 choices of 2, 2, 2, 2, 2, 2, 2, 2, ..."
+    assert adapt_actions("Game", MultiDiscrete([3] * 8)).words == "8 choices of 3, 3, 3, 3, 3, 3, 3, 3"
+
+
+def test_choices_are_named_by_the_values_of_the_environment():
+    space = Dict(gear=Discrete(2, start=-1), row=MultiDiscrete([2, 2], start=[3, 0]), lamp=MultiBinary(1))
+    names = ["gear=-1", "gear=0", "row[0]=3", "row[0]=4", "row[1]=0", "row[1]=1", "lamp=0", "lamp=1"]
+    assert adapt_actions("Game", space).names == names
+
+
 def test_uniform_actions_of_mixed_spaces_are_their_own():
     space = MixedBox((3, 2), 2)
     space.seed(0)
@@ -66,7 +77,8 @@ def test_uniform_actions_of_mixed_spaces_are_their_own():
         (Box(0, np.inf, (2,)), "without finite bounds"),
         (Box(np.float32([0, 1]), np.float32([1, 1]), dtype=np.float32), None),
         (Text(3), r"Text.*the agent takes Discrete"),
-        (Dict({"say": Text(3)}), r"Text.*the agent takes Discrete"),
+        (Dict({"go": Discrete(2), "say": Text(3)}), r"its action say is Text.*the agent takes Discrete"),
+        (Tuple((Dict(look=Box(0, np.inf, (2,))),)), r"its action \[0\].look is Box.*without finite bounds"),
         (Tuple(()), "nothing to decide"),
         (Box(0, 1, (0,)), "nothing to decide"),
     ],
@@ -90,10 +102,10 @@ def test_bounds_in_the_wrong_order_are_one_line():
 @pytest.mark.parametrize(
     ("space", "actions"),
     [
-        (Discrete(3, start=5), [3, -1, np.nan, np.inf, [0, 1], "a", None]),
-        (MultiDiscrete([2, 3]), [[2, 0], [0, -1], [0, np.nan], [0], [0, 0, 0], [[0, 0]], 0, ["a", "b"], None]),
+        (Discrete(3, start=5), [3, -1, 0.5, np.nan, np.inf, [0, 1], "a", None]),
+        (MultiDiscrete([2, 3]), [[2, 0], [0, -1], [0, 0.5], [0, np.nan], [0], [0, 0, 0], [[0, 0]], 0, ["a", "b"], None]),
         (STEER, [[np.nan, 0], [np.inf, 0], [0], [0, 0, 0], 0, None, ["a", "b"], [None, 0]]),
-        (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7]),
+        (HYBRID, [[2, 0, 0, 0, 0, 0.5, 0.5], [0] * 6, [0] * 8, [-1] * 7, [0.5] * 7]),
     ],
 )
 def test_an_action_outside_the_space_is_one_line(space, actions):

@@ -262,7 +262,7 @@ def test_play_and_learning_agree_on_every_action(task):
     logits = random.normal(scale=3, size=(400, distribution.size)).astype(np.float32)
     actions = distribution.sample(logits, random)
     np.testing.assert_allclose(distribution.log_prob(logits, actions), distribution.log_prob_np(logits, actions), rtol=1e-5)
-    np.testing.assert_allclose(distribution.mode_tensor(logits), distribution.mode(logits), atol=5e-4)
+    np.testing.assert_allclose(distribution.mode_tensor(logits), distribution.bound(distribution.mode(logits)), atol=5e-4)
     assert distribution.mode(logits).dtype == distribution.action_type == actions.dtype
     code = distribution.encode(actions)
     assert code.shape == (400, distribution.code_size)
@@ -291,7 +291,7 @@ def test_choices_beyond_the_last_are_invalid(actions):
     assert not find_distribution(Switches.action_space).is_valid(np.array([actions]))
 
 
-@pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0]])
+@pytest.mark.parametrize("action", [[0, np.nan], [0, np.inf], [3, 0.0], [-1, 0.0], [0.5, 0.0]])
 def test_mixed_actions_that_no_game_takes_are_invalid(action):
     assert not find_distribution(Crane.action_space).is_valid(np.float32([[action]]))
 
@@ -380,6 +380,24 @@ def test_no_gradient_reaches_a_forbidden_choice():
     assert (gradient[:, [1, 5]] == 0).all()
     assert (gradient[:, [0, 2, 3]] != 0).all()
     assert (output.logits.numpy()[0, [1, 5]] == np.float32(MASKED)).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e15])
+def test_no_observation_makes_a_forbidden_choice_the_likeliest(size):
+    inputs = Inputs(None, 1, mask=6)
+    network = ACNetwork(Network(hidden=(), core="none"), inputs, MASKED_CHOICES, 0, "network")
+    network.parameters[0].assign([[-3.0, 3.0, -4.0, -5.0, -3.0, 3.0]])
+    observations = {
+        "variables": np.full((100, 1), size, np.float32),
+        "mask": np.tile(np.uint8([1, 0, 1, 1, 1, 0]), (100, 1)),
+    }
+    logits = network.step(observations, tf.ones(100), ())[0].logits
+    random = np.random.default_rng(0)
+    drawn = [MASKED_CHOICES.sample(logits.numpy(), random), MASKED_CHOICES.sample_uniform(logits.numpy(), random)]
+    for actions in (*drawn, MASKED_CHOICES.mode(logits.numpy())):
+        assert not (actions == 1).any(axis=1).any()
+    for number in (MASKED_CHOICES.entropy(logits), MASKED_CHOICES.kl_from_uniform(logits)):
+        assert np.isfinite(number).all()
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import registered_toys  # noqa: F401  # registers toys
 from commands import RunningAnew, call
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.launch import make_new_run
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_game_is_found(tmp_path):
         "",
     )
     assert "single colour" in advice["network sees"]
-    assert advice["actions"].startswith("action 1 = action 2 in the first 8 steps")
+    assert advice["actions"].startswith("action 1, action 2 do the same in the first 8 steps")
     assert "--discount 0.998" in advice["episodes"]
     assert found_["random play"].result == "mean 1000000.0, 1000000.0 to 1000000.0, 32 episodes"
     assert not (tmp_path / "new").exists()
@@ -257,6 +257,14 @@ def test_numbers_are_tried_at_both_ends(tmp_path):
     actions = found("Pendulum-v1", tmp_path)["actions"]
     assert actions.result.startswith("3 of 3 tried")
     assert actions.advice == ""
+
+
+def test_choices_and_ends_of_numbers_without_an_effect_are_named(tmp_path):
+    actions = {"mode": Discrete(2), "look": Box(np.float32([0, -5]), np.float32([1, 5]))}
+    gymnasium.register("tests/Still-v0", type("Still", (Numbers,), {"action_space": Dict(actions)}))
+    advice = found("tests/Still-v0", tmp_path)["actions"].advice
+    ends = "look[0] lowest, look[0] highest, look[1] lowest, look[1] highest"
+    assert advice.startswith(f"mode=0, mode=1, {ends} do the same")
 
 
 @pytest.mark.process

@@ -118,6 +118,13 @@ def test_each_head_chooses_nothing_or_one_of_its_own():
     assert actions.describe() == "3 choices: 2 of MOVE_FORWARD, 3 of ATTACK ..., 5 of TURN_LEFT_RIGHT_DELTA"
 
 
+def test_a_choice_that_a_head_names_twice_is_one():
+    """[] is the first choice of each head already, though groups of one choice among all actions need it."""
+    heads = {"heads": [["ATTACK", []], ["MOVE_LEFT", "MOVE_RIGHT", "MOVE_LEFT"]]}
+    actions = make_actions(replace(SCENARIO.game, buttons=heads), list_buttons("ATTACK", "MOVE_LEFT", "MOVE_RIGHT"))
+    assert actions.flat_names == ["no ATTACK", "ATTACK", "no MOVE_LEFT ...", "MOVE_LEFT", "MOVE_RIGHT"]
+
+
 def test_the_heads_of_any_game_are_found():
     names = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "TURN_LEFT", "TURN_RIGHT", "ATTACK", "SELECT_WEAPON1", "SPEED")
     actions = make_actions(replace(SCENARIO.game, buttons="heads"), list_buttons(*names))

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from commands import ROOT, call
 from run_fakes import settings
 
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.optional_cores import OPTIONAL_CORES
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load, save
@@ -28,9 +30,11 @@ from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 PRETRAINED = ROOT / "models" / "pretrained"
 
 
-def agent_of(name):
+def agent_of(name, core=None):
     """An agent whose policy is not near uniform, and how it decides in float32."""
     scenario, config = settings(name)
+    if core is not None:
+        scenario = replace(scenario, network=replace(scenario.network, core=core, core_size=8))
     builder = Builder(scenario, config, make_game_factory(scenario.game, scenario.observation, 0))
     network = ACNetwork(scenario.network, builder.inputs, builder.distribution, 1, "test", "float32")
     random = np.random.default_rng(0)
@@ -45,7 +49,9 @@ def decide_by_tensorflow(agent):
         states = tuple(inputs[name] for name in sorted(inputs) if name.startswith("state"))
         output, new = agent.network.step(observations, inputs["reset"], states)
         logits = output.logits.numpy()
-        return [agent.network.distribution.mode(logits), logits, *(state.numpy() for state in new), output.values.numpy()]
+        distribution = agent.network.distribution
+        action = distribution.bound(distribution.mode(logits))
+        return [action, logits, *(state.numpy() for state in new), output.values.numpy()]
 
     return decide
 
@@ -67,10 +73,16 @@ def decide_by_saved_model(path):
     return call
 
 
-@pytest.mark.parametrize("name", ["basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        *((name, None) for name in ("basic", "cartpole", "predict_position", "deathmatch", "Pendulum-v1")),
+        *(("cartpole", core) for core in OPTIONAL_CORES),
+    ],
+)
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])
-def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
-    agent = agent_of(name)
+def test_an_episode_is_decided_as_by_the_trained_network(kind, name, core, tmp_path):
+    agent = agent_of(name, core)
     target, *_ = export(agent, kind, tmp_path)
     deciders = [decide_by_tensorflow(agent), (decide_by_onnx if kind == "onnx" else decide_by_saved_model)(target)]
     states = [agent.network.initial_state(1)] * 2
@@ -89,6 +101,16 @@ def test_an_episode_is_decided_as_by_the_trained_network(kind, name, tmp_path):
         observations, _, terminated, truncated, _ = env.step(outputs[0][0])
         reset = (terminated | truncated).astype(np.float32)
     env.close()
+
+
+def test_actions_of_an_agent_are_within_the_bounds_of_its_game():
+    agent = agent_of("Pendulum-v1")  # its heads' weights are large
+    with closing(agent.builder.make_evaluation_env(1)) as env:
+        (observation,), _ = env.reset(seed=np.array([4]))
+        for policy in ("greedy", "sample"):
+            actions = [agent.act(scale * observation, policy=policy)[0] for scale in range(20)]
+            assert all(env.single_action_space.contains(action) for action in actions)
+            assert any(abs(action[0]) == 1 for action in actions)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "savedmodel"])

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from fakes import complaint
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.player import Player
@@ -169,6 +169,13 @@ def test_a_mask_that_does_not_fit_is_refused(make, source, actions, mask, words)
     assert all(word in said for word in words), said
 
 
+def test_a_wrong_mask_for_many_choices_is_a_short_line():
+    env = play(partial(Method, actions=MultiDiscrete([2, 3] * 500), masks=lambda time: [1, *[[0]] * 999]), masked=False)
+    said = complaint(env.reset)
+    assert len(said) < 500, said
+    assert all(word in said for word in ("Method: action_masks()", "2500 numbers"))
+
+
 def test_infos_have_a_mask_always_or_never():
     some = play(lambda: Masked(masks=lambda time: FIRST))
     some.reset(seed=1)
@@ -192,10 +199,17 @@ def test_frame_skip_stops_before_an_illegal_action(action, frames, final):
     assert (reward, len(env.unwrapped.taken), seen["mask"].tolist()) == (frames, frames, final)
 
 
-def test_actions_without_choices_have_no_mask_and_that_is_said():
-    env = play(partial(Method, actions=Box(-1, 1, (2,)), masks=lambda time: None))
-    assert isinstance(env.observation_space, Box)
-    assert env.metadata["left_out"] == ["action_masks() (Box actions)"]
+@pytest.mark.parametrize("actions", [Box(-1, 1, (2,)), Tuple((Discrete(3), Discrete(2))), Dict(look=Box(-1, 1, (2,)))])
+@pytest.mark.parametrize(("make", "source"), [(Method, "action_masks()"), (Masked, "info['action_mask']")])
+def test_masks_of_actions_that_they_cannot_forbid_are_left_out_and_that_is_said(closing, make, source, actions):
+    make_env = partial(make, actions=actions)
+    games = make_game_factory(GymnasiumSpec(id="Game"), GREY, make_env=make_env)
+    assert isinstance(games.describe().observations, Box)
+    assert games.describe().left_out == [f"{source} ({type(actions).__name__} actions)"]
+    vector = closing(games.make_vector(2, limited=True))
+    vector.reset(seed=1)
+    vector.step(vector.action_space.sample())  # later masks are no fault
+    assert play(partial(make, actions=actions), masked=False).unwrapped.resets == 0
 
 
 def test_only_the_first_game_of_a_factory_is_reset_to_find_masks_in_infos():

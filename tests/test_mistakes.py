@@ -78,7 +78,7 @@ def test_mistakes_are_one_line_and_exit_2_and_write_nothing(tmp_path, arguments,
         (("--device", "gpus"), "auto, cpu, gpu"),
         (("--device", "gpu:99"), "TensorFlow sees"),
         (("--engine", "queue", "--advantage", "n_step"), "--no-vtrace"),
-        (("--scenario", "pong", "--sequence-length", "8"), "--sequence-length has no effect here: pong has no LSTM"),
+        (("--scenario", "pong", "--sequence-length", "8"), "--sequence-length has no effect here: pong has no"),
     ],
 )
 def test_mistakes_about_games_and_modes_are_one_line(tmp_path, arguments, remedy):

@@ -93,6 +93,15 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
 
 
+def test_of_many_choices_the_taken_ones_are_shown_whatever_their_probabilities():
+    views = [*choices(*[0.05] * 20, taken=17), *choices(*[0.1] * 10, taken=9)]  # as turns in steps, beside likelier weapons
+    names = [f"ACTION_{index}" for index in range(30)]
+    for taken in (17, 29):
+        other = [*names[:taken], "ANOTHER", *names[taken + 1 :]]
+        many = MOMENT._replace(actions=views)
+        assert (panel(many, actions=names) != panel(many, actions=other)).any()
+
+
 def test_long_names_that_differ_at_an_end_stay_different():
     turns = [f"TURN_LEFT_RIGHT_DELTA={amount}" for amount in (-4, 4, 0.5)]
     assert (panel(MOMENT, actions=turns) != panel(MOMENT, actions=[turns[1], turns[0], turns[2]])).any()

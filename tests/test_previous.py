@@ -4,6 +4,7 @@ import contextlib
 import io
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import atari_games
 import numpy as np
@@ -21,6 +22,7 @@ from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.inputs import Inputs
 from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.networks import ACNetwork
+from doom_a3c.agent.parameters import variable_name
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.previous import PreviousEncoder, PreviousSteps
@@ -31,8 +33,12 @@ from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
 from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
+from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load, save
+from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.play.export import export
+from doom_a3c.run.transfer import transfer
+from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import SHAPING
 from doom_a3c.settings.network import Network
@@ -340,6 +346,50 @@ def test_the_example_of_an_export_plays_as_the_agent(agent, kind, tmp_path):
         exec(compile(example.read_text(), example, "exec"), {"__file__": str(example)})
     score = agent.play(episodes=1, seed=1, policy="greedy", epsilon=0.0).scores[0]
     assert float(printed.getvalue()) == score
+
+
+SMALL = """base = "{base}"
+[network]
+core = "{core}"
+core_size = 8
+hidden = [8]
+shared = true
+previous_action = true
+previous_reward = true
+"""
+
+
+@pytest.mark.parametrize("core", ["lstm", "skip_lstm", "gru", "min_gru", "none"])
+@pytest.mark.parametrize(
+    ("game", "fresh"),
+    [
+        ("cartpole", 0),
+        ("pendulum", 2),  # one number and the reward
+        ("other", 3),  # as many as cartpole's, but of another game
+    ],
+)
+def test_a_run_starts_with_the_memory_of_another_game_but_not_with_its_view_of_the_previous_step(
+    tmp_path, monkeypatch, core, game, fresh
+):
+    monkeypatch.chdir(tmp_path)
+    for name, base in [("cartpole", "cartpole"), ("pendulum", "pendulum"), ("other", "cartpole")]:
+        Path(f"{name}.toml").write_text(SMALL.format(base=base, core=core))
+    builders = [Builder(catalog.find(f"{name}.toml"), Config()) for name in ("cartpole", game)]
+    source, own = (builder.make_network("global", seed) for seed, builder in enumerate(builders))
+    theirs, before = ({variable_name(each): each.numpy() for each in one.parameters} for one in (source, own))
+    record = begin_run(builders[0].scenario, Config())._replace(actions=builders[0].action_sizes)
+    save(tmp_path / "source.ckpt", theirs, record)
+    said = transfer(own, tmp_path / "source.ckpt", builders[1], f"{game}.toml")
+    assert ("heads" in said, "previous step" in said) == (fresh > 0, fresh > 0 and core != "none"), said
+    kernels = [name for name in before if name.endswith(("input_kernel", "min_gru/kernel"))]
+    assert len(kernels) == {"min_gru": 2, "none": 0}.get(core, 1)
+    for parameter in own.parameters:
+        name, weights = variable_name(parameter), parameter.numpy()
+        if name in kernels:
+            np.testing.assert_array_equal(weights[:8], theirs[name][:8])
+            np.testing.assert_array_equal(weights[8:], (before if fresh else theirs)[name][8:])
+        elif "lstm/" in name or "gru/" in name:
+            np.testing.assert_array_equal(weights, theirs[name])
 
 
 def test_a_checkpoint_with_the_weights_of_another_core_is_one_line(agent, tmp_path):

@@ -200,6 +200,20 @@ def test_a_budget_that_is_used_up_is_named_beside_the_frames_played(models):
     assert make_resumed_run(old, {"frames": 400_000}).config.frames == 400_000
 
 
+def test_a_target_that_is_reached_already_is_named_beside_the_mean():
+    old = make_new_run({"scenario": "cartpole"})
+    old = old._replace(counters=old.counters._replace(scores=[50.0] * 99))
+    assert make_resumed_run(old, {"target_score": 40.0}).config.target_score == 40  # a mean is that of 100 episodes
+    old = old._replace(counters=old.counters._replace(scores=[50.0] * 100))
+    for target in (40.0, 50.0):
+        said = complaint(make_resumed_run, old, {"target_score": target})
+        assert all(word in said for word in ("mean", "50.0", f"--target-score is {target:.1f}", "higher"))
+    assert make_resumed_run(old, {"target_score": 50.1}).config.target_score == 50.1
+    assert make_resumed_run(old, {}).config.target_score is None
+    other = {"target_score": 40.0, "scenario": "basic"}  # a game of other scores
+    assert make_resumed_run(old, other).config.target_score == 40
+
+
 def test_a_game_from_a_module_is_named_again_to_resume_it():
     assert format_needed_flags(make_new_run({"scenario": "cartpole"})) == ""
     named = make_new_run({"scenario": "registered_toys:tests/Slow-v0"})

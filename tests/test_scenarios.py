@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from commands import ROOT
 from fakes import complaint
 
 from benchmarks.common.processes import engines
@@ -156,6 +158,15 @@ def test_a_games_id_finds_the_file_that_is_tuned_for_it(name):
 def test_ids_files_and_names_in_any_case_find_the_tuned_scenario(name, tuned):
     assert catalog.find(name).name == tuned
     assert catalog.find(name) == catalog.find(tuned)
+
+
+def test_files_with_capital_letters_are_found_in_any_case_and_exactly_first(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    monkeypatch.setattr(catalog, "SCENARIO_FOLDERS", [tmp_path / "scenarios"])
+    for name in ("bipA", "pair", "Pair"):
+        (tmp_path / "scenarios" / f"{name}.toml").write_text('base = "basic"\n')
+    for typed, name in [("bipA", "bipA"), ("BIPa", "bipA"), ("bipa.toml", "bipA"), ("pair", "pair"), ("Pair", "Pair")]:
+        assert catalog.find(typed).name == name
 
 
 @pytest.mark.parametrize(

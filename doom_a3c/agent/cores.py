@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ class Core(Protocol):
     """Adds memory to features. Owns its weights; the caller keeps the state."""
 
     size: int  # number of output features
+    input_kernels: Sequence[Matrix]  # weights with a row for each input
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         """Makes the weights for `inputs` features; their names start with `prefix`. `size` is the scenario's core_size."""
@@ -57,6 +59,7 @@ class LSTM:
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = self._cells = size
         self._input_kernel, self._recurrent_kernel, self._bias = make_gates(make, f"{prefix}lstm", inputs, size, 4)
+        self.input_kernels: Sequence[Matrix] = [self._input_kernel]
 
     def initial_state(self, batch_size: int) -> CoreState:
         zeros = tf.zeros((batch_size, self._cells))
@@ -74,6 +77,7 @@ class NoCore:
 
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = inputs
+        self.input_kernels: Sequence[Matrix] = ()
 
     def initial_state(self, batch_size: int) -> CoreState:
         return ()

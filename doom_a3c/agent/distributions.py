@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 Actions = NDArray[Any]  # [B, ...], in the shape and type of the distribution
 FREE_START = math.log(0.5)  # a Gaussian's rho; at 0 most of CarRacing's actions would be at the ends of their ranges
-MASKED = -1e9  # the logit of an action that the game forbids: exp(MASKED) is 0, products with it are finite
+MASKED = -1e30  # the logit of a forbidden action: below all others; exp(MASKED) is 0, and products with it are finite
 
 
 class Distribution(Protocol):
@@ -28,7 +28,7 @@ class Distribution(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of these that no observation changes: they are the last, and `FREE_START` in a new network."""
+        """The number of parameters, the last ones, that no observation changes; `FREE_START` in a new network."""
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -40,10 +40,13 @@ class Distribution(Protocol):
 
     @property
     def code_size(self) -> int:
-        """E, the number of numbers that encode an action."""
+        """E, the length of an action's code."""
+
+    def bound(self, actions: Actions) -> Actions:
+        """Returns actions, [B, ...], as games play them: numbers are clipped to [-1, 1]."""
 
     def encode(self, actions: Actions) -> Array:
-        """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as they are."""
+        """Encodes actions, [B, ...], as numbers [B, E]: choices one-hot, numbers as games play them."""
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions, [B, P] -> [B, ...]."""
@@ -52,7 +55,7 @@ class Distribution(Protocol):
         """Returns the greedy actions, [B, P] -> [B, ...]: the likeliest choices, and the means of numbers."""
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the same in a graph."""
+        """Returns the likeliest actions as games play them, in a graph, [N, P] -> [N, ...]."""
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
         """Draws actions uniformly among those that the logits allow, [B, P] -> [B, ...]."""
@@ -73,7 +76,7 @@ class Distribution(Protocol):
         """Returns KL(uniform || pi) in nats, [N], for logits [N, P]."""
 
     def is_valid(self, actions: Actions) -> bool:
-        """Returns whether `log_prob` accepts actions, [..., *action_shape], of another program."""
+        """Returns whether `log_prob` accepts actions, [..., *action_shape], that another program sent."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,9 @@ class Categorical:
     @property
     def code_size(self) -> int:
         return self.size
+
+    def bound(self, actions: Actions) -> Actions:
+        return actions
 
     def encode(self, actions: Actions) -> Array:
         code = np.zeros((len(actions), self.size), np.float32)
@@ -141,7 +147,7 @@ class Categorical:
         return -tf.reduce_sum(allowed * log_probs, axis=-1) / count - tf.math.log(count)
 
     def is_valid(self, actions: Actions) -> bool:
-        return bool(((actions >= 0) & (actions < self.size)).all())
+        return bool(((actions >= 0) & (actions < self.size) & (actions % 1 == 0)).all())
 
 
 def explore(
@@ -165,12 +171,12 @@ def explore(
         policy; greedy actions have them as if they were sampled.
     """
     actions = distribution.sample(logits, random)
-    rows = np.broadcast_to(greedy, len(logits))
-    if rows.any():
-        actions[rows] = distribution.mode(logits[rows])
+    likeliest = np.broadcast_to(greedy, len(logits))
+    if likeliest.any():
+        actions[likeliest] = distribution.mode(logits[likeliest])
     if epsilons.any():
-        anyhow = random.random(len(logits)) < epsilons
-        actions[anyhow] = distribution.sample_uniform(logits[anyhow], random)
+        uniform = random.random(len(logits)) < epsilons
+        actions[uniform] = distribution.sample_uniform(logits[uniform], random)
     chosen = distribution.log_prob_np(logits, actions)
     if epsilons.any():
         # Probabilities of many choices and densities of many numbers do not fit in a float.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from doom_a3c.agent.distributions import Actions, Array, Categorical, Distribution
-from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 MIN_DEVIATION = 0.02  # of a Gaussian, in half widths of the range of actions: exploration never ends
@@ -49,9 +49,11 @@ class Gaussian:
     def code_size(self) -> int:
         return self.numbers
 
-    def encode(self, actions: Actions) -> Array:
-        """Returns the actions as the game plays them, within [-1, 1]."""
+    def bound(self, actions: Actions) -> Actions:
         return np.clip(actions, -1, 1).astype(np.float32)
+
+    def encode(self, actions: Actions) -> Array:
+        return self.bound(actions)
 
     def _split(self, logits: Array) -> tuple[Array, Array]:
         """Returns means and deviations, [B, D] each."""
@@ -60,7 +62,8 @@ class Gaussian:
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
         means, deviations = self._split(logits)
-        return np.nan_to_num(means + deviations * random.standard_normal(means.shape, np.float32))  # of broken weights
+        draws = means + deviations * random.standard_normal(means.shape, np.float32)
+        return np.nan_to_num(draws)  # games must not see the NaN of broken weights, which end the run
 
     def mode(self, logits: Array) -> Actions:
         """Returns the mean of the actions as the game plays them, clipped to [-1, 1].
@@ -150,7 +153,7 @@ class Joint:
         return [math.prod(part.action_shape) for part in self.parts]
 
     def _split_actions(self, actions: Any) -> Iterator[tuple[Distribution, Any]]:
-        """Yields each part with its actions; a choice's column is its vector of indices."""
+        """Yields each part with its actions, [B, ...]: its columns, or its only column for a choice."""
         start = 0
         for part, width in zip(self.parts, self._widths, strict=True):
             columns = actions[:, start : start + width] if part.action_shape else actions[:, start]
@@ -168,50 +171,52 @@ class Joint:
         columns = [each.reshape(len(each), width) for each, width in zip(actions, self._widths, strict=True)]
         return np.concatenate(columns, axis=1).astype(self.action_type)
 
+    def bound(self, actions: Actions) -> Actions:
+        return self._join([part.bound(taken) for part, taken in self._split_actions(actions)])
+
     def encode(self, actions: Actions) -> Array:
         return np.concatenate(
-            [part.encode(its.astype(part.action_type)) for part, its in self._split_actions(actions)], axis=1
+            [part.encode(taken.astype(part.action_type)) for part, taken in self._split_actions(actions)], axis=1
         )
 
     def sample(self, logits: Array, random: np.random.Generator) -> Actions:
-        return self._join([part.sample(its, random) for part, its in self._split(logits)])
+        return self._join([part.sample(own, random) for part, own in self._split(logits)])
 
     def mode(self, logits: Array) -> Actions:
-        return self._join([part.mode(its) for part, its in self._split(logits)])
+        return self._join([part.mode(own) for part, own in self._split(logits)])
 
     def mode_tensor(self, logits: tf.Tensor) -> tf.Tensor:
-        modes = [(part, part.mode_tensor(its)) for part, its in self._split_tensor(logits)]
+        modes = [(part, part.mode_tensor(own)) for part, own in self._split_tensor(logits)]
         dtype = tf.as_dtype(self.action_type)
         return tf.concat([tf.cast(mode if part.action_shape else mode[:, None], dtype) for part, mode in modes], axis=1)
 
     def sample_uniform(self, logits: Array, random: np.random.Generator) -> Actions:
-        return self._join([part.sample_uniform(its, random) for part, its in self._split(logits)])
+        return self._join([part.sample_uniform(own, random) for part, own in self._split(logits)])
 
     def split(self, logits: Array, actions: Actions) -> Iterator[tuple[Distribution, Array, Actions]]:
         """Yields each part with its logits and actions."""
-        for (part, its), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
-            yield part, its, taken.astype(part.action_type)
+        for (part, own), (_, taken) in zip(self._split(logits), self._split_actions(actions), strict=True):
+            yield part, own, taken.astype(part.action_type)
 
     def uniform_log_prob(self, logits: Array, actions: Actions) -> NDArray[np.float64]:
-        return np.asarray(sum(part.uniform_log_prob(its, taken) for part, its, taken in self.split(logits, actions)))
+        return np.asarray(sum(part.uniform_log_prob(own, taken) for part, own, taken in self.split(logits, actions)))
 
     def log_prob_np(self, logits: Array, actions: Actions) -> Array:
-        return np.asarray(sum(part.log_prob_np(its, taken) for part, its, taken in self.split(logits, actions)))
+        return np.asarray(sum(part.log_prob_np(own, taken) for part, own, taken in self.split(logits, actions)))
 
     def log_prob(self, logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         every = zip(self._split_tensor(logits), self._split_actions(actions), strict=True)
-        return tf.add_n([p.log_prob(its, tf.cast(taken, tf.as_dtype(p.action_type))) for (p, its), (_, taken) in every])
+        return tf.add_n([p.log_prob(own, tf.cast(taken, tf.as_dtype(p.action_type))) for (p, own), (_, taken) in every])
 
     def entropy(self, logits: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([part.entropy(its) for part, its in self._split_tensor(logits)])
+        return tf.add_n([part.entropy(own) for part, own in self._split_tensor(logits)])
 
     def kl_from_uniform(self, logits: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([part.kl_from_uniform(its) for part, its in self._split_tensor(logits)])
+        return tf.add_n([part.kl_from_uniform(own) for part, own in self._split_tensor(logits)])
 
     def is_valid(self, actions: Actions) -> bool:
-        whole = bool(np.isfinite(actions).all())
-        return whole and all(
-            part.is_valid(its) for part, its in self._split_actions(actions.reshape(-1, *self.action_shape))
+        return bool(np.isfinite(actions).all()) and all(
+            part.is_valid(taken) for part, taken in self._split_actions(actions.reshape(-1, *self.action_shape))
         )
 
 
@@ -221,24 +226,14 @@ def find_distribution(space: Space[Any], masked: bool = False) -> Distribution:
     Raises:
         UserError: if no distribution supports this kind of space.
     """
+    choices = [Categorical(size, masked=masked) for size in list_choice_sizes(space)]
     match space:
         case Discrete():
-            return Categorical(int(space.n), masked=masked)
+            return choices[0]
         case MultiDiscrete():
-            return Joint(tuple(Categorical(int(size), masked=masked) for size in space.nvec))
+            return Joint(tuple(choices))
         case MixedBox():
-            choices = [Categorical(size, masked=masked) for size in space.sizes]
             return Joint((*choices, Gaussian(space.shape[0] - len(choices))), np.float32)
         case Box():
             return Gaussian(space.shape[0])
     raise UserError(f"its actions are {space}, which the agent cannot take")
-
-
-def list_choices(distribution: Distribution) -> list[int]:
-    """Returns the size of each choice in an action; numbers are not choices."""
-    match distribution:
-        case Categorical():
-            return [distribution.size]
-        case Joint():
-            return [size for part in distribution.parts for size in list_choices(part)]
-    return []

@@ -175,8 +175,8 @@ class Learner:
     def deal_minibatches(self, batches: Sequence[Batch]) -> Iterator[tuple[Sequence[Batch], bool]]:
         """Yields the minibatches of each update from `batches`, and whether it is the last update.
 
-        Each epoch shuffles the sequences of each batch and deals them to the minibatches. Without an LSTM each step is a
-        sequence of its own, except for V-trace, which needs whole rollouts.
+        Each epoch shuffles the sequences of each batch and deals them to the minibatches. Without a recurrent core each
+        step is a sequence of its own, except for V-trace, which needs whole rollouts.
         """
         parts, left = self._config.minibatch_count, self._config.updates_per_rollout
         while left > 0:

@@ -154,6 +154,11 @@ class ACNetwork:
         self._matrices, self.heads = make.matrices, [self._policy, self._value, *self._free]
         self.parameters: Sequence[tf.Variable] = (*self.heads, *torsos)
 
+    @property
+    def input_kernels(self) -> list[tf.Variable]:
+        """The weights on the inputs of cores; their last `inputs.previous` rows are those of the previous step."""
+        return [kernel.parameter for torso in self._torsos for kernel in torso.core.input_kernels]
+
     def compile(self, key: Hashable, function: Callable[..., Any], others: Sequence[tf.Variable] = ()) -> Graph:
         """Compiles a function of this network, once for all identical networks that share its graphs.
 

@@ -14,7 +14,6 @@ from doom_a3c.agent.distributions import Actions, Array, explore
 from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.player import GameVector
 from doom_a3c.agent.policy import Decider
-from doom_a3c.envs.processes.seeds import list_seeds
 from doom_a3c.settings.interface import map_nested
 
 
@@ -70,9 +69,9 @@ class OpposedGames(VectorWrapper[Any, Any, Any, Any, Any]):
         return getattr(self.env, name)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets all matches; `seed` has one for each shown player, or is an int."""
+        """Resets all matches; `seed` has one for each shown player, or is one for all."""
         seeds = np.full(self.env.num_envs, None)
-        seeds[self._shown] = list_seeds(seed, self.num_envs)
+        seeds[self._shown] = seed
         observations, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]  # an array, as all vectors here take
         self._resets = np.ones_like(self._resets)
         return self._show(observations), self._select(infos)

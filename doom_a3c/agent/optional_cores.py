@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from doom_a3c.agent.cores import LSTM, Core, CoreState, make_gates, project_inputs
 from doom_a3c.agent.parameters import Parameters
+from doom_a3c.agent.precision import Matrix
 from doom_a3c.algorithm.gru import gru
 from doom_a3c.algorithm.lstm import multiply
 from doom_a3c.algorithm.scan import scan
@@ -36,6 +39,7 @@ class GRU:
     def __init__(self, inputs: int, size: int, make: Parameters, prefix: str) -> None:
         self.size = size
         self._input_kernel, self._recurrent_kernel, self._bias = make_gates(make, f"{prefix}gru", inputs, size, 3)
+        self.input_kernels: Sequence[Matrix] = [self._input_kernel]
 
     def initial_state(self, batch_size: int) -> CoreState:
         return (tf.zeros((batch_size, self.size)),)
@@ -65,6 +69,7 @@ class MinGRU:
         self._bias = make.zeros(f"{name}/bias", 2 * size)
         self._state_kernel = make.matrix(f"{name}/state_kernel", (size, size), inputs + 2 * size)
         self._input_kernel = make.matrix(f"{name}/input_kernel", (inputs, size), inputs + 2 * size)
+        self.input_kernels: Sequence[Matrix] = [self._kernel, self._input_kernel]
         self._output_bias = make.zeros(f"{name}/output_bias", size)
         self._delays = np.log(np.geomspace(*TIME_SCALES, size) - 1).astype(np.float32)
 

@@ -70,22 +70,22 @@ class Matrix:
     """
 
     def __init__(self, parameter: tf.Variable, dtype: tf.DType) -> None:
-        self._parameter = parameter
+        self.parameter = parameter
         self.copy = None if dtype == parameter.dtype else tf.Variable(tf.cast(parameter, dtype), trainable=False)
 
     def refresh(self) -> None:
         """Updates the rounded copy after an assignment to the parameter."""
         if self.copy is not None:
-            self.copy.assign(tf.cast(self._parameter, self.copy.dtype))
+            self.copy.assign(tf.cast(self.parameter, self.copy.dtype))
 
     def read(self) -> tf.Tensor:
         """Returns the rounded values; gradients flow to the parameter."""
         copy = self.copy
         if copy is None:
-            return tf.convert_to_tensor(self._parameter)
+            return tf.convert_to_tensor(self.parameter)
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]  # of TensorFlow
         def read_copy(_: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             return copy.read_value(), lambda gradient: tf.cast(gradient, tf.float32)
 
-        return read_copy(self._parameter)
+        return read_copy(self.parameter)

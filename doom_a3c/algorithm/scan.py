@@ -45,7 +45,9 @@ def _scan(decays: tf.Tensor, inputs: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
     that with the one before, which ends `span` steps earlier.
     """
     length, span = decays.shape[0], 1
-    states = tf.concat([tf.math.multiply_no_nan(start, decays[0])[None] + inputs[:1], inputs[1:]], axis=0)
+    # No multiply_no_nan here: ONNX has none, and exports need only this line, for a single step.
+    kept = tf.where(tf.equal(decays[0], 0), tf.zeros_like(start), start * decays[0])
+    states = tf.concat([kept[None] + inputs[:1], inputs[1:]], axis=0)
     while span < length:
         later = tf.math.multiply_no_nan(states[:-span], decays[span:]) + states[span:]
         states = tf.concat([states[:span], later], axis=0)

@@ -11,10 +11,11 @@ from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
 from doom_a3c.envs.flattening import NUMERIC, name_key, shorten
-from doom_a3c.settings.actions import MixedBox
+from doom_a3c.settings.actions import MixedBox, list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 _MAX_OUTPUTS = 1_000_000  # choices and numbers of a part: each has a name
+_SIZES_SHOWN = 8
 _TAKEN = "Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of them"
 
 
@@ -45,7 +46,7 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         UserError: if the agent cannot take such actions.
     """
     if isinstance(space, Discrete):  # whose first one may be another number than 0
-        _check_count(name, space)
+        _check_count(f"{name}: its actions are", space)
         start, count = int(space.start), int(space.n)
         words = f"{count} action{'s' * (count != 1)}"
         return ActionAdapter(Discrete(count), lambda action: _read_index(name, count, action) + start, None, words)
@@ -65,8 +66,8 @@ def adapt_actions(name: str, space: Space[Any]) -> ActionAdapter:
         if array.shape != adapted.shape or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise UserError(f"{name}: the action {shorten(action)} is not finite numbers of shape {adapted.shape}: {words}")
         chosen = array[: len(sizes)]
-        if (chosen < 0).any() or (chosen > highest).any():
-            raise UserError(f"{name}: the action {shorten(action)} is none of {words}, which count from 0")
+        if not ((chosen >= 0) & (chosen <= highest) & (chosen % 1 == 0)).all():
+            raise UserError(f"{name}: the action {shorten(action)} is none of {words}, whole numbers from 0")
         values = []
         for part, choice_end, number_end in zip(parts, choice_ends, number_ends, strict=True):
             end, count = (choice_end, len(part.sizes)) if part.sizes else (number_end, part.numbers)
@@ -84,7 +85,7 @@ def _read_index(name: str, count: int, action: Any) -> int:
         index = int(action)
     except (TypeError, ValueError, OverflowError):
         index = -1
-    if not 0 <= index < count:
+    if not 0 <= index < count or index != action:
         raise UserError(f"{name}: the action {shorten(action)} is none of 0 to {count - 1}")
     return index
 
@@ -96,7 +97,8 @@ def _make_space(sizes: tuple[int, ...], numbers: int) -> MultiDiscrete | Box:
 
 
 def _describe(sizes: tuple[int, ...], numbers: int) -> str:
-    words = [f"{len(sizes)} choice{'s' * (len(sizes) != 1)} of {', '.join(map(str, sizes))}"] if sizes else []
+    shown = [*map(str, sizes[:_SIZES_SHOWN]), *["..."] * (len(sizes) > _SIZES_SHOWN)]
+    words = [f"{len(sizes)} choice{'s' * (len(sizes) != 1)} of {', '.join(shown)}"] if sizes else []
     words += [f"{numbers} number{'s' * (numbers != 1)}"] if numbers else []
     return " and ".join(words)
 
@@ -111,53 +113,48 @@ def _collect(name: str, space: Space[Any], path: str, parts: list[_Part]) -> Cal
     if isinstance(space, Tuple):
         items = [_collect(name, part, f"{path}[{index}]", parts) for index, part in enumerate(space.spaces)]
         return lambda values: tuple(build(values) for build in items)
-    parts.append(_make_part(name, space, path))
+    parts.append(_make_part(f"{name}: its action {path} is" if path else f"{name}: its actions are", space, path))
     return next
 
 
-def _check_count(name: str, space: Space[Any]) -> None:
+def _check_count(subject: str, space: Space[Any]) -> None:
     """Raises UserError if a part has too many choices or numbers, before memory is allocated for each."""
     if isinstance(space, NUMERIC) and (count := flatdim(space)) > _MAX_OUTPUTS:
-        raise UserError(f"{name}: its actions {shorten(space)} are {count:,} choices or numbers, {_MAX_OUTPUTS:,} at most")
+        raise UserError(f"{subject} {shorten(space)}: {count:,} choices or numbers, {_MAX_OUTPUTS:,} at most")
 
 
-def _make_part(name: str, space: Space[Any], path: str) -> _Part:
-    _check_count(name, space)
+def _make_part(subject: str, space: Space[Any], path: str) -> _Part:
+    """Returns a part; `subject` begins the message of an error."""
+    _check_count(subject, space)
     match space:
         case Discrete():
-            start = int(space.start)
-            return _make_choices([int(space.n)], path, lambda chosen: int(chosen[0]) + start)
-        case MultiDiscrete():
-            starts = np.asarray(space.start)
-
-            def to_choices(chosen: NDArray[Any]) -> NDArray[Any]:
-                return np.asarray(chosen.reshape(starts.shape) + starts).astype(space.dtype)
-
-            return _make_choices(space.nvec.ravel().tolist(), path, to_choices)
-        case MultiBinary():
-            shape = space.shape
-            return _make_choices([2] * int(np.prod(shape)), path, lambda chosen: chosen.reshape(shape).astype(np.int8))
+            return _make_choices(space, path, lambda values: int(values[0]))
+        case MultiDiscrete() | MultiBinary():
+            return _make_choices(space, path, lambda values: values.reshape(space.shape).astype(space.dtype))
         case Box():
-            return _make_numbers(name, space, path)
-    raise UserError(f"{name}: its actions are {space}; the agent takes {_TAKEN}")
+            return _make_numbers(subject, space, path)
+    raise UserError(f"{subject} {shorten(space)}; the agent takes {_TAKEN}")
 
 
-def _make_choices(sizes: Sequence[int], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+def _make_choices(space: Space[Any], path: str, convert: Callable[[NDArray[Any]], Any]) -> _Part:
+    """Returns the choices of a space; `convert` makes the environment's action of their values."""
+    sizes = list_choice_sizes(space)
+    starts = np.ravel(getattr(space, "start", [0] * len(sizes))).astype(np.int64)
+    limits = [range(start, start + size) for start, size in zip(starts.tolist(), sizes, strict=True)]
     places = [f"{path}[{index}]" if len(sizes) > 1 or not path else path for index in range(len(sizes))]
-    names = [f"{place}={value}" for place, size in zip(places, sizes, strict=True) for value in range(size)]
-    return _Part(tuple(sizes), 0, lambda chosen: convert(chosen.astype(np.int64)), names)
+    names = [f"{place}={value}" for place, limit in zip(places, limits, strict=True) for value in limit]
+    return _Part(tuple(sizes), 0, lambda chosen: convert(starts + chosen.astype(np.int64)), names)
 
 
-def _make_numbers(name: str, space: Box, path: str) -> _Part:
+def _make_numbers(subject: str, space: Box, path: str) -> _Part:
     """Returns the numbers of a Box. Raises UserError if they have no bounds."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise UserError(
-            f"{name}: its actions are {shorten(space)}, without finite bounds: "
-            "declare the range that is useful, as in Box(-1, 1, (2,))"
+            f"{subject} {shorten(space)}, without finite bounds: declare the range that is useful, as in Box(-1, 1, (2,))"
         )
     if (low > high).any():
-        raise UserError(f"{name}: its actions are {space}, with a lower bound above the upper one")
+        raise UserError(f"{subject} {shorten(space)}, with a lower bound above the upper one")
 
     def convert(numbers: NDArray[Any]) -> NDArray[Any]:
         shares = (np.clip(numbers.reshape(space.shape).astype(np.float64), -1, 1) + 1) / 2

@@ -160,7 +160,7 @@ def describe(array: Array) -> str:
 
 
 def shorten(space: Any) -> str:
-    """Returns a space in one line of limited length."""
+    """Returns a space, or words, in one line of limited length."""
     return " ".join(str(space).split())[:200]
 
 

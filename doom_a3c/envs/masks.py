@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -10,18 +10,23 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
+from doom_a3c.envs.flattening import shorten
+from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.errors import UserError
 
 METHOD = "action_masks"  # of an environment or a wrapper, as in sb3-contrib
 KEY = "action_mask"  # in infos, as in Gymnasium's Taxi
+_CALL, _INFO = f"{METHOD}()", f"info[{KEY!r}]"
 _ALWAYS = "return it from every reset() and step()"
 
 
 class Unmasked:
-    """Stands for the masks of a game that has none."""
+    """Stands for the masks of a game that has none, or none that its actions can have."""
 
-    def __init__(self, name: str, actions: Any) -> None:
+    def __init__(self, name: str, actions: Any, unused: str = "") -> None:
+        """`unused` is the source of masks that are ignored."""
         self._name, self._actions = name, actions
+        self.left_out = [f"{unused} ({type(actions).__name__} actions)"] if unused else []
 
     def read(self, info: Any, final: bool = False) -> None:
         """Raises UserError if there is a mask after all."""
@@ -45,10 +50,12 @@ class Masks:
     of a `MultiDiscrete` one, and for not pressed and pressed of each button of a `MultiBinary` one.
     """
 
+    left_out: Sequence[str] = ()  # as for `Unmasked`
+
     def __init__(self, name: str, actions: Any, call: Callable[[], Any] | None) -> None:
         """`call` returns the game's masks; without it they are in the infos."""
         self._name, self._call = name, call
-        self._sizes, self._expected = _list_choices(actions)
+        self._sizes, self._expected = list_choice_sizes(actions), _describe_mask(actions)
         self._starts = np.cumsum([0, *self._sizes[:-1]])
         self._space = Box(0, 1, (sum(self._sizes),), np.uint8)
         self._newest = np.ones(self._space.shape, np.uint8)  # [A], 1 for allowed, in the order of the policy's logits
@@ -109,12 +116,11 @@ class Masks:
         return mask
 
     def _refuse(self, received: str, cure: str) -> UserError:
-        source = f"info[{KEY!r}]" if self._call is None else f"{METHOD}()"
-        return UserError(f"{self._name}: {source} {received}: {cure}")
+        return UserError(f"{self._name}: {_INFO if self._call is None else _CALL} {shorten(received)}: {shorten(cure)}")
 
 
 def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -> Masks | Unmasked:
-    """Returns the reader of a game's masks.
+    """Returns the reader of a game's masks; masks of actions that are no choices alone are left out.
 
     Args:
         name: the game's name in messages.
@@ -124,23 +130,17 @@ def find_masks(name: str, env: gymnasium.Env[Any, Any], in_infos: bool | None) -
     Raises:
         UserError: if `action_masks` is no method.
     """
-    actions = env.action_space
+    actions, has_method = env.action_space, env.has_wrapper_attr(METHOD)
+    if in_infos is None and not has_method:
+        in_infos = _has_mask(env.reset(seed=0)[1])
     if not _can_be_masked(actions):
-        return Unmasked(name, actions)
-    if env.has_wrapper_attr(METHOD):
+        return Unmasked(name, actions, _CALL if has_method else _INFO if in_infos else "")
+    if has_method:
         call = env.get_wrapper_attr(METHOD)
         if callable(call):
             return Masks(name, actions, call)
         raise UserError(f"{name}: {METHOD} is of type {type(call).__name__}: make it a method that returns the mask")
-    if in_infos is None:
-        in_infos = _has_mask(env.reset(seed=0)[1])
     return Masks(name, actions, None) if in_infos else Unmasked(name, actions)
-
-
-def list_unused_masks(env: gymnasium.Env[Any, Any]) -> list[str]:
-    """Returns the game's method for masks if its actions have no choices that they could forbid."""
-    unused = env.has_wrapper_attr(METHOD) and not _can_be_masked(env.action_space)
-    return [f"{METHOD}() ({type(env.action_space).__name__} actions)"] if unused else []
 
 
 def _can_be_masked(actions: Any) -> bool:
@@ -167,12 +167,11 @@ def _split(value: Any) -> list[NDArray[Any]]:
         return []
 
 
-def _list_choices(actions: Discrete | MultiDiscrete | MultiBinary) -> tuple[list[int], str]:
-    """Returns how many values each choice has, and in words how long a mask is."""
+def _describe_mask(actions: Discrete | MultiDiscrete | MultiBinary) -> str:
+    """Returns the numbers of a mask in words."""
+    sizes = list_choice_sizes(actions)
     if isinstance(actions, Discrete):
-        return [int(actions.n)], f"return {actions.n} numbers, one for each action"
+        return f"return {sum(sizes)} numbers, one for each action"
     if isinstance(actions, MultiDiscrete):
-        sizes = np.ravel(actions.nvec).tolist()
-        return sizes, f"return {sum(sizes)} numbers, one for each value of every action: {' + '.join(map(str, sizes))}"
-    buttons = int(np.prod(actions.shape))
-    return [2] * buttons, f"return {2 * buttons} numbers, not pressed and pressed for each of {buttons} buttons"
+        return f"return {sum(sizes)} numbers, one for each value of every action: {' + '.join(map(str, sizes))}"
+    return f"return {sum(sizes)} numbers, not pressed and pressed for each of {len(sizes)} buttons"

@@ -16,7 +16,7 @@ from doom_a3c.envs.actions import adapt_actions
 from doom_a3c.envs.box2d import hide_flames, speed_up_drawing
 from doom_a3c.envs.flattening import list_left_out
 from doom_a3c.envs.functions import RAISED, call_function
-from doom_a3c.envs.masks import find_masks, list_unused_masks
+from doom_a3c.envs.masks import find_masks
 from doom_a3c.envs.observations import make_reader
 from doom_a3c.envs.old_api import check_calls, check_space, name_env, suggest_gymnasium
 from doom_a3c.envs.pixels import Pixels
@@ -161,7 +161,7 @@ class Preprocess(gymnasium.Wrapper[Any, Any, Any, Any]):
             "title": f"{self._name}, {words}",
             "action_names": names,
             "labels": self._reader.labels,
-            "left_out": [*list_left_out(env.observation_space), *list_unused_masks(env)],
+            "left_out": [*list_left_out(env.observation_space), *self._masks.left_out],
         }
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

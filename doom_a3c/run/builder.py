@@ -10,7 +10,7 @@ from doom_a3c.agent.core_kinds import find_core
 from doom_a3c.agent.distributions import Array
 from doom_a3c.agent.graphs import Graphs
 from doom_a3c.agent.inputs import Inputs, read_input_shapes
-from doom_a3c.agent.joint_actions import find_distribution, list_choices
+from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.model import GlobalModel
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.opponents import Opponent, OpposedGames, PolicyOpponent
@@ -23,6 +23,7 @@ from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
 from doom_a3c.envs.flattening import name_numbers
 from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
 from doom_a3c.run.checkpoints.run_record import ActionSizes
+from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.checks import check_size
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context
@@ -61,16 +62,12 @@ class Builder:
             outputs = self.distribution.size - self.distribution.free
             check_size(scenario.network, self.inputs.pixels, self.inputs.variables, self.inputs.previous, outputs)
             find_core(scenario.network.core)  # checked here, where the scenario's name is known
-        choices = [f"action {index}" for index in range(self.distribution.code_size)]
-        self.actions: Sequence[str] = facts.action_names or choices  # the names of each choice and number
+        sizes = tuple(list_choice_sizes(facts.actions))
+        self.action_sizes = ActionSizes(sizes, self.distribution.code_size - sum(sizes))
+        names = [f"action {index}" for index in range(self.distribution.code_size)]
+        self.actions: Sequence[str] = facts.action_names or names  # of each value of each choice, and of each number
         # Returns the statistics that normalize rewards; a run or a trained agent sets it before it makes games.
         self.get_reward_sums: Callable[[], RunningMoments] = lambda: NO_MOMENTS
-
-    @property
-    def action_sizes(self) -> ActionSizes:
-        """The parts of an action."""
-        choices = list_choices(self.distribution)
-        return ActionSizes(tuple(choices), self.distribution.code_size - sum(choices))
 
     def has_learned(self, learned: DoomSpec | None, sizes: ActionSizes | None = None) -> bool:
         """Returns whether this game has the actions of the `learned` game, and of these `sizes`; None is any."""

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from doom_a3c.record.metrics.counters import WINDOW
+from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.folder import CheckpointFolder
 from doom_a3c.run.checkpoints.pretrained import find_model
@@ -53,7 +55,8 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
     """Returns the record of a resumed run: its checkpoint's settings, overridden by `settings`.
 
     Raises:
-        UserError: for an unknown setting, a value that does not fit, or if the run has used its budget.
+        UserError: for an unknown setting, a value that does not fit, or if the run has used its budget or reached its
+            target score.
     """
     record = override_record(old, settings)
     if budget := record.config.exhausted_budget(record.counters):
@@ -62,11 +65,17 @@ def make_resumed_run(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
             f"the run has played {used:,} {budget}, and its budget is {whole:,}; set a larger one, "
             f"such as --{budget} {2 * used}"
         )
+    mean, target = record.counters.mean_score, record.config.target_score
+    if target is not None and mean is not None and mean >= target:
+        raise UserError(
+            f"the mean score of the run's last {WINDOW} episodes is {format_score(mean)} already, and --target-score is "
+            f"{format_score(target)}: set a higher one, or leave it out"
+        )
     return record
 
 
 def override_record(old: RunRecord, settings: Mapping[str, Any]) -> RunRecord:
-    """Returns the record of a resumed run, as `make_resumed_run` does, even if the run has used its budget."""
+    """Returns the record of a resumed run, as `make_resumed_run` does, even if the run has ended by its limits."""
     scenario = old.scenario
     if settings.get("scenario", old.config.scenario) != old.config.scenario:
         scenario = catalog.find(settings["scenario"])
@@ -88,7 +97,7 @@ def _check_combinations(scenario: scenarios.Scenario, config: Config, settings: 
     """Returns the settings after checking the device, and their combinations with each other and with the network."""
     parse_device(config.device)
     if "sequence_length" in settings and config.sequence_length and scenario.network.core == "none":
-        raise UserError(f"--sequence-length has no effect here: {scenario.name} has no LSTM; leave it out")
+        raise UserError(f"--sequence-length has no effect here: {scenario.name} has no recurrent core; leave it out")
     if settings.get("until_learned"):
         if scenario.expected_mean is None:
             raise UserError(

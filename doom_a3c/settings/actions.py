@@ -1,11 +1,12 @@
-"""The space of actions that mix choices and numbers."""
+"""Action spaces: the one that mixes choices and numbers, and the choices in each."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 
@@ -24,3 +25,17 @@ class MixedBox(Box):
         count = len(self.sizes)
         action[:count] = np.minimum(np.floor(self.np_random.random(count) * self.sizes), self.high[:count])
         return action
+
+
+def list_choice_sizes(space: Space[Any]) -> list[int]:
+    """Returns the number of values of each choice in an action; numbers of a Box are no choices."""
+    match space:
+        case Discrete():
+            return [int(space.n)]
+        case MultiDiscrete():
+            return [int(size) for size in space.nvec.ravel()]
+        case MultiBinary():
+            return [2] * math.prod(space.shape)
+        case MixedBox():
+            return list(space.sizes)
+    return []

@@ -82,15 +82,16 @@ def find(name: str) -> Scenario:
     if FUNCTION.fullmatch(name):
         return _build_untuned("base/gymnasium", name.removesuffix("()"), name, {"id": name})
     path, known = _to_path(name), list_scenario_files()
-    bare = (name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name).lower()
-    if bare in known:
-        return _load(known[bare])
-    if bare in _MATCHES:
+    bare = name.removesuffix(path.suffix) if path.suffix.lower() in _SHIPPED else name
+    lower, in_any_case = bare.lower(), {each.lower(): file for each, file in known.items()}
+    if file := known.get(bare) or in_any_case.get(lower):
+        return _load(file)
+    if lower in _MATCHES:
         raise UserError(f"{name} is for several players: [game.match] in your own file adds bots, see docs/multiplayer.md")
-    if bare in _SOLD:
+    if lower in _SOLD:
         raise UserError(
-            f"{name} needs the commercial game {bare}.wad: if you own it, put it beside a cfg of your own with "
-            f"doom_game_path = {bare}.wad; freedoom1 and freedoom2 are free replacements"
+            f"{name} needs the commercial game {lower}.wad: if you own it, put it beside a cfg of your own with "
+            f"doom_game_path = {lower}.wad; freedoom1 and freedoom2 are free replacements"
         )
     if path.suffix.lower() in _KINDS and path.parent != Path("."):
         raise UserError(f"scenario file {name} does not exist")

@@ -179,7 +179,7 @@ class Config(ClusterSettings, QueueSettings, TrainingSettings):
 
     @property
     def sequence_steps(self) -> int:
-        """Consecutive steps of a game in a minibatch with an LSTM, which needs their order."""
+        """Consecutive steps of a game in a minibatch with a recurrent core, which needs their order."""
         return self.sequence_length if self.sequence_length and self.splits_sequences else self.rollout_length
 
     @property

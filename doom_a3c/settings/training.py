@@ -97,7 +97,7 @@ class TrainingSettings:
     )
     minibatches: int = setting(
         1,
-        "Minibatches per epoch: of whole games with an LSTM, of single steps without; at most --envs-per-worker",
+        "Minibatches per epoch: of whole games with a recurrent core, else of single steps; at most --envs-per-worker",
         unit="minibatches",
         low=1,
         high=4096,
@@ -105,7 +105,7 @@ class TrainingSettings:
     )
     sequence_length: int = setting(
         0,
-        "Truncated-BPTT length with an LSTM; must divide --rollout-length; 0 is the whole rollout",
+        "Truncated-BPTT length of a recurrent core; must divide --rollout-length; 0 is the whole rollout",
         unit="steps",
         low=0,
         high=1024,

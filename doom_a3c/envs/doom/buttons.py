@@ -97,9 +97,9 @@ def _name_buttons(buttons: Sequence[vizdoom.Button]) -> tuple[list[str], list[st
 
 def _find_heads(names: Sequence[str], binary: Sequence[str]) -> list[list[list[str]]]:
     """Returns the heads of 'heads' for these buttons."""
-    left = [name for name in binary if not (TURN in names and name in ("TURN_LEFT", "TURN_RIGHT"))]
-    groups = [[name for name in group if name in left] for group in HEADS]
-    alone = [[name] for name in left if not any(name in group for group in groups)]
+    pressed = [name for name in binary if not (TURN in names and name in ("TURN_LEFT", "TURN_RIGHT"))]
+    groups = [[name for name in group if name in pressed] for group in HEADS]
+    alone = [[name] for name in pressed if not any(name in group for group in groups)]
     heads = [[[], *([name] for name in group)] for group in (*groups, *alone) if group]
     if TURN in names:
         heads.append(_list_steps(TURN, TURNS, FASTEST_TURN))
@@ -124,7 +124,8 @@ def _read_heads(table: Mapping[str, Any], names: Sequence[str], binary: Sequence
 
 def _read_head(group: Any, names: Sequence[str], binary: Sequence[str]) -> list[list[str]]:
     if isinstance(group, list | tuple) and group:
-        return [[], *(_parse_action(action) for action in group)]
+        actions = [[], *(_parse_action(action) for action in group)]
+        return [action for index, action in enumerate(actions) if action not in actions[:index]]
     if isinstance(group, Mapping) and len(group) == 1:
         ((name, steps),) = group.items()
         if name not in names or name in binary:

@@ -83,7 +83,9 @@ class Overlay:
         _draw_text(draw, (_MARGIN, _ACTIONS), "actions", 12, _DIM)
         places = list(range(len(view.actions)))
         if len(places) > (most := _BARS_HEIGHT // _LEAST_BAR):
-            places = sorted(sorted(places, key=lambda place: -view.actions[place].share)[:most])
+            # First the taken ones, one of each choice: a likely value of another choice must not hide them.
+            order = sorted(places, key=lambda place: (not view.actions[place].taken, -view.actions[place].share))
+            places = sorted(order[:most])
         height = min(_MOST_BAR, _BARS_HEIGHT // len(places))
         left, right = _MARGIN + _NAMES_WIDTH, WIDTH - _MARGIN - _SHARES_WIDTH
         for row, place in enumerate(places):

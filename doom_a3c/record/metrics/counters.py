@@ -57,6 +57,16 @@ class Counters(NamedTuple):
     lengths: Sequence[int] = ()  # steps of the newest episodes, 100 at most
     counted: int = 0  # episodes that have entered means; the other finished ones are on the curve without a mean
 
+    @property
+    def mean_score(self) -> float | None:
+        """Mean score of the last 100 episodes, None before there are 100."""
+        return compute_mean(self.scores)
+
+
+def compute_mean(scores: Sequence[float]) -> float | None:
+    """Returns the mean of the last 100 scores, None if there are fewer."""
+    return sum(scores) / WINDOW if len(scores) == WINDOW else None
+
 
 def to_plain(counters: Counters) -> dict[str, Any]:
     """Returns counters as plain data, for JSON and for messages."""

@@ -6,7 +6,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from doom_a3c.record.metrics.counters import MAX_KINDS, MAX_POINTS, MAX_SCORE, WINDOW, Counters, Point
+from doom_a3c.record.metrics.counters import MAX_KINDS, MAX_POINTS, MAX_SCORE, WINDOW, Counters, Point, compute_mean
 from doom_a3c.record.metrics.statistics import sample_evenly
 
 NO_SCORE = "score_not_finite"  # the fault of such a score
@@ -76,8 +76,7 @@ class Progress:
                 self._waiting.pop(score, None)
             self.scores.append(score)
             if self.counted % self._stride == 0:
-                mean = sum(self.scores) / WINDOW if len(self.scores) == WINDOW else None
-                self.curve.append(Point(self.counted, self.frames, score, mean))
+                self.curve.append(Point(self.counted, self.frames, score, compute_mean(self.scores)))
 
     def add_fault(self, kind: str) -> None:
         with self._lock:
@@ -131,8 +130,7 @@ class Progress:
     @property
     def mean_score(self) -> float | None:
         """Mean score of the last 100 episodes, None before there are 100."""
-        scores = self.newest_scores()
-        return sum(scores) / WINDOW if len(scores) == WINDOW else None
+        return compute_mean(self.newest_scores())
 
     @property
     def mean_length(self) -> float | None:

@@ -136,7 +136,8 @@ class TrainedAgent:
         parts |= {"previous": previous} if self.network.inputs.previous else {}
         decision = self._policy(self.network.inputs.join(parts), resets, core_state)
         greedy = (policy or self.better_policy) == "greedy"
-        chosen = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
+        drawn = distribution.mode(decision.logits) if greedy else distribution.sample(decision.logits, self._random)
+        chosen = distribution.bound(drawn)
         after = (*decision.core_state, chosen) if self.network.inputs.previous else decision.core_state
         return (chosen[0] if distribution.action_shape else int(chosen[0])), after
 

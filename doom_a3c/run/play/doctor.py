@@ -209,8 +209,8 @@ def _check_actions(record: RunRecord, games: GameFactory) -> Finding:
 
 def _advise_on_twins(record: RunRecord, twins: Sequence[Sequence[str]], idle: str | None) -> str:
     nothing = [name for group in twins if idle in group for name in group if name != idle]
-    parts = [f"{' '.join(nothing)} do{'es' * (len(nothing) == 1)} nothing"] * bool(nothing)
-    parts += [" = ".join(group) for group in twins if idle not in group]
+    parts = [f"{', '.join(nothing)} do{'es' * (len(nothing) == 1)} nothing"] * bool(nothing)
+    parts += [f"{', '.join(group)} do the same" for group in twins if idle not in group]
     atari = isinstance(record.scenario.game, AtariSpec)
     cure = "normal on this console, and harmless" if atari else "leave out actions without an effect"
     return f"{'; '.join(parts)} in the first {TRIAL_STEPS} steps: {cure}"

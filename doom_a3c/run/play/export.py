@@ -11,7 +11,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from doom_a3c.agent.joint_actions import list_choices
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.record.files import write_whole
@@ -80,8 +79,8 @@ def export(agent: TrainedAgent, kind: str, folder: Path) -> tuple[Path, Path]:
     The network computes in float32. Inputs are the parts of an observation: `pixels` (uint8 [N, H, W, C]), `variables`
     (float32 [N, V]), `mask` (uint8 [N, A]), `previous` if the network sees the previous action or reward (float32 [N, Q]);
     `reset` (float32 [N], 1 at the first step of an episode); and the recurrent state, `state_0`, `state_1` and so on
-    (float32 [N, size]). Outputs are the likeliest `action` [N, ...], `logits` [N, P], the state after them, `next_state_0`
-    and so on, and `value` [N], in this order.
+    (float32 [N, size]). Outputs are the likeliest `action` [N, ...], as games play it, `logits` [N, P], the state after
+    them, `next_state_0` and so on, and `value` [N], in this order.
 
     Raises:
         UserError: if a package is missing.
@@ -134,11 +133,11 @@ def _write_previous(agent: TrainedAgent) -> dict[str, str]:
     learned = f"{factor!r} * (reward + info.get({SHAPING!r}, 0.0))"
     if scale.limit is not None:
         learned = f"np.clip({learned}, {-scale.limit!r}, {scale.limit!r})"
-    sizes = list_choices(agent.network.distribution)
+    sizes = list(agent.builder.action_sizes.choices)
     parts = []
     if spec.previous_action:
         choices = f"*(np.eye(n)[int(a)] for n, a in zip({sizes}, action.ravel()))"
-        parts = [choices, f"np.clip(action.ravel()[{len(sizes)}:], -1, 1)"]
+        parts = [choices, f"action.ravel()[{len(sizes)}:]"]
     parts += [f"[{learned}]"] if spec.previous_reward else []
     return {
         "INITIAL": f"previous = np.zeros((1, {size}), np.float32)\n",

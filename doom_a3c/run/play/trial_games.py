@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, Distribution
@@ -18,6 +18,7 @@ from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.envs.games import GameFactory
+from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 
@@ -114,21 +115,21 @@ def find_games_distribution(games: GameFactory) -> Distribution:
 def list_trials(space: Space[Any], names: Sequence[str] | None) -> list[tuple[str, Actions]]:
     """Returns names and actions that show the effect of each choice and number, the others at their first or middle one.
 
-    `names` are of each choice and number, None where they have none.
+    `names` are of each value of each choice, and of each number; None where they have none.
     """
     if isinstance(space, Discrete):
         return [(name, np.array(n)) for n, name in enumerate(names or [f"action {n}" for n in range(space.n)])]
-    sizes = space.nvec.tolist() if isinstance(space, MultiDiscrete) else list(getattr(space, "sizes", ()))
+    sizes = list_choice_sizes(space)
     assert names is not None  # only single choices have none
     starts = np.cumsum([0, *sizes])
     still = np.zeros(space.shape or (), space.dtype)
     first = [names[start] for start in starts[:-1]]
     idle = bool(first) and all(name.startswith("no ") for name in first)  # as Doom's heads
-    trials = [("NOTHING" if idle else " ".join(first) or "all numbers = 0", still)]
+    trials = [("NOTHING" if idle else " ".join(first) or "all numbers in the middle", still)]
     for column, size in enumerate(sizes):
         trials += [(names[starts[column] + n], _replace(still, column, n)) for n in range(1, size)]
     for column, name in enumerate(names[starts[-1] :], len(sizes)):
-        trials += [(f"{name} = {n:+d}", _replace(still, column, n)) for n in (-1, 1)]
+        trials += [(f"{name} {end}", _replace(still, column, n)) for end, n in (("lowest", -1), ("highest", 1))]
     return trials
 
 
