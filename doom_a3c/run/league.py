@@ -14,6 +14,7 @@ from doom_a3c.record.files import write_table
 from doom_a3c.run.checkpoints.checkpoint import load, save
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
 
 SIZE = 20  # members
 WIN = 400.0  # rating points for a won match, see `rate`
@@ -46,12 +47,15 @@ class League:
         self._members = list(members)
 
     @classmethod
-    def read(cls, folder: Path) -> League:
-        """Reads the members that an earlier session has left in a folder; leaves out damaged files."""
+    def read(cls, folder: Path, override: GameOverride = NO_OVERRIDE) -> League:
+        """Reads the members that an earlier session has left in a folder; leaves out damaged files.
+
+        `override` is what the run's checkpoints need to be loaded.
+        """
         members = []
         for path in sorted(folder.glob("*.ckpt")):
             try:
-                checkpoint = load(path)
+                checkpoint = load(path, override)
             except UserError:
                 continue
             record = checkpoint.record

@@ -21,7 +21,7 @@ from doom_a3c.agent.policy import Policy
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.pretrained import find_model
-from doom_a3c.run.checkpoints.run_record import RunRecord
+from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.league import FOLDER, League, Member, rate
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.interface import RIVALS, map_nested
@@ -114,7 +114,7 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     if builder.agents == 1:
         return None
     if config.opponents in OPPONENTS:
-        league = League.read(folder / FOLDER)
+        league = League.read(folder / FOLDER, find_needed_override(record))
         if not league.members:
             with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
                 league.add(record, 0.0, weights)

@@ -1,0 +1,323 @@
+"""Opponents of matches, the league that they come from, and matches between trained agents."""
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import vizdoom
+from commands import call
+from fakes import INPUTS, SPEC, complaint, network
+from test_duels import make_scenario
+
+from doom_a3c.agent.distributions import Categorical
+from doom_a3c.agent.opponents import OpposedGames, PolicyOpponent
+from doom_a3c.agent.player import Episode
+from doom_a3c.agent.policy import Policy
+from doom_a3c.agent.random_policy import RandomPolicy
+from doom_a3c.cli import play as play_command
+from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.run_record import begin_run
+from doom_a3c.run.checkpoints.runs import list_checkpoints
+from doom_a3c.run.league import SIZE, League, Member, rate
+from doom_a3c.run.opposition import LeagueOpponent, RatedMatches
+from doom_a3c.run.play.agent import TrainedAgent
+from doom_a3c.run.play.cross_play import find_outcome, play_pairings
+from doom_a3c.settings import catalog
+from doom_a3c.settings.config import Config
+from doom_a3c.settings.interface import RIVALS
+from doom_a3c.settings.scenarios import least_parameters
+
+LENGTH = 3  # steps of an episode
+
+
+class Echo(gymnasium.Env):
+    """Shows its number and time, pays its action, and reports the number as a rival's frags at the end."""
+
+    observation_space = gymnasium.spaces.Box(-9, 99, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(10)
+
+    def __init__(self, number):
+        self._number, self._time = number, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._time = 0
+        return self._see(), {"seed": seed or 0}
+
+    def _see(self):
+        return np.float32([self._number, self._time])
+
+    def step(self, action):
+        self._time += 1
+        ended = self._time == LENGTH
+        return self._see(), float(action), False, ended, {RIVALS: [float(self._number)]} if ended else {}
+
+
+class Fixed:
+    """An opponent that plays each hidden player's number, and keeps all that it is shown."""
+
+    def __init__(self):
+        self.seen, self.resets = [], []
+
+    def act(self, observations, resets):
+        self.seen.append(observations.tolist())
+        self.resets.append(resets.tolist())
+        return observations[:, 0].astype(np.int64)
+
+
+def make_games(count=4):
+    return LocalVectorEnv([lambda number=number: Echo(number) for number in range(count)])
+
+
+def test_shown_players_are_games_and_the_opponent_plays_the_hidden_ones():
+    opponent = Fixed()
+    env = OpposedGames(make_games(), [0, 2, 3], opponent)
+    assert env.num_envs == 3
+    assert env.observation_space.shape == (3, 2)
+    observations, infos = env.reset(seed=[5, 6, 7])
+    assert observations[:, 0].tolist() == [0, 2, 3]
+    assert infos["seed"].tolist() == [5, 6, 7]
+    for step in range(1, LENGTH + 1):
+        observations, rewards, _, truncated, infos = env.step(np.array([7, 8, 9]))
+        assert rewards.tolist() == [7, 8, 9]
+        assert truncated.tolist() == [step == LENGTH] * 3
+    assert [one.tolist() for one in infos["final_obs"]] == [[0, 3], [2, 3], [3, 3]]
+    assert infos["final_info"][RIVALS].tolist() == [[0.0], [2.0], [3.0]]
+    assert observations.tolist() == [[0, 0], [2, 0], [3, 0]]
+    env.step(np.array([1, 1, 1]))
+    assert opponent.seen == [[[1, 0]], [[1, 1]], [[1, 2]], [[1, 0]]]
+    assert opponent.resets == [[1], [0], [0], [1]]
+
+
+def test_the_actions_of_shown_and_hidden_players_reach_their_own_games():
+    taken = []
+
+    class Noting(LocalVectorEnv):
+        def step(self, actions):
+            taken.append(actions.tolist())
+            return super().step(actions)
+
+    env = OpposedGames(Noting([lambda number=number: Echo(number) for number in range(4)]), [0, 2], Fixed())
+    env.reset()
+    env.step(np.array([8, 9]))
+    assert taken == [[8, 1, 9, 3]]
+
+
+def test_an_opponent_remembers_until_its_match_ends():
+    mine = network("mine")
+    opponent = PolicyOpponent(Policy(mine), 2, np.random.default_rng(3))
+    random, state = np.random.default_rng(3), mine.initial_state(2)
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 2, *INPUTS.pixels)).astype(np.uint8)
+    for step, resets in enumerate(np.float32([[1, 1], [0, 0], [0, 1], [0, 0], [1, 0], [0, 0]])):
+        decision = Policy(mine)(pixels[step], resets, state)
+        state = decision.core_state
+        expected = Categorical(3).sample(decision.logits, random)
+        assert opponent.act(pixels[step], resets).tolist() == expected.tolist()
+
+
+SMALL = replace(make_scenario(), network=SPEC)
+
+
+def make_record(frames=0):
+    record = begin_run(SMALL, Config())
+    return record._replace(counters=record.counters._replace(frames=frames))
+
+
+def weigh(value):
+    return {"policy/kernel": np.full((least_parameters(SMALL), 1), value, np.float32)}
+
+
+def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_path):
+    league = League(tmp_path / "league")
+    ratings = [100.0, 50.0, *(200.0 + 10 * index for index in range(SIZE - 1))]
+    for index, rating in enumerate(ratings):
+        league.add(make_record(1000 * index), rating, weigh(index))
+    kept = [rating for rating in ratings if rating != 50.0]
+    assert [member.rating for member in league.members] == kept
+    assert len(list((tmp_path / "league").glob("*.ckpt"))) == SIZE
+    league.add(make_record(0), 7.0, weigh(-1))
+    assert len(league.members) == SIZE, "the same frames again replace their member"
+    rows = (tmp_path / "league.csv").read_text().splitlines()
+    assert rows[0] == "frames,rating"
+    assert rows[-1] == "0,7"
+    (tmp_path / "league" / "frames-000000005000.ckpt").write_bytes(b"damaged")
+    again = League.read(tmp_path / "league")
+    assert {member.rating for member in again.members} == {*kept[1:], 7.0} - {ratings[5]}
+    assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
+
+
+def test_a_fixed_league_takes_nobody(tmp_path):
+    league = League(tmp_path / "league", [Member(0, 0.0, weigh(0))], fixed=True)
+    league.add(make_record(5), 500.0, weigh(1))
+    assert len(league.members) == 1
+    assert not (tmp_path / "league").exists()
+
+
+def test_members_are_drawn_by_the_matches_that_they_should_win(tmp_path):
+    league = League(tmp_path, [Member(index, rating, weigh(index)) for index, rating in enumerate((-400.0, 400.0, 0.0))])
+    random = np.random.default_rng(0)
+    drawn = Counter(league.draw(random, evenly=False).frames for _ in range(11_000))
+    odds = np.array([1 / 11, 10 / 11, 1 / 2])  # against the newest, whose rating is 0
+    np.testing.assert_allclose([drawn[index] / 11_000 for index in range(3)], odds / odds.sum(), atol=0.02)
+    evenly = Counter(league.draw(random, evenly=True).frames for _ in range(11_000))
+    np.testing.assert_allclose([evenly[index] / 11_000 for index in range(3)], 1 / 3, atol=0.02)
+
+
+def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
+    weights = [{name: value.numpy() for name, value in named(network(f"n{seed}", seed)).items()} for seed in (1, 2)]
+    league = League(tmp_path, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
+    opponent = LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
+    pixels = np.zeros((8, *INPUTS.pixels), np.uint8)
+    seen = set()
+    for _ in range(20):
+        opponent.act(pixels, np.ones(8, np.float32))
+        ratings = opponent.ratings.copy()
+        seen.add(tuple(ratings))
+        opponent.act(pixels, np.float32([0, 1] * 4))  # single matches were lost to faults
+        assert (opponent.ratings == ratings).all()
+    assert len(seen) > 5
+    assert {rating for each in seen for rating in each} == {0.0, 100.0}
+
+
+def named(net):
+    from doom_a3c.agent.parameters import variable_name
+
+    return {variable_name(parameter): parameter for parameter in net.parameters}
+
+
+def test_the_reward_of_a_rated_match_is_the_performance_at_its_end():
+    opponent = type("Strength", (), {"ratings": np.array([10.0, 20.0, 30.0])})()
+    env = RatedMatches(make_games(3), opponent)
+    env.reset()
+    paid = [env.step(np.array([0, 0, 5]))[1].tolist() for _ in range(LENGTH)]
+    assert paid[:-1] == [[0, 0, 0]] * (LENGTH - 1)
+    # frags 0, 0 and 15 against 0, 1 and 2: drawn, lost, won
+    assert paid[-1] == [rate(10, 0), rate(20, -1), rate(30, 1)] == [10, -380, 430]
+    assert [env.step(np.array([1, 0, 0]))[1].tolist() for _ in range(LENGTH)][-1] == [410, -380, -370], "frags start anew"
+
+
+@pytest.mark.parametrize(("score", "rivals", "outcome"), [(2, (1, 1.5), 1), (2, (2, 1), 0.5), (2, (1, 3), 0), (2, (), 0.5)])
+def test_the_most_frags_win_a_match(score, rivals, outcome):
+    assert find_outcome(Episode(score, 5, 0.0, 0, score, rivals)) == outcome
+
+
+@pytest.mark.parametrize(("opponents", "shown", "players"), [("self", 6, 6), ("past", 6, 10), ("mine.ckpt", 6, 12)])
+def test_training_vectors_have_room_for_hidden_players(opponents, shown, players):
+    config = Config(opponents=opponents, envs_per_worker=6)
+    made = []
+
+    class Games:
+        agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
+
+        def describe(self):
+            from doom_a3c.envs.games import Facts
+
+            return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
+
+        def make_vector(self, games, *, limited, rows=1):
+            made.append(games)
+            return make_games(games)
+
+    builder = Builder(catalog.find("cartpole"), config, Games())
+    builder.opposed = config.count_opposed(2)
+    env = builder.make_training_env(6)
+    assert (env.num_envs, made) == (shown, [players])
+    observations, _ = env.reset()
+    firsts = {"self": [0, 1, 2, 3, 4, 5], "past": [0, 2, 4, 6, 8, 9], "mine.ckpt": [0, 2, 4, 6, 8, 10]}[opponents]
+    assert observations[:, 0].tolist() == firsts[:6]
+    assert builder.make_evaluation_env(3).reset()[0][:, 0].tolist() == [0, 2, 4]
+
+
+@pytest.fixture
+def agents():
+    """Two untrained agents of a duel of eight seconds."""
+    scenario, config = make_scenario(), Config()
+    builder = Builder(scenario, config)
+    made = [builder.make_network(name, seed) for seed, name in enumerate("ab")]
+    return [TrainedAgent(builder, each, begin_run(scenario, config), f"{index}.ckpt") for index, each in enumerate(made)]
+
+
+def test_agents_play_each_other_from_both_seats(agents):
+    steps = []
+    (pairing,) = play_pairings(agents, 3, 1, lambda first, second, done: steps.append((first, second, done)))
+    assert (pairing.first, pairing.second, len(pairing.outcomes)) == (0, 1, 3)
+    assert set(pairing.outcomes) <= {0, 0.5, 1}
+    assert {step[:2] for step in steps} == {(0, 1)}
+    assert {step[2] for step in steps} == {0, 2}, "two matches at a time from the first seat, then one from the other"
+
+
+def test_the_checkpoints_of_a_run_are_its_league_and_its_best(tmp_path):
+    for name in ("best.ckpt", "last.ckpt", "league/frames-1.ckpt", "league/frames-2.ckpt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["frames-1.ckpt", "frames-2.ckpt", "best.ckpt"]
+    assert len(list_checkpoints(tmp_path / "league")) == 2
+    assert "two checkpoints" in complaint(lambda: list_checkpoints(tmp_path / "none"))
+
+
+def write_duel(folder, minutes=0.1):
+    file = folder / "mine.toml"
+    shutil.copy(Path(vizdoom.scenarios_path) / "multi_duel.wad", folder / "mine.wad")
+    file.write_text(
+        'base = "base/doom"\n[game]\nwad = "mine.wad"\nmap = "map01"\nbuttons = "heads"\n'
+        'available_buttons = ["MOVE_FORWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"]\n'
+        f"[game.match]\nagents = 2\nminutes = {minutes}\n"
+    )
+    return file
+
+
+@pytest.mark.process
+def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, capsys):
+    flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
+    flags += ["--evaluate-every", "0", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
+    first = call("train", "--scenario", write_duel(tmp_path), "--frames", "3000", *flags, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    (folder,) = [path for path in (tmp_path / "m").iterdir() if path.is_dir()]
+    assert [row.split(",")[0] for row in (folder / "league.csv").read_text().splitlines()][:2] == ["frames", "0"]
+    before = len(list((folder / "league").glob("*.ckpt")))
+    assert before == 2, "the first weights and those of the final evaluation"
+    again = call("train", "--resume", folder, "--wad", "mine.wad", "--frames", "5000", "--models-dir", "m", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert len(list((folder / "league").glob("*.ckpt"))) == before + 1
+    assert len((folder / "league.csv").read_text().splitlines()) == 1 + before + 1, "the old members play on"
+    out = tmp_path / "out"
+    wad = ["--scenario", str(write_duel(tmp_path))]
+    assert play_command.main(["--cross-play", str(folder), "--episodes", "2", "--out", str(out), *wad]) == 0
+    assert "wins" in capsys.readouterr().out
+    matches = json.loads((out / "cross_play.json").read_text())
+    assert len(matches) == 6
+    assert all(len(one["outcomes"]) == 2 for one in matches)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--scenario", "basic", "--opponents", "past"], "one agent"),
+        (["--scenario", "mine.toml", "--envs-per-worker", "5"], "multiple of 2"),
+        (["--scenario", "mine.toml", "--opponents", "no/such.ckpt"], "no/such.ckpt"),
+        (["--scenario", "mine.toml", "--opponents", "past", "--engine", "cluster"], "cluster"),
+    ],
+)
+def test_impossible_opponents_are_one_line(tmp_path, monkeypatch, capsys, flags, words):
+    from doom_a3c.cli import train
+
+    write_duel(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert train.main([*flags, "--frames", "100"]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_random_play_is_an_opponent_too():
+    env = OpposedGames(
+        make_games(), [0, 2], PolicyOpponent(RandomPolicy(Categorical(10)), 2, np.random.default_rng(0), 1.0)
+    )
+    env.reset()
+    assert env.step(np.array([1, 2]))[1].tolist() == [1, 2]
