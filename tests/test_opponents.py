@@ -1,7 +1,10 @@
 """Opponents of matches, the league that they come from, and matches between trained agents."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +15,9 @@ import pytest
 import vizdoom
 from commands import call
 from fakes import INPUTS, SPEC, complaint, network
-from test_duels import make_scenario
+from test_duels import STEPS, make_scenario
 
+from benchmarks.common.processes import engines, kill, until
 from doom_a3c.agent.distributions import Categorical
 from doom_a3c.agent.opponents import OpposedGames, PolicyOpponent
 from doom_a3c.agent.player import Episode
@@ -28,6 +32,7 @@ from doom_a3c.run.league import SIZE, League, Member, rate
 from doom_a3c.run.opposition import LeagueOpponent, RatedMatches
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import find_outcome, play_pairings
+from doom_a3c.run.play.human_match import play_person
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import RIVALS
@@ -321,3 +326,92 @@ def test_random_play_is_an_opponent_too():
     )
     env.reset()
     assert env.step(np.array([1, 2]))[1].tolist() == [1, 2]
+
+
+PERSON = """
+import sys, pygame
+from doom_a3c.cli.window import PlayerWindow
+from doom_a3c.envs.doom.human_seat import CONTROLS
+window, read = PlayerWindow("duel"), []
+def post(kind, **what):
+    pygame.event.post(pygame.event.Event(kind, what))
+def controls():
+    window._handle_keys()
+    states = window.read_controls()
+    assert len(states) == len(CONTROLS)
+    print(*(f"{name}={state:g}" for name, state in zip(CONTROLS, states) if state), sep="+")
+post(pygame.KEYDOWN, key=pygame.K_w)
+post(pygame.MOUSEBUTTONDOWN, button=pygame.BUTTON_LEFT)
+post(pygame.MOUSEMOTION, rel=(-10, 3))
+controls()
+post(pygame.KEYUP, key=pygame.K_w)
+post(pygame.KEYDOWN, key=pygame.K_RIGHT)
+controls()
+post(pygame.KEYDOWN, key=pygame.K_ESCAPE)
+try:
+    window._handle_keys()
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+def test_keys_and_mouse_are_the_controls_of_a_person(root, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    result = subprocess.run([sys.executable, "-c", PERSON], cwd=root, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == [
+        "MOVE_FORWARD=1+TURN_LEFT_RIGHT_DELTA=-2+ATTACK=1",
+        "TURN_LEFT_RIGHT_DELTA=5+ATTACK=1",
+        "ended",
+    ]
+
+
+class Runner:
+    """A person who runs to the next wall and fires, and keeps what the window shows."""
+
+    def __init__(self, frames=10**6):
+        self.pictures, self._frames = [], frames
+
+    def show(self, picture, pictures_per_second):
+        assert pictures_per_second == 35
+        self.pictures.append(picture.shape)
+        if len(self.pictures) > self._frames:
+            raise KeyboardInterrupt
+
+    def read_controls(self):
+        return [1, 0, 0, 0, 0, 1, 0, 1]
+
+
+def test_a_person_plays_a_match_against_an_agent(agents):
+    runner = Runner()
+    frags, theirs = play_person(agents[0], runner, 1)
+    assert frags < 0, "by rockets at a wall"
+    assert len(theirs) == 1
+    assert set(runner.pictures) == {(480, 640, 3)}
+    assert len(runner.pictures) == 4 * STEPS
+
+
+def test_a_person_may_leave_and_an_engine_may_die(agents):
+    with pytest.raises(KeyboardInterrupt):
+        play_person(agents[0], Runner(10), 1)
+    assert until(lambda: not engines(os.getpid()))
+
+    class Killer(Runner):
+        def show(self, picture, pictures_per_second):
+            super().show(picture, pictures_per_second)
+            if len(self.pictures) == 5:
+                kill(max(engines(os.getpid())))
+
+    assert "the match failed" in complaint(lambda: play_person(agents[0], Killer(), 1))
+    assert until(lambda: not engines(os.getpid()))
+
+
+def test_games_of_one_agent_have_no_place_for_a_person(monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    assert play_command.main(["--model", "basic", "--against-me"]) == 2
+    assert "--against-me needs a display" in capsys.readouterr().err
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    assert play_command.main(["--model", "basic", "--against-me"]) == 2
+    assert "agents = 2" in capsys.readouterr().err
+    assert play_command.main(["--model", "basic", "--against-me", "--episodes", "3"]) == 2
+    assert "--episodes has no effect with --against-me" in capsys.readouterr().err

@@ -74,6 +74,9 @@ class Options:
         switch=True,
         section=SHOWING,
     )
+    against_me: bool = setting(
+        False, "Play a match against the agent yourself, with keyboard and mouse", switch=True, section=SHOWING
+    )
     speed: float = setting(1.0, "Speed of the window, as a multiple of real time", low=0.01, high=100, section=SHOWING)
 
 
@@ -98,8 +101,9 @@ def _play(arguments: list[str] | None) -> int:
     known = {**settings_of(Options), **settings_of(PlaySettings)}
     if unused := [known[name].flag for name in flags if name in useless]:
         raise UserError(f"{', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect {why}")
-    if options.window and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        raise UserError("--window needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
+    if (options.window or options.against_me) and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        flag = "--against-me" if options.against_me else "--window"
+        raise UserError(f"{flag} needs a display and there is none: leave it out and watch the mp4 files, or use ssh -X")
     models = _find_models(options)
     import_tensorflow(cpu_count(), options.verbose, options.device)
     from doom_a3c.cli.compare import check_games, compare  # late: TensorFlow is imported now
@@ -109,6 +113,9 @@ def _play(arguments: list[str] | None) -> int:
     agents = [TrainedAgent.load(model, GameOverride(options.scenario, options.wad)) for model in models]
     check_games(agents)
     lines = Lines(options.quiet)
+    if options.against_me:
+        _play_person(agents[0], settings.seed, lines)
+        return 0
     with claim_empty_folder(options.out, "--out") as folder:
         if why := explain_folder(options.out, folder):
             lines(why)
@@ -153,9 +160,27 @@ def _find_useless(options: Options) -> tuple[set[str], str]:
     if options.compare or options.cross_play:
         useless = {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes", "opponent"}
         return useless, f"with {'--compare' if options.compare else '--cross-play'}"
+    if options.against_me:
+        useless = set(settings_of(PlaySettings)) - {"seed"}
+        return {"compare", "cross_play", "export", "window", "speed", "out", *useless}, "with --against-me"
     if options.export:
         return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
     return ({"speed"}, "without --window") if not options.window else (set(), "")
+
+
+def _play_person(agent: TrainedAgent, seed: int, lines: Lines) -> None:
+    """Plays a match of the user against an agent, and prints the score."""
+    from doom_a3c.cli.window import PlayerWindow  # late: it imports pygame
+    from doom_a3c.run.play.human_match import play_person
+
+    window = PlayerWindow(agent.record.scenario.name)
+    try:
+        frags, theirs = play_person(agent, window, seed)
+    finally:
+        window.close()
+    most = max(theirs)
+    verdict = "you win" if frags > most else "the agent wins" if frags < most else "a draw"
+    lines(f"frags: you {format_score(frags)}, the agent {', '.join(map(format_score, theirs))}: {verdict}")
 
 
 def _play_agent(

@@ -61,3 +61,54 @@ class Window:
     def close(self) -> None:
         """Closes the window."""
         pygame.display.quit()
+
+
+class PlayerWindow(Window):
+    """Shows a player's screen, and reads keyboard and mouse. Owns the states of the keys."""
+
+    # For each of `envs.doom.human_seat.CONTROLS`, but the turn, the keys or mouse buttons that press it.
+    _KEYS = (
+        (pygame.K_w, pygame.K_UP),
+        (pygame.K_s, pygame.K_DOWN),
+        (pygame.K_a,),
+        (pygame.K_d,),
+        (),
+        (pygame.K_LCTRL, pygame.K_RCTRL, pygame.BUTTON_LEFT),
+        (pygame.K_e, pygame.K_SPACE),
+        (pygame.K_LSHIFT, pygame.K_RSHIFT),
+    )
+    _TURN = 4
+    _KEY_DEGREES, _MOUSE_DEGREES = 5.0, 0.2  # a frame, and for each pixel
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title)
+        pygame.display.set_caption(
+            f"{title} - WASD or arrows, mouse turns and fires, Ctrl fires, E uses, Shift runs, Esc ends"
+        )
+        self._pressed: set[int] = set()
+        self._moved = 0  # pixels of the mouse since the controls were read
+
+    def show(self, picture: NDArray[np.uint8], pictures_per_second: float) -> None:
+        super().show(picture, pictures_per_second)
+        pygame.event.set_grab(True)
+        pygame.mouse.set_visible(False)
+
+    def _handle_keys(self) -> bool:
+        for event in pygame.event.get():
+            if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE):
+                raise KeyboardInterrupt
+            if event.type in (pygame.KEYDOWN, pygame.MOUSEBUTTONDOWN):
+                self._pressed.add(event.key if event.type == pygame.KEYDOWN else event.button)
+            elif event.type in (pygame.KEYUP, pygame.MOUSEBUTTONUP):
+                self._pressed.discard(event.key if event.type == pygame.KEYUP else event.button)
+            elif event.type == pygame.MOUSEMOTION:
+                self._moved += event.rel[0]
+        return True
+
+    def read_controls(self) -> list[float]:
+        """Returns the states of `envs.doom.human_seat.CONTROLS`: 1 for pressed, and degrees to the right."""
+        states = [float(not self._pressed.isdisjoint(keys)) for keys in self._KEYS]
+        keys = (pygame.K_RIGHT in self._pressed) - (pygame.K_LEFT in self._pressed)
+        states[self._TURN] = keys * self._KEY_DEGREES + self._moved * self._MOUSE_DEGREES
+        self._moved = 0
+        return states

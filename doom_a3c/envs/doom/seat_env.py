@@ -66,7 +66,7 @@ class SeatEnv(DoomEnv):
         process, match = cast(DoomProcess, self._process), self._find_match()
         game = process.game
         with self._fail_together():
-            game.set_action(self._actions.press(action))
+            game.set_action(self._press(action))
             for left in reversed(range(self._spec.frame_skip)):
                 self._lockstep.wait()
                 process.ask(partial(game.advance_action, 1, left == 0))
@@ -82,6 +82,10 @@ class SeatEnv(DoomEnv):
             info[FAULTS] = [BOT_LOST] * lost
         self._read_state()
         return self._observe(), float(match.count_frags(game)), False, ended, info
+
+    def _press(self, action: Any) -> Sequence[float]:
+        """Returns the state of each button."""
+        return self._actions.press(action)
 
     def _find_match(self) -> Match:
         return cast(Match, self._match)

@@ -78,6 +78,24 @@ def _ended_alike(failures: Sequence[ProcessError]) -> bool:
     return len(ways) == 2 and ways[0] == ways[1]
 
 
+def introduce(servers: Sequence[GameProcess]) -> None:
+    """Connects each two players of a match; raises ProcessError if one has ended."""
+    ends: list[list[socket.socket]] = [[] for _ in servers]
+    for pair in itertools.combinations(ends, 2):
+        for mine, end in zip(pair, socket.socketpair(), strict=True):
+            mine.append(end)
+    try:
+        for server, mine in zip(servers, ends, strict=True):
+            if mine:
+                server.ask("meet", len(mine))
+                for end in mine:
+                    server.send_descriptor(end.fileno())
+                server.answer()
+    finally:
+        for end in itertools.chain(*ends):
+            end.close()
+
+
 class _ReleasedError(Exception):
     """The games were released during a replacement."""
 
@@ -132,29 +150,13 @@ class Supervisor:
                     server.ask("prepare", len(self._make_envs))
         for group in self.groups:
             with suppress(ProcessError):
-                self._introduce(group)
+                introduce([self._servers[index] for index in group])
 
     def _attach(self, server: GameProcess) -> None:
         assert self._arrays is not None
         server.ask("attach", *self._arrays.plan)
         server.send_descriptor(self._arrays.descriptor)
         server.answer()
-
-    def _introduce(self, group: Group) -> None:
-        """Connects each two players of a match."""
-        ends: dict[int, list[socket.socket]] = {index: [] for index in group}
-        for first, second in itertools.combinations(group, 2):
-            for index, end in zip((first, second), socket.socketpair(), strict=True):
-                ends[index].append(end)
-        try:
-            for index in group if len(group) > 1 else ():
-                self._servers[index].ask("meet", len(group) - 1)
-                for end in ends[index]:
-                    self._servers[index].send_descriptor(end.fileno())
-                self._servers[index].answer()
-        finally:
-            for end in itertools.chain(*ends.values()):
-                end.close()
 
     def wait(self, index: int, left: int = 0) -> None:
         """Waits until at most `left` answers to `prepare` of a server are unread.
@@ -238,7 +240,7 @@ class Supervisor:
                 if self._arrays is not None:
                     self._attach(server)
             if self._arrays is not None:
-                self._introduce(group)
+                introduce(servers)
             for index, server in zip(group, servers, strict=True):
                 server.ask(method, *arguments(index))
             return [server.answer() for server in servers]
