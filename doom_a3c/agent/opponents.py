@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from doom_a3c.agent.distributions import Actions, Array, explore
+from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.player import GameVector
 from doom_a3c.agent.policy import Decider
@@ -40,7 +40,7 @@ class PolicyOpponent:
         return actions
 
 
-class OpposedGames(VectorWrapper[Any, Any, Any, Any, Any]):
+class OpposedGames(GamesWrapper):
     """A vector of matches of which only some players are shown, each as a game; an opponent plays the others."""
 
     def __init__(self, env: GameVector, shown: Sequence[int], opponent: Opponent) -> None:
@@ -61,12 +61,6 @@ class OpposedGames(VectorWrapper[Any, Any, Any, Any, Any]):
     def num_envs(self) -> int:  # type: ignore[override]  # Gymnasium's own wrapper has this property, too
         """The number of shown players."""
         return len(self._shown)
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns the other methods of this project's vectors."""
-        if name == "env":  # not made yet
-            raise AttributeError(name)
-        return getattr(self.env, name)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all matches; `seed` has one for each shown player, or is one for all."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Dict
-from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from doom_a3c.agent.distributions import Actions, Array, Distribution
+from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Inputs, Observations
 from doom_a3c.agent.player import GameVector, Rewards, read_bonuses
 from doom_a3c.agent.rewards import RewardScale
@@ -50,7 +50,7 @@ class PreviousEncoder:
         return np.concatenate(parts, axis=1)
 
 
-class PreviousSteps(VectorWrapper[Any, Any, Any, Any, Any]):
+class PreviousSteps(GamesWrapper):
     """Adds the previous step's numbers to the observations of games, as `previous`: zeros where an episode starts.
 
     The final observation of an episode has those of its last step.
@@ -75,12 +75,6 @@ class PreviousSteps(VectorWrapper[Any, Any, Any, Any, Any]):
             self.history = self._read_history
         if hasattr(env, "begin_again"):
             self.begin_again = self._begin_again
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns the other methods of this project's vectors."""
-        if name == "env":  # not made yet
-            raise AttributeError(name)
-        return getattr(self.env, name)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all games."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorWrapper
 
 from doom_a3c.agent.distributions import Actions, Array
+from doom_a3c.agent.games_wrapper import GamesWrapper
 from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.model import Snapshot
 from doom_a3c.agent.networks import ACNetwork
@@ -65,7 +65,7 @@ class LeagueOpponent:
         return np.concatenate(actions)
 
 
-class RatedMatches(VectorWrapper[Any, Any, Any, Any, Any]):
+class RatedMatches(GamesWrapper):
     """Matches whose only reward is the rating of the player's performance, at their end."""
 
     def __init__(self, env: GameVector, opponent: LeagueOpponent) -> None:
@@ -73,12 +73,6 @@ class RatedMatches(VectorWrapper[Any, Any, Any, Any, Any]):
         super().__init__(env)
         self._opponent = opponent
         self._frags = np.zeros(env.num_envs)
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns the other methods of this project's vectors."""
-        if name == "env":  # not made yet
-            raise AttributeError(name)
-        return getattr(self.env, name)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets all matches."""
