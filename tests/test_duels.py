@@ -103,7 +103,7 @@ def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
     _, (_, _rewards, _, truncated, infos) = play(env, [WAIT] * 4, 1)
     assert truncated.tolist() == [True, True, False, False]
     assert infos["final_info"][CUT_SHORT].tolist() == [True, True, False, False]
-    assert len(read_faults(infos)) == 1
+    assert read_faults(infos) == [f"{harm}_died"], "the true fault, not that the others noticed it"
     assert until(lambda: len(engines(os.getpid())) == 4)
     sums, (*_, truncated, infos) = play(env, [WAIT, FIRE] * 2, STEPS - 4)
     assert truncated.tolist() == [False, False, True, True]
@@ -116,10 +116,11 @@ def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
 def test_a_player_that_hangs_ends_its_match(make, monkeypatch, harm):
     env = make(2)
     env.reset(seed=1)
-    kill(max((engines if harm == "engine" else servers)(os.getpid())), signal.SIGSTOP)
+    victim = max(servers(os.getpid()))  # the second player, whose answer is awaited last
+    kill(victim if harm == "server" else max(engines(victim)), signal.SIGSTOP)
     _, (*_, truncated, infos) = play(env, [WAIT] * 2, 1)
     assert truncated.tolist() == [True, True]
-    assert len(read_faults(infos)) == 1
+    assert read_faults(infos) == [f"{harm}_hung"]
     assert not play(env, [WAIT] * 2, 2)[1][3].any()
 
 
