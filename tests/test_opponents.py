@@ -133,6 +133,13 @@ def weigh(value):
     return {"policy/kernel": np.full((least_parameters(SMALL), 1), value, np.float32)}
 
 
+class Fitting:
+    """A network that all weights fit."""
+
+    def load(self, variables):
+        pass
+
+
 def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_path):
     league = League(tmp_path / "league")
     ratings = [100.0, 50.0, *(200.0 + 10 * index for index in range(SIZE - 1))]
@@ -147,7 +154,7 @@ def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_pa
     assert rows[0] == "frames,rating"
     assert rows[-1] == "0,7"
     (tmp_path / "league" / "frames-000000005000.ckpt").write_bytes(b"damaged")
-    again = League.read(tmp_path / "league")
+    again = League.read(tmp_path / "league", Fitting())
     assert {member.rating for member in again.members} == {*kept[1:], 7.0} - {ratings[5]}
     assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
 
@@ -183,6 +190,39 @@ def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
         assert (opponent.ratings == ratings).all()
     assert len(seen) > 5
     assert {rating for each in seen for rating in each} == {0.0, 100.0}
+
+
+def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
+    weights = [{name: value.numpy() for name, value in named(network(f"o{seed}", seed)).items()} for seed in (1, 2)]
+    league = League(tmp_path, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
+    opponent = LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
+    pixels = np.zeros((8, *INPUTS.pixels), np.uint8)
+    seen = set()
+    for begun in [[1, 1], *[[0, 1], [0, 0], [1, 0]] * 20]:
+        opponent.act(pixels, np.float32(begun * 4))
+        seen.add(tuple(opponent.ratings))
+    assert len(seen) > 5
+
+
+def test_members_that_cannot_play_are_left_out_and_half_written_ones_removed(tmp_path):
+    mine, other = ({name: p.numpy() for name, p in named(net).items()} for net in (network("l"), network("m", 1)))
+    league = League(tmp_path)
+    mine["of another kind"] = np.zeros(least_parameters(SMALL), np.float32)  # so that the file is large enough
+    league.add(make_record(1000), 1.0, mine)
+    foreign = {name: np.concatenate([value, value]) for name, value in other.items()} | {"more": mine["of another kind"]}
+    league.add(make_record(2000), 2.0, foreign)
+    league.add(make_record(3000), 3.0, {name: value * np.nan for name, value in mine.items()})
+    for frames in range(4000, 4000 + SIZE):
+        shutil.copy(tmp_path / "frames-000000001000.ckpt", tmp_path / f"frames-{frames:012}.ckpt")
+    (tmp_path / ".saving-frames-000000009000").write_bytes(b"half")
+    again = League.read(tmp_path, network("n"))
+    assert {member.rating for member in again.members} == {1.0}
+    assert len(again.members) == SIZE, "a folder may hold any number"
+    assert not list(tmp_path.glob(".saving-*"))
+    again.add(make_record(6000), 6.0, mine)
+    assert len(again.members) == SIZE
+    again.add(make_record(1000), 5.0, mine)
+    assert [member.rating for member in again.members] == [6.0, 5.0], "copies are of one age, which the new one replaces"
 
 
 def named(net):

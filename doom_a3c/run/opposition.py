@@ -32,7 +32,11 @@ AT_ONCE = 4  # members that play at the same time
 
 
 class LeagueOpponent:
-    """Plays with members of a league, a few at a time; draws others when matches begin. Owns their networks."""
+    """Plays with members of a league, a few at a time. Owns their networks.
+
+    A member is replaced once all of its players have begun a match under it. They usually begin together; after a fault one
+    of them is out of step for good, and changes its member during its match.
+    """
 
     def __init__(
         self,
@@ -51,12 +55,15 @@ class LeagueOpponent:
             PolicyOpponent(Policy(network), len(part), random)
             for network, part in zip(self._networks, self._parts, strict=True)
         ]
+        self._begun = np.zeros(players, np.bool_)  # whether each player has begun a match since its member was drawn
         self.ratings = np.zeros(players)  # of the member that each player is now
 
     def act(self, observations: Observations, resets: Array) -> Actions:
         actions = []
+        self._begun |= resets > 0
         for part, network, opponent in zip(self._parts, self._networks, self._opponents, strict=True):
-            if resets[part].all():
+            if self._begun[part].all():
+                self._begun[part] = False
                 member = self._league.draw(self._random, evenly=self._evenly)
                 network.load(member.weights)
                 self.ratings[part] = member.rating
@@ -114,7 +121,7 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     if builder.agents == 1:
         return None
     if config.opponents in OPPONENTS:
-        league = League.read(folder / FOLDER, find_needed_override(record))
+        league = League.read(folder / FOLDER, builder.make_network("opponent", 0), find_needed_override(record))
         if not league.members:
             with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
                 league.add(record, 0.0, weights)
