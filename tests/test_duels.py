@@ -242,6 +242,27 @@ def test_a_duel_ends_for_all_and_another_begins(duel):
     assert not duel.step(actions)[3]["agent_0"]
 
 
+def test_a_wrong_action_costs_no_match(duel):
+    duel.reset(seed=1)
+    for wrong in ([0, 3, 0], [-1, 0, 0], [np.nan] * 3, [0.5, 0, 0], [0, 0], "fire", None):
+        with pytest.raises(ValueError, match="agent_1"):
+            duel.step({"agent_0": np.zeros(3, np.int64), "agent_1": wrong})
+    with pytest.raises(KeyError, match="agent_1"):
+        duel.step({"agent_0": np.zeros(3, np.int64)})
+    assert not duel.step({agent: [0, 0, 0] for agent in duel.agents})[3]["agent_0"]
+
+
+def test_a_pickled_duel_begins_anew(duel):
+    duel.reset(seed=1)
+    while duel.agents:
+        duel.step({agent: np.zeros(3, np.int64) for agent in duel.agents})
+    copy = pickle.loads(pickle.dumps(duel))
+    assert copy.agents == []
+    copy.reset()
+    assert not copy.step({agent: np.zeros(3, np.int64) for agent in copy.agents})[3]["agent_0"]
+    copy.close()
+
+
 @pytest.mark.parametrize("name", ["basic", "cig_bots", "pong"])
 def test_games_of_one_agent_are_no_parallel_environments(name):
     assert "agents = 2" in complaint(lambda: doom_a3c.parallel_env(name))
