@@ -20,18 +20,22 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.cli import play as play_command
+from doom_a3c.cli.compare import check_games
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.checkpoints.runs import list_checkpoints
 from doom_a3c.run.league import SIZE, League, Member, rate
-from doom_a3c.run.opposition import LeagueOpponent, RatedMatches
+from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import find_outcome, play_pairings
+from doom_a3c.run.play.playback import load_opponent
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import RIVALS
 from doom_a3c.settings.scenarios import least_parameters
+from doom_a3c.settings.trust import GameOverride
 
 LENGTH = 3  # steps of an episode
 
@@ -312,6 +316,26 @@ def write_duel(folder, minutes=0.1):
     return file
 
 
+def test_opponents_play_the_users_wad_but_no_other_actions(tmp_path):
+    file = write_duel(tmp_path)
+    scenario, config = catalog.find(str(file)), Config(scenario=str(file), opponents=str(tmp_path / "a.ckpt"))
+    builder, record = Builder(scenario, config), begin_run(scenario, config)
+    net = builder.make_network("a", 0)
+    weights = {name: parameter.numpy() for name, parameter in named(net).items()}
+    save(tmp_path / "a.ckpt", weights, record)
+    assert len(arrange_league(record, builder, tmp_path, weights).members) == 1
+    agent = TrainedAgent(builder, net, record, "a.ckpt")
+    assert load_opponent(agent, config.opponents).inputs == net.inputs
+    game = replace(scenario.game, available_buttons=["MOVE_BACKWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"])
+    save(tmp_path / "a.ckpt", weights, record._replace(scenario=replace(scenario, game=game)))
+    assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+    assert "actions" in complaint(lambda: load_opponent(agent, config.opponents))
+    other = TrainedAgent.load(tmp_path / "a.ckpt", GameOverride(wad=str(tmp_path / "mine.wad")))
+    assert "no match" in complaint(lambda: check_games([agent, other]))
+    save(tmp_path / "a.ckpt", {name: value * np.nan for name, value in weights.items()}, record)
+    assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+
+
 @pytest.mark.process
 def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
@@ -353,6 +377,11 @@ def test_impossible_opponents_are_one_line(tmp_path, monkeypatch, capsys, flags,
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_compare_and_cross_play_exclude_each_other(capsys):
+    assert play_command.main(["--compare", "a.ckpt", "b.ckpt", "--cross-play", "folder"]) == 2
+    assert "--cross-play has no effect with --compare" in capsys.readouterr().err
 
 
 def test_random_play_is_an_opponent_too():

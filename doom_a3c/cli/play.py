@@ -152,7 +152,7 @@ def _find_useless(options: Options) -> tuple[set[str], str]:
     """Returns the settings without an effect in this call, and the reason."""
     if options.compare or options.cross_play:
         useless = {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes", "opponent"}
-        return useless, f"with {'--compare' if options.compare else '--cross-play'}"
+        return (useless | {"cross_play"}, "with --compare") if options.compare else (useless, "with --cross-play")
     if options.export:
         return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
     return ({"speed"}, "without --window") if not options.window else (set(), "")

@@ -23,7 +23,8 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.league import FOLDER, League, Member, rate
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
+from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import RIVALS, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.training import OPPONENTS
@@ -126,20 +127,25 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
             with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
                 league.add(record, 0.0, weights)
     else:
-        league = League(folder / FOLDER, [_load_opponent(config.opponents, builder)], fixed=True)
+        league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
     builder.make_opponent = partial(_make_opponent, record, builder, league, Stream.TRAINING, evenly=False)
     return league
 
 
-def _load_opponent(name: str, builder: Builder) -> Member:
-    path = find_model(name)
-    variables = load(path).variables
+def _load_opponent(record: RunRecord, builder: Builder) -> Member:
+    path, game = find_model(record.config.opponents), builder.scenario.name
+    checkpoint = load(path, find_needed_override(record))  # the user has named the run's own files already
+    checkpoint.check_finite(path)
     try:
-        builder.make_network("opponent", 0).load(variables)
+        builder.make_network("opponent", 0).load(checkpoint.variables)
     except (KeyError, ValueError) as error:
-        raise UserError(f"--opponents {path} has another network than {builder.scenario.name} needs: {error}") from None
-    return Member(0, 0.0, variables)
+        raise UserError(f"--opponents {path} has another network than {game} needs: {error}") from None
+    theirs = checkpoint.record
+    learned = theirs.scenario.game if isinstance(theirs.scenario.game, DoomSpec) else None
+    fits = builder.has_learned(theirs.learned or learned, theirs.actions)
+    require(fits, f"--opponents {path} was trained on other actions than {game} has, or in another order")
+    return Member(0, 0.0, checkpoint.variables)
 
 
 def _make_opponent(
