@@ -1,10 +1,12 @@
 """Opponents of matches, the league that they come from, and matches between trained agents."""
 
+import errno
 import json
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -22,6 +24,7 @@ from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.cli import play as play_command
 from doom_a3c.cli.compare import check_games
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.run import session
 from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import begin_run
@@ -161,6 +164,20 @@ def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_pa
     again = League.read(tmp_path / "league", Fitting())
     assert {member.rating for member in again.members} == {*kept[1:], 7.0} - {ratings[5]}
     assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
+
+
+def test_a_full_disk_is_a_warning_that_names_the_league(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")  # a write names no file
+
+    monkeypatch.setattr("doom_a3c.run.league.save", fail)
+    said = []
+    state = SimpleNamespace(counters=make_record(5).counters, variables=weigh(0))
+    view = SimpleNamespace(log=said.append)
+    session._add_to_league(League(tmp_path / "league"), make_record(), ["policy/kernel"], view, state, 1.0)
+    (line,) = said
+    assert str(tmp_path / "league") in line
+    assert "No space" in line
 
 
 def test_a_fixed_league_takes_nobody(tmp_path):

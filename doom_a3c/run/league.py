@@ -53,7 +53,7 @@ class League:
 
     def __init__(self, folder: Path, members: Iterable[Member] = (), *, fixed: bool = False) -> None:
         """A `fixed` one takes no new members."""
-        self._folder, self._fixed, self._lock = folder, fixed, threading.Lock()
+        self.folder, self._fixed, self._lock = folder, fixed, threading.Lock()
         self._members = list(members)
 
     @classmethod
@@ -99,15 +99,15 @@ class League:
             others = [one for one in self._members if one.frames != member.frames]
             lost = [_find_weakest(others)] if len(others) >= SIZE else []
             self._members = [*_leave_out(others, *lost), member]
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             save(self._find_path(member), weights, record._replace(best=record.best._replace(score=rating)))
             for one in lost:
                 self._find_path(one).unlink(missing_ok=True)
             rows = [(one.frames, f"{one.rating:.0f}") for one in self._members]
-            write_table(self._folder.parent / TABLE, ["frames", "rating"], rows)
+            write_table(self.folder.parent / TABLE, ["frames", "rating"], rows)
 
     def _find_path(self, member: Member) -> Path:
-        return self._folder / f"frames-{member.frames:012}.ckpt"
+        return self.folder / f"frames-{member.frames:012}.ckpt"
 
     def draw(self, random: np.random.Generator, *, evenly: bool) -> Member:
         """Draws a member: evenly, or in proportion to its expected share of wins against the newest one.
