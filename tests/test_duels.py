@@ -20,6 +20,7 @@ from doom_a3c.envs.doom.make_env import make_seat
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
 from doom_a3c.envs.processes.ports import Ports
+from doom_a3c.run.play import trial_games
 from doom_a3c.settings.interface import CUT_SHORT, RIVALS
 from doom_a3c.settings.match import parse_match
 from doom_a3c.settings.scenarios import from_plain
@@ -103,7 +104,8 @@ def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
     _, (_, _rewards, _, truncated, infos) = play(env, [WAIT] * 4, 1)
     assert truncated.tolist() == [True, True, False, False]
     assert infos["final_info"][CUT_SHORT].tolist() == [True, True, False, False]
-    assert len(read_faults(infos)) == 1
+    assert read_faults(infos) == [f"{harm}_died"], "the true fault, not that the others noticed it"
+    assert infos["seed"][0] == infos["seed"][1]
     assert until(lambda: len(engines(os.getpid())) == 4)
     sums, (*_, truncated, infos) = play(env, [WAIT, FIRE] * 2, STEPS - 4)
     assert truncated.tolist() == [False, False, True, True]
@@ -116,11 +118,36 @@ def test_a_fault_of_a_player_ends_its_match_alone(make, harm, player):
 def test_a_player_that_hangs_ends_its_match(make, monkeypatch, harm):
     env = make(2)
     env.reset(seed=1)
-    kill(max((engines if harm == "engine" else servers)(os.getpid())), signal.SIGSTOP)
+    victim = max(servers(os.getpid()))  # the second player, whose answer is awaited last
+    kill(victim if harm == "server" else max(engines(victim)), signal.SIGSTOP)
     _, (*_, truncated, infos) = play(env, [WAIT] * 2, 1)
     assert truncated.tolist() == [True, True]
-    assert len(read_faults(infos)) == 1
+    assert read_faults(infos) == [f"{harm}_hung"]
     assert not play(env, [WAIT] * 2, 2)[1][3].any()
+
+
+@pytest.mark.parametrize("agents", [2, 3])
+def test_the_doctor_examines_matches(monkeypatch, agents):
+    monkeypatch.setattr(trial_games, "PLAY_SECONDS", 1.0)
+    scenario = make_scenario(wad="cig.wad", agents=agents)
+    games = make_game_factory(scenario.game, scenario.observation)
+    play = trial_games.play_at_random(games, seed=3)
+    assert len(play.rewards) + play.missing > 0
+    monkeypatch.setattr(trial_games, "TRIAL_SECONDS", 1.0)  # for one action at least
+    names, outcomes = trial_games.try_actions(games)
+    assert 0 < len(outcomes) < len(names)
+
+
+def test_players_of_a_match_have_one_seed_without_one_and_after_a_fault_at_its_start(make, monkeypatch):
+    env = make(2)
+    _, infos = env.reset()
+    assert infos["seed"][0] == infos["seed"][1]
+    play(env, [WAIT] * 2, STEPS - 1)
+    real = env._restart_matches
+    monkeypatch.setattr(env, "_restart_matches", lambda infos: (kill(max(servers(os.getpid()))), real(infos)))
+    _, (*_, infos) = play(env, [WAIT] * 2, 1)
+    assert read_faults(infos)
+    assert infos["seed"][0] == infos["seed"][1]
 
 
 def test_players_lost_between_matches_are_replaced(make):
@@ -239,6 +266,27 @@ def test_a_duel_ends_for_all_and_another_begins(duel):
     assert infos["agent_1"][CUT_SHORT]
     duel.reset()
     assert not duel.step(actions)[3]["agent_0"]
+
+
+def test_a_wrong_action_costs_no_match(duel):
+    duel.reset(seed=1)
+    for wrong in ([0, 3, 0], [-1, 0, 0], [np.nan] * 3, [0.5, 0, 0], [0, 0], "fire", None):
+        with pytest.raises(ValueError, match="agent_1"):
+            duel.step({"agent_0": np.zeros(3, np.int64), "agent_1": wrong})
+    with pytest.raises(KeyError, match="agent_1"):
+        duel.step({"agent_0": np.zeros(3, np.int64)})
+    assert not duel.step({agent: [0, 0, 0] for agent in duel.agents})[3]["agent_0"]
+
+
+def test_a_pickled_duel_begins_anew(duel):
+    duel.reset(seed=1)
+    while duel.agents:
+        duel.step({agent: np.zeros(3, np.int64) for agent in duel.agents})
+    copy = pickle.loads(pickle.dumps(duel))
+    assert copy.agents == []
+    copy.reset()
+    assert not copy.step({agent: np.zeros(3, np.int64) for agent in copy.agents})[3]["agent_0"]
+    copy.close()
 
 
 @pytest.mark.parametrize("name", ["basic", "cig_bots", "pong"])

@@ -1,5 +1,6 @@
 """Opponents of matches, the league that they come from, and matches between trained agents."""
 
+import errno
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -24,19 +26,24 @@ from doom_a3c.agent.player import Episode
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.cli import play as play_command
+from doom_a3c.cli.compare import check_games
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
+from doom_a3c.run import session
 from doom_a3c.run.builder import Builder
+from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.checkpoints.runs import list_checkpoints
 from doom_a3c.run.league import SIZE, League, Member, rate
-from doom_a3c.run.opposition import LeagueOpponent, RatedMatches
+from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.cross_play import find_outcome, play_pairings
 from doom_a3c.run.play.human_match import play_person
+from doom_a3c.run.play.playback import load_opponent
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import RIVALS
 from doom_a3c.settings.scenarios import least_parameters
+from doom_a3c.settings.trust import GameOverride
 
 LENGTH = 3  # steps of an episode
 
@@ -138,6 +145,13 @@ def weigh(value):
     return {"policy/kernel": np.full((least_parameters(SMALL), 1), value, np.float32)}
 
 
+class Fitting:
+    """A network that all weights fit."""
+
+    def load(self, variables):
+        pass
+
+
 def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_path):
     league = League(tmp_path / "league")
     ratings = [100.0, 50.0, *(200.0 + 10 * index for index in range(SIZE - 1))]
@@ -152,9 +166,23 @@ def test_a_full_league_loses_its_weakest_and_another_session_has_the_rest(tmp_pa
     assert rows[0] == "frames,rating"
     assert rows[-1] == "0,7"
     (tmp_path / "league" / "frames-000000005000.ckpt").write_bytes(b"damaged")
-    again = League.read(tmp_path / "league")
+    again = League.read(tmp_path / "league", Fitting())
     assert {member.rating for member in again.members} == {*kept[1:], 7.0} - {ratings[5]}
     assert sorted(float(member.weights["policy/kernel"][0, 0]) for member in again.members)[0] == -1
+
+
+def test_a_full_disk_is_a_warning_that_names_the_league(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")  # a write names no file
+
+    monkeypatch.setattr("doom_a3c.run.league.save", fail)
+    said = []
+    state = SimpleNamespace(counters=make_record(5).counters, variables=weigh(0))
+    view = SimpleNamespace(log=said.append)
+    session._add_to_league(League(tmp_path / "league"), make_record(), ["policy/kernel"], view, state, 1.0)
+    (line,) = said
+    assert str(tmp_path / "league") in line
+    assert "No space" in line
 
 
 def test_a_fixed_league_takes_nobody(tmp_path):
@@ -188,6 +216,39 @@ def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
         assert (opponent.ratings == ratings).all()
     assert len(seen) > 5
     assert {rating for each in seen for rating in each} == {0.0, 100.0}
+
+
+def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
+    weights = [{name: value.numpy() for name, value in named(network(f"o{seed}", seed)).items()} for seed in (1, 2)]
+    league = League(tmp_path, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
+    opponent = LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
+    pixels = np.zeros((8, *INPUTS.pixels), np.uint8)
+    seen = set()
+    for begun in [[1, 1], *[[0, 1], [0, 0], [1, 0]] * 20]:
+        opponent.act(pixels, np.float32(begun * 4))
+        seen.add(tuple(opponent.ratings))
+    assert len(seen) > 5
+
+
+def test_members_that_cannot_play_are_left_out_and_half_written_ones_removed(tmp_path):
+    mine, other = ({name: p.numpy() for name, p in named(net).items()} for net in (network("l"), network("m", 1)))
+    league = League(tmp_path)
+    mine["of another kind"] = np.zeros(least_parameters(SMALL), np.float32)  # so that the file is large enough
+    league.add(make_record(1000), 1.0, mine)
+    foreign = {name: np.concatenate([value, value]) for name, value in other.items()} | {"more": mine["of another kind"]}
+    league.add(make_record(2000), 2.0, foreign)
+    league.add(make_record(3000), 3.0, {name: value * np.nan for name, value in mine.items()})
+    for frames in range(4000, 4000 + SIZE):
+        shutil.copy(tmp_path / "frames-000000001000.ckpt", tmp_path / f"frames-{frames:012}.ckpt")
+    (tmp_path / ".saving-frames-000000009000").write_bytes(b"half")
+    again = League.read(tmp_path, network("n"))
+    assert {member.rating for member in again.members} == {1.0}
+    assert len(again.members) == SIZE, "a folder may hold any number"
+    assert not list(tmp_path.glob(".saving-*"))
+    again.add(make_record(6000), 6.0, mine)
+    assert len(again.members) == SIZE
+    again.add(make_record(1000), 5.0, mine)
+    assert [member.rating for member in again.members] == [6.0, 5.0], "copies are of one age, which the new one replaces"
 
 
 def named(net):
@@ -277,6 +338,26 @@ def write_duel(folder, minutes=0.1):
     return file
 
 
+def test_opponents_play_the_users_wad_but_no_other_actions(tmp_path):
+    file = write_duel(tmp_path)
+    scenario, config = catalog.find(str(file)), Config(scenario=str(file), opponents=str(tmp_path / "a.ckpt"))
+    builder, record = Builder(scenario, config), begin_run(scenario, config)
+    net = builder.make_network("a", 0)
+    weights = {name: parameter.numpy() for name, parameter in named(net).items()}
+    save(tmp_path / "a.ckpt", weights, record)
+    assert len(arrange_league(record, builder, tmp_path, weights).members) == 1
+    agent = TrainedAgent(builder, net, record, "a.ckpt")
+    assert load_opponent(agent, config.opponents).inputs == net.inputs
+    game = replace(scenario.game, available_buttons=["MOVE_BACKWARD", "TURN_LEFT", "TURN_RIGHT", "ATTACK"])
+    save(tmp_path / "a.ckpt", weights, record._replace(scenario=replace(scenario, game=game)))
+    assert "other actions" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+    assert "actions" in complaint(lambda: load_opponent(agent, config.opponents))
+    other = TrainedAgent.load(tmp_path / "a.ckpt", GameOverride(wad=str(tmp_path / "mine.wad")))
+    assert "no match" in complaint(lambda: check_games([agent, other]))
+    save(tmp_path / "a.ckpt", {name: value * np.nan for name, value in weights.items()}, record)
+    assert "finite" in complaint(lambda: arrange_league(record, builder, tmp_path, weights))
+
+
 @pytest.mark.process
 def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
@@ -306,6 +387,7 @@ def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, cap
         (["--scenario", "basic", "--opponents", "past"], "one agent"),
         (["--scenario", "mine.toml", "--envs-per-worker", "5"], "multiple of 2"),
         (["--scenario", "mine.toml", "--opponents", "no/such.ckpt"], "no/such.ckpt"),
+        (["--scenario", "mine.toml", "--game-processes", "2"], "--game-processes"),
         (["--scenario", "mine.toml", "--opponents", "past", "--engine", "cluster"], "cluster"),
     ],
 )
@@ -318,6 +400,11 @@ def test_impossible_opponents_are_one_line(tmp_path, monkeypatch, capsys, flags,
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_compare_and_cross_play_exclude_each_other(capsys):
+    assert play_command.main(["--compare", "a.ckpt", "b.ckpt", "--cross-play", "folder"]) == 2
+    assert "--cross-play has no effect with --compare" in capsys.readouterr().err
 
 
 def test_random_play_is_an_opponent_too():

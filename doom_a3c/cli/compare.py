@@ -29,10 +29,16 @@ MIN_EPISODES = 10  # fewer make wide intervals
 
 
 def check_games(agents: Sequence[TrainedAgent]) -> None:
-    """Raises UserError if the agents play different games."""
+    """Raises UserError if the agents play different games, or cannot play a match of several agents together."""
     games = {agent.record.scenario.name for agent in agents}
     if len(games) > 1:
         raise UserError(f"--compare takes agents of one game: these play {' and '.join(sorted(games))}")
+    for agent in agents:
+        fits = agent.builder.agents == agents[0].builder.agents and agent.has_interface_of(agents[0])
+        if agents[0].builder.agents > 1 and not fits:
+            raise UserError(
+                f"{agent.source} has other observations or actions than {agents[0].source}: no match is possible"
+            )
 
 
 def compare(

@@ -158,13 +158,22 @@ def _find_models(options: Options) -> list[Path]:
 def _find_useless(options: Options) -> tuple[set[str], str]:
     """Returns the settings without an effect in this call, and the reason."""
     if options.compare or options.cross_play:
-        useless = {"model", "export", "window", "speed", "record_episodes", "overlay", "random_episodes", "opponent"}
-        return useless, f"with {'--compare' if options.compare else '--cross-play'}"
-    if options.against_me:
-        useless = set(settings_of(PlaySettings)) - {"seed"}
-        return {"compare", "cross_play", "export", "window", "speed", "out", *useless}, "with --against-me"
+        useless = {
+            "model",
+            "export",
+            "window",
+            "against_me",
+            "speed",
+            "record_episodes",
+            "overlay",
+            "random_episodes",
+            "opponent",
+        }
+        return (useless | {"cross_play"}, "with --compare") if options.compare else (useless, "with --cross-play")
     if options.export:
-        return {"window", "speed", *settings_of(PlaySettings)}, "with --export"
+        return {"window", "against_me", "speed", *settings_of(PlaySettings)}, "with --export"
+    if options.against_me:
+        return {"window", "speed", "out", *settings_of(PlaySettings)} - {"seed"}, "with --against-me"
     return ({"speed"}, "without --window") if not options.window else (set(), "")
 
 

@@ -19,7 +19,7 @@ from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
 from doom_a3c.envs.processes.match_vectors import MatchVectorEnv
 from doom_a3c.envs.processes.supervisor import MakeEnv
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.games import (
     FREEDOOM,
     AtariSpec,
@@ -144,10 +144,12 @@ def make_game_factory(
     Raises:
         UserError: if the game cannot be played, or not in game servers.
     """
+    given = processes
     if processes is None:
         processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
     match game:
         case DoomSpec() if (match := parse_match(game.match)) and match.agents > 1:
+            require(given is None, "--game-processes has no effect on matches of several agents: each player has a process")
             return _MatchFactory(game, observation, match.agents)
         case DoomSpec():
             return _DoomFactory(game, observation, processes)

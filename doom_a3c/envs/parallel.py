@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
+from gymnasium.utils import EzPickle
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
@@ -41,14 +42,15 @@ def parallel_env(scenario: str, frame_skip: int | None = None, render_mode: str 
     return MatchParallelEnv(games, found.name, render_mode)
 
 
-class MatchParallelEnv(ParallelEnv[str, Any, Any]):
-    """One match. Owns the game servers of its players, `agent_0`, `agent_1` and so on.
+class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
+    """One match; pickling gives a new one. Owns the game servers of its players, `agent_0`, `agent_1` and so on.
 
     All agents live to the end of the match, which is a truncation. If an engine fails, all are truncated with
     `infos[agent]["doom_a3c.cut_short"]`, and the next reset goes on.
     """
 
     def __init__(self, games: GameFactory, name: str, render_mode: str | None) -> None:
+        EzPickle.__init__(self, games, name, render_mode)
         self.metadata = {"name": f"doom_a3c_{name}", "render_modes": ["rgb_array"], "render_fps": games.steps_per_second}
         self.render_mode = render_mode
         self._games: VectorEnv[Any, Any, Any] = games.make_vector(games.agents, limited=True)
@@ -74,10 +76,15 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any]):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Plays a step of all agents; raises KeyError if an action is missing."""
+        """Plays a step of all agents.
+
+        Raises:
+            KeyError: if an action is missing.
+            ValueError: if an action is not one of the game's; the match goes on.
+        """
         if not self.agents:
             return {}, {}, {}, {}, {}
-        taken = np.stack([np.asarray(actions[agent]) for agent in self.agents])
+        taken = np.stack([self._read_action(agent, actions[agent]) for agent in self.agents])
         observations, rewards, terminated, truncated, infos = self._games.step(taken)
         seen, told = self._split(observations), self._split_infos(infos)
         results = [dict(zip(self.agents, each.tolist(), strict=True)) for each in (rewards, terminated, truncated)]
@@ -86,6 +93,12 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any]):
             seen, told = self._split_ends(infos)
             self.agents = []
         return seen, *results, told  # type: ignore[return-value]  # the three dicts
+
+    def _read_action(self, agent: str, action: Any) -> NDArray[np.int64]:
+        space, array = self.action_space(agent), np.asarray(action)
+        if array.dtype.kind not in "iub" or not space.contains(array.astype(np.int64)):
+            raise ValueError(f"the action of {agent} is {action!r}, which is not in {space}")
+        return array.astype(np.int64)
 
     def _split(self, observations: Any) -> dict[str, Any]:
         """Returns the observations by agent."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.record.files import write_table
-from doom_a3c.run.checkpoints.checkpoint import load, save
+from doom_a3c.run.checkpoints.checkpoint import SAVING, load, save
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.trust import NO_OVERRIDE, GameOverride
@@ -38,28 +40,44 @@ def rate(opponent: float, outcome: float) -> float:
     return opponent + WIN * outcome
 
 
+def _find_weakest(members: Sequence[Member]) -> Member:
+    return min(members, key=lambda one: one.rating)
+
+
+def _leave_out(members: Sequence[Member], *lost: Member) -> list[Member]:
+    return [one for one in members if not any(one is other for other in lost)]  # arrays have no == of one value
+
+
 class League:
     """The members of a league. Owns their files, in `folder`, one a member. Any thread may use it."""
 
     def __init__(self, folder: Path, members: Iterable[Member] = (), *, fixed: bool = False) -> None:
         """A `fixed` one takes no new members."""
-        self._folder, self._fixed, self._lock = folder, fixed, threading.Lock()
+        self.folder, self._fixed, self._lock = folder, fixed, threading.Lock()
         self._members = list(members)
 
     @classmethod
-    def read(cls, folder: Path, override: GameOverride = NO_OVERRIDE) -> League:
-        """Reads the members that an earlier session has left in a folder; leaves out damaged files.
+    def read(cls, folder: Path, network: ACNetwork, override: GameOverride = NO_OVERRIDE) -> League:
+        """Reads the strongest members that an earlier session has left in a folder, and removes unfinished files.
 
-        `override` is what the run's checkpoints need to be loaded.
+        Leaves out files that are damaged, or whose weights are not finite or do not fit the `network`. `override` is what
+        the run's checkpoints need to be loaded.
         """
-        members = []
+        for unfinished in folder.glob(f"{SAVING}*"):  # of a session that was killed while saving
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+        members: list[Member] = []
         for path in sorted(folder.glob("*.ckpt")):
             try:
                 checkpoint = load(path, override)
-            except UserError:
+                checkpoint.check_finite(path)
+                network.load(checkpoint.variables)
+            except (UserError, KeyError, ValueError):
                 continue
             record = checkpoint.record
             members.append(Member(record.counters.frames, record.best.score or 0.0, checkpoint.variables))
+            if len(members) > SIZE:
+                members = _leave_out(members, _find_weakest(members))
         return cls(folder, members)
 
     @property
@@ -78,18 +96,18 @@ class League:
             return
         member = Member(record.counters.frames, rating, weights)
         with self._lock:
-            same = [one for one in self._members if one.frames == member.frames]
-            lost = [min(self._members, key=lambda one: one.rating)] if len(self._members) >= SIZE and not same else []
-            self._members = [one for one in self._members if one not in same and one not in lost] + [member]
-            self._folder.mkdir(parents=True, exist_ok=True)
+            others = [one for one in self._members if one.frames != member.frames]
+            lost = [_find_weakest(others)] if len(others) >= SIZE else []
+            self._members = [*_leave_out(others, *lost), member]
+            self.folder.mkdir(parents=True, exist_ok=True)
             save(self._find_path(member), weights, record._replace(best=record.best._replace(score=rating)))
             for one in lost:
                 self._find_path(one).unlink(missing_ok=True)
             rows = [(one.frames, f"{one.rating:.0f}") for one in self._members]
-            write_table(self._folder.parent / TABLE, ["frames", "rating"], rows)
+            write_table(self.folder.parent / TABLE, ["frames", "rating"], rows)
 
     def _find_path(self, member: Member) -> Path:
-        return self._folder / f"frames-{member.frames:012}.ckpt"
+        return self.folder / f"frames-{member.frames:012}.ckpt"
 
     def draw(self, random: np.random.Generator, *, evenly: bool) -> Member:
         """Draws a member: evenly, or in proportion to its expected share of wins against the newest one.

@@ -23,7 +23,8 @@ from doom_a3c.run.checkpoints.checkpoint import load
 from doom_a3c.run.checkpoints.pretrained import find_model
 from doom_a3c.run.checkpoints.run_record import RunRecord, find_needed_override
 from doom_a3c.run.league import FOLDER, League, Member, rate
-from doom_a3c.settings.errors import UserError
+from doom_a3c.settings.errors import UserError, require
+from doom_a3c.settings.games import DoomSpec
 from doom_a3c.settings.interface import RIVALS, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
 from doom_a3c.settings.training import OPPONENTS
@@ -32,7 +33,11 @@ AT_ONCE = 4  # members that play at the same time
 
 
 class LeagueOpponent:
-    """Plays with members of a league, a few at a time; draws others when matches begin. Owns their networks."""
+    """Plays with members of a league, a few at a time. Owns their networks.
+
+    A member is replaced once all of its players have begun a match under it. They usually begin together; after a fault one
+    of them is out of step for good, and changes its member during its match.
+    """
 
     def __init__(
         self,
@@ -51,12 +56,15 @@ class LeagueOpponent:
             PolicyOpponent(Policy(network), len(part), random)
             for network, part in zip(self._networks, self._parts, strict=True)
         ]
+        self._begun = np.zeros(players, np.bool_)  # whether each player has begun a match since its member was drawn
         self.ratings = np.zeros(players)  # of the member that each player is now
 
     def act(self, observations: Observations, resets: Array) -> Actions:
         actions = []
+        self._begun |= resets > 0
         for part, network, opponent in zip(self._parts, self._networks, self._opponents, strict=True):
-            if resets[part].all():
+            if self._begun[part].all():
+                self._begun[part] = False
                 member = self._league.draw(self._random, evenly=self._evenly)
                 network.load(member.weights)
                 self.ratings[part] = member.rating
@@ -108,25 +116,30 @@ def arrange_league(record: RunRecord, builder: Builder, folder: Path, weights: S
     if builder.agents == 1:
         return None
     if config.opponents in OPPONENTS:
-        league = League.read(folder / FOLDER, find_needed_override(record))
+        league = League.read(folder / FOLDER, builder.make_network("opponent", 0), find_needed_override(record))
         if not league.members:
             with contextlib.suppress(OSError):  # the first checkpoint will meet the same trouble, and say so
                 league.add(record, 0.0, weights)
     else:
-        league = League(folder / FOLDER, [_load_opponent(config.opponents, builder)], fixed=True)
+        league = League(folder / FOLDER, [_load_opponent(record, builder)], fixed=True)
     builder.opposed = config.count_opposed(builder.agents)
     builder.make_opponent = partial(_make_opponent, record, builder, league, Stream.TRAINING, evenly=False)
     return league
 
 
-def _load_opponent(name: str, builder: Builder) -> Member:
-    path = find_model(name)
-    variables = load(path).variables
+def _load_opponent(record: RunRecord, builder: Builder) -> Member:
+    path, game = find_model(record.config.opponents), builder.scenario.name
+    checkpoint = load(path, find_needed_override(record))  # the user has named the run's own files already
+    checkpoint.check_finite(path)
     try:
-        builder.make_network("opponent", 0).load(variables)
+        builder.make_network("opponent", 0).load(checkpoint.variables)
     except (KeyError, ValueError) as error:
-        raise UserError(f"--opponents {path} has another network than {builder.scenario.name} needs: {error}") from None
-    return Member(0, 0.0, variables)
+        raise UserError(f"--opponents {path} has another network than {game} needs: {error}") from None
+    theirs = checkpoint.record
+    learned = theirs.scenario.game if isinstance(theirs.scenario.game, DoomSpec) else None
+    fits = builder.has_learned(theirs.learned or learned, theirs.actions)
+    require(fits, f"--opponents {path} was trained on other actions than {game} has, or in another order")
+    return Member(0, 0.0, checkpoint.variables)
 
 
 def _make_opponent(

@@ -195,7 +195,7 @@ def _add_to_league(
     try:
         league.add(record._replace(counters=state.counters), rating, {name: state.variables[name] for name in names})
     except OSError as error:
-        view.log(f"warning: {error.filename}: {error.strerror}: the league's newest member is not saved")
+        view.log(f"warning: {error.filename or league.folder}: {error.strerror}: the league's newest member is not saved")
 
 
 @contextlib.contextmanager

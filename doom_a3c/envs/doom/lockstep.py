@@ -7,9 +7,8 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
-from doom_a3c.envs.processes.ends import EngineError
+from doom_a3c.envs.processes.ends import MATCH_BROKEN, EngineError
 
-MATCH_BROKEN = "match_broken"  # a kind of fault: another player has failed
 WAIT_SECONDS = 12.0  # longer than a hanging engine lives
 
 

@@ -13,10 +13,10 @@ from gymnasium.utils import EzPickle
 
 from doom_a3c.envs.doom.engine_process import DoomProcess
 from doom_a3c.envs.doom.env import DoomEnv
-from doom_a3c.envs.doom.lockstep import MATCH_BROKEN, Lockstep
+from doom_a3c.envs.doom.lockstep import Lockstep
 from doom_a3c.envs.doom.match import BOT_LOST, Match, Seat
 from doom_a3c.envs.doom.start import start_engine
-from doom_a3c.envs.processes.ends import EngineError
+from doom_a3c.envs.processes.ends import MATCH_BROKEN, EngineError
 from doom_a3c.settings.games import DoomSpec, Observation
 from doom_a3c.settings.interface import FAULTS, PORT, RIVALS, SHAPING
 from doom_a3c.settings.interface import Observation as Arrays
@@ -92,12 +92,13 @@ class SeatEnv(DoomEnv):
 
     @contextlib.contextmanager
     def _fail_together(self) -> Iterator[None]:
-        """Breaks the match for all players if one fails."""
+        """Breaks the match for all players if one fails, whose fault alone is another one than `MATCH_BROKEN`."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            broken = isinstance(error, EngineError) and self._lockstep.is_broken()
             self._lockstep.close()
-            raise
+            raise EngineError(MATCH_BROKEN) if broken else error from None
 
     def close(self) -> None:
         self._lockstep.close()

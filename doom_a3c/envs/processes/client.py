@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from typing import Any
 import cloudpickle
 
 from doom_a3c.envs.processes.connection import Wire
-from doom_a3c.envs.processes.ends import UNKNOWN_END, End
+from doom_a3c.envs.processes.ends import MATCH_BROKEN, UNKNOWN_END, End
 
 ANSWER_SECONDS = 20.0  # without a sign of life; a server notices earlier if its engine hangs
+AFTERMATH_SECONDS = 4.0  # within which a server says that its match is broken, or that its engine got it stuck
 FORK_SERVER_SECONDS = 60.0, 5.0  # for the first order to a fork server, which then imports a lot, and for later ones
 PRELOAD = "doom_a3c.envs.doom.env"  # most servers need it, so the fork server imports it once
 
@@ -196,6 +197,25 @@ class GameProcess:
         with suppress(OSError):  # no fork server could be started; the process ends by itself
             return get_fork_server().reap(self._number, ending)
         return UNKNOWN_END
+
+
+def gather(servers: Sequence[GameProcess], failure: ProcessError | None = None) -> tuple[list[Any], ProcessError | None]:
+    """Returns the answers of servers that are replaced together, and their error that says the most.
+
+    After a `failure` the other players of a match end soon, unless one hangs: that is why the match is broken.
+    """
+    answers = []
+    for server in servers:
+        try:
+            answers.append(server.answer(AFTERMATH_SECONDS if failure else None))
+        except ProcessError as error:
+            failure = max(failure or error, error, key=_rank)  # the first of equals
+    return answers, failure
+
+
+def _rank(error: ProcessError) -> tuple[bool, bool]:
+    """Returns a key by which errors that say more about the cause are greater."""
+    return error.kind != MATCH_BROKEN, error.end.by_itself
 
 
 def make_private_folder() -> Path:

@@ -37,10 +37,11 @@ class End(NamedTuple):
 
 
 UNKNOWN_END = End()
+MATCH_BROKEN = "match_broken"  # a kind of fault: another player of the match has failed
 
 
 class EngineError(Exception):
-    """An engine has ended and must be replaced. `kind` is 'engine_died' or 'engine_hung', `end` how it ended."""
+    """An engine has ended and must be replaced. `kind` is the fault, such as 'engine_died', `end` how it ended."""
 
     def __init__(self, kind: str, end: End = UNKNOWN_END) -> None:
         super().__init__(kind, end)  # pickle passes these to __init__ in the other process

@@ -42,6 +42,9 @@ class MatchVectorEnv(ProcessVectorEnv):
         """Resets as `ProcessVectorEnv.reset`, but whole matches, with the seed of their first player."""
         firsts = [game - game % self._players for game in range(self.num_envs)]
         seeds, options = list_seeds(seed, self.num_envs), dict(options or {})
+        drawn = np.random.SeedSequence().generate_state(self.num_envs).tolist()
+        if not self._was_reset:  # players who draw seeds of their own would have different ones
+            seeds = [new if seed is None else seed for seed, new in zip(seeds, drawn, strict=True)]
         mask = np.asarray(options.get("reset_mask", ()))
         if mask.shape == (self.num_envs,):
             options["reset_mask"] = mask.reshape(-1, self._players).any(axis=1).repeat(self._players)

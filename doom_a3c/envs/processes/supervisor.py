@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 
-from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError
+from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, gather
 from doom_a3c.envs.processes.server import Description, GameServer
 from doom_a3c.envs.processes.shared import SharedArrays
 from doom_a3c.settings.errors import UserError
@@ -197,11 +197,11 @@ class Supervisor:
         later = iter(groups[at_once:])
         while asked:
             group, indices = asked.popleft()
-            for index in indices:
-                try:
-                    infos |= self._servers[index].answer()
-                except ProcessError as error:
-                    failed.setdefault(group, error)
+            answers, error = gather([self._servers[index] for index in indices], failed.get(group))
+            for answer in answers:
+                infos |= answer
+            if error is not None:
+                failed[group] = error
             if (following := next(later, None)) is not None:
                 asked.append((following, ask(following)))
         return infos, failed
@@ -243,7 +243,10 @@ class Supervisor:
                 introduce(servers)
             for index, server in zip(group, servers, strict=True):
                 server.ask(method, *arguments(index))
-            return [server.answer() for server in servers]
+            answers, failure = gather(servers)
+            if failure is not None:
+                raise failure
+            return answers
 
         def wait(seconds: float) -> None:
             if self._released.wait(seconds):

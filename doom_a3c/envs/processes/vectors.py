@@ -205,10 +205,18 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 infos |= {game: {"final_info": {CUT_SHORT: True}} for game in self._list_games(group)}
                 for index in group:
                     lose(index)
-                start = arguments if method == "reset" else self._make_fresh_start()
+                start = arguments if method == "reset" else self._start_afresh
+                self._restarts += 1
+                renewed = renew_seeds(self._seeds, self._restarts)
 
-                def reset_all(index: int, start: Callable[[int], tuple[Any, ...]] = start) -> tuple[Any, ...]:
+                def reset_all(
+                    index: int,
+                    start: Callable[[int], tuple[Any, ...]] = start,
+                    renewed: Sequence[int | None] = renewed,
+                ) -> tuple[Any, ...]:
                     seeds, options, *_ = start(index)
+                    own = renewed[self._supervisor.parts[index]]  # a new game has no stream of seeds to go on with
+                    seeds = [new if seed is None else seed for seed, new in zip(seeds, own, strict=True)]
                     return seeds, options, [True] * len(seeds), self._row
 
                 for found in self._supervisor.replace(group, error, "reset", reset_all):
@@ -220,16 +228,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             raise
         return infos
 
-    def _make_fresh_start(self) -> Callable[[int], tuple[Any, ...]]:
-        """Returns the arguments of a reset of lost games, by server."""
-        self._restarts += 1
-        seeds = renew_seeds(self._seeds, self._restarts)
-
-        def arguments(index: int) -> tuple[Any, ...]:
-            part = self._supervisor.parts[index]
-            return seeds[part], self._complete_options({}, part.start)
-
-        return arguments
+    def _start_afresh(self, index: int) -> tuple[Any, ...]:
+        """Returns the seeds and options of a reset of a server's lost games."""
+        part = self._supervisor.parts[index]
+        return [None] * (part.stop - part.start), self._complete_options({}, part.start)
 
     def _list_games(self, group: Group) -> Sequence[int]:
         return range(self._supervisor.parts[group[0]].start, self._supervisor.parts[group[-1]].stop)

@@ -85,6 +85,11 @@ class TrainedAgent:
         """The names of the actions that it takes."""
         return list(self.builder.actions)
 
+    def has_interface_of(self, other: TrainedAgent) -> bool:
+        """Returns whether both networks have the same observations and actions, so that they can play one match."""
+        mine, theirs = self.network, other.network
+        return (mine.inputs, mine.distribution, self.actions) == (theirs.inputs, theirs.distribution, other.actions)
+
     @property
     def better_policy(self) -> PolicyName:
         """The policy that scored higher in the newest evaluation."""

@@ -17,6 +17,7 @@ from doom_a3c.record.metrics import figures
 from doom_a3c.record.metrics.standings import Standing
 from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.pretrained import find_model
+from doom_a3c.run.checkpoints.run_record import find_needed_override
 from doom_a3c.run.evaluator import Scores, summarize
 from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.episode_player import EpisodePlayer, GameWindow, PlayedEpisode
@@ -27,7 +28,7 @@ from doom_a3c.settings.errors import UserError, require
 from doom_a3c.settings.playing import PlaySettings
 
 
-def _load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
+def load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
     """Returns the network that plays the others in an agent's matches; None is the agent's own.
 
     Raises:
@@ -37,9 +38,8 @@ def _load_opponent(agent: TrainedAgent, model: str | None) -> ACNetwork | None:
         return None
     game = agent.record.scenario.name
     require(agent.builder.agents > 1, f"--opponent: {game} has one agent: [game.match] agents = 2 makes a match of two")
-    opponent = TrainedAgent.load(find_model(model))
-    fits = (opponent.network.inputs, opponent.network.distribution) == (agent.network.inputs, agent.network.distribution)
-    require(fits, f"--opponent {model} has other observations or actions than {game}")
+    opponent = TrainedAgent.load(find_model(model), find_needed_override(agent.record))  # the user has named its files
+    require(opponent.has_interface_of(agent), f"--opponent {model} has other observations or actions than {game}")
     return opponent.network
 
 
@@ -87,7 +87,7 @@ class Playback:
             record=self._recordings is not None,
             overlay=settings.overlay,
             screen=screen,
-            opponent=_load_opponent(agent, settings.opponent),
+            opponent=load_opponent(agent, settings.opponent),
         )
 
     def __enter__(self) -> Playback:

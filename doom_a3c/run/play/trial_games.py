@@ -78,11 +78,13 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     time_outs = 0
     rewards: list[NDArray[np.float64]] = []
     sample = _Sample()
-    distribution, resets = find_games_distribution(games), np.zeros(GAMES, np.float32)
+    distribution = find_games_distribution(games)
     policy = RandomPolicy(distribution)
     with closing(games.make_vector(GAMES, limited=True)) as env:
+        count = env.num_envs  # more than `GAMES` for whole matches
+        resets = np.zeros(count, np.float32)
         observations, _ = env.reset(seed=seed)
-        totals, ages, ended, start = np.zeros(GAMES), np.zeros(GAMES, int), np.zeros(GAMES, int), time.monotonic()
+        totals, ages, ended, start = np.zeros(count), np.zeros(count, int), np.zeros(count, int), time.monotonic()
         sample.check(observations)
         while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
             sample.keep(observations)
@@ -100,8 +102,8 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
                     ended[game] += 1
                 sample.check(map_nested(lambda array: array[None], infos["final_obs"][game]))
                 totals[game] = ages[game] = 0
-        rate = len(rewards) * GAMES / (time.monotonic() - start)
-    missing = GAMES * EPISODES - len(scores)
+        rate = len(rewards) * count / (time.monotonic() - start)
+    missing = count * EPISODES - len(scores)
     paid = np.concatenate(rewards) if rewards else np.zeros(0)
     return RandomPlay(scores, lengths, time_outs, missing, paid, sample.kept, sample.unusable, rate)
 
@@ -171,17 +173,21 @@ def try_actions(games: GameFactory) -> tuple[list[str], list[tuple[bytes, ...]]]
 
 
 def _repeat_action(env: GameVector, action: Actions, code: Array, seed: int) -> bytes:
-    """Returns the observations and rewards after repeating an action from the start of an episode while it is allowed."""
-    seeds: Seeds = np.array([seed])
+    """Returns the observations and rewards after repeating an action from the start of an episode while it is allowed.
+
+    All players of a match repeat it; the first one's results count.
+    """
+    seeds: Seeds = np.full(env.num_envs, seed)
+    actions = np.repeat(action[None], env.num_envs, axis=0)
     observations, _ = env.reset(seed=seeds)
     parts: list[bytes] = []
     for _ in range(TRIAL_STEPS):
         mask = observations.get("mask", np.zeros((1, 0))) if isinstance(observations, dict) else np.zeros((1, 0))
         if (mask[0] < code[: mask.shape[1]]).any():
             break
-        observations, rewards, terminated, truncated, _ = env.step(action[None])
+        observations, rewards, terminated, truncated, _ = env.step(actions)
         arrays = observations.values() if isinstance(observations, dict) else [observations]
-        parts += [np.asarray(array).tobytes() for array in (*arrays, rewards)]
+        parts += [np.asarray(array[:1]).tobytes() for array in (*arrays, rewards)]
         if terminated[0] or truncated[0]:
             break
     return b"".join(parts)
