@@ -149,7 +149,7 @@ def make_game_factory(
         processes = DOOM_PROCESSES if isinstance(game, DoomSpec) else 0
     match game:
         case DoomSpec() if (match := parse_match(game.match)) and match.agents > 1:
-            require(given is None, "--game-processes has no effect on matches of several agents: each player has a process")
+            require(given is None, "--game-processes has no effect on matches of agents: each player has a process")
             return _MatchFactory(game, observation, match.agents)
         case DoomSpec():
             return _DoomFactory(game, observation, processes)
