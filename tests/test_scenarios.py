@@ -105,8 +105,9 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
     scenario = catalog.find(name)
     builder = Builder(*apply_overrides(short(scenario), scenario.training, name))
     network, env = builder.make_network("network", 0), training_env(builder)
-    core_state, resets = network.initial_state(1), tf.ones(1)
-    seen, _ = env.reset(seed=np.array([3]))
+    games = env.num_envs  # more than one where agents play each other
+    core_state, resets = network.initial_state(games), tf.ones(games)
+    seen, _ = env.reset(seed=np.full(games, 3))
     # The first action until the time-out, then each of the others.
     first, *others = [action for _, action in list_trials(env.single_action_space, builder.actions)]
     ends, actions = [], [first] * 8 + others
@@ -114,11 +115,11 @@ def test_a_scenario_can_be_played_to_its_time_out(training_env, name):
         assert env.single_observation_space.contains(tf.nest.map_structure(lambda batch: batch[0], seen))
         if decision < 2:
             output, core_state = network.step(tf.nest.map_structure(tf.constant, seen), resets, core_state)
-            assert output.logits.shape == (1, builder.distribution.size)
+            assert output.logits.shape == (games, builder.distribution.size)
             assert np.isfinite(output.logits).all()
             assert np.isfinite(output.values).all()
-        seen, rewards, terminated, truncated, infos = env.step(action[None])
-        assert rewards.shape == (1,)
+        seen, rewards, terminated, truncated, infos = env.step(np.stack([action] * games))
+        assert rewards.shape == (games,)
         assert np.isfinite(rewards).all()
         assert FAULTS not in {**infos, **infos.get("final_info", {})}
         if terminated[0] or truncated[0]:
