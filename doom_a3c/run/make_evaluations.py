@@ -65,7 +65,7 @@ def make_evaluations(
     checkpoints: CheckpointFolder,
     saver: Saver,
     reporter: Reporter,
-    add_to_league: Callable[[State, float], None],
+    add_to_league: Callable[[State, float], None] = lambda state, rating: None,
 ) -> Evaluations:
     """Returns the evaluations of a run; they continue from the best of its earlier sessions.
 
