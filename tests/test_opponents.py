@@ -362,23 +362,26 @@ def test_opponents_play_the_users_wad_but_no_other_actions(tmp_path):
 def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, capsys):
     flags = ["--workers", "1", "--envs-per-worker", "4", "--rollout-length", "8", "--evaluation-episodes", "2"]
     flags += ["--evaluate-every", "0", "--opponents", "past", "--models-dir", "m", "--name", "duel"]
-    first = call("train", "--scenario", write_duel(tmp_path), "--frames", "3000", *flags, cwd=tmp_path)
+    first = call("train", "--scenario", write_duel(tmp_path), "--frames", "1500", *flags, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (folder,) = [path for path in (tmp_path / "m").iterdir() if path.is_dir()]
     assert [row.split(",")[0] for row in (folder / "league.csv").read_text().splitlines()][:2] == ["frames", "0"]
     before = len(list((folder / "league").glob("*.ckpt")))
     assert before == 2, "the first weights and those of the final evaluation"
-    again = call("train", "--resume", folder, "--wad", "mine.wad", "--frames", "5000", "--models-dir", "m", cwd=tmp_path)
+    again = call("train", "--resume", folder, "--wad", "mine.wad", "--frames", "2500", "--models-dir", "m", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert len(list((folder / "league").glob("*.ckpt"))) == before + 1
     assert len((folder / "league.csv").read_text().splitlines()) == 1 + before + 1, "the old members play on"
-    out = tmp_path / "out"
+    two, out = tmp_path / "two", tmp_path / "out"
+    two.mkdir()
+    for path in sorted((folder / "league").glob("*.ckpt"))[:2]:
+        shutil.copy(path, two)
     wad = ["--scenario", str(write_duel(tmp_path))]
-    assert play_command.main(["--cross-play", str(folder), "--episodes", "2", "--out", str(out), *wad]) == 0
+    assert play_command.main(["--cross-play", str(two), "--episodes", "2", "--out", str(out), *wad]) == 0
     assert "wins" in capsys.readouterr().out
-    matches = json.loads((out / "cross_play.json").read_text())
-    assert len(matches) == 6
-    assert all(len(one["outcomes"]) == 2 for one in matches)
+    (match,) = json.loads((out / "cross_play.json").read_text())
+    assert len(match["outcomes"]) == 2
+    assert (out / "cross_play.csv").read_text().count("\n") == 3
 
 
 @pytest.mark.parametrize(

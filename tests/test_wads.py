@@ -320,14 +320,14 @@ def test_a_match_needs_a_start_for_each_player(tmp_path):
     check("map02", 1)
     check("map03", 2)
     said = complaint(check, "map01", 2)
-    for words in ("bots = 2", "map01 of mine.wad has 0", "type 11", "3 players: map = 'map03'"):
+    for words in ("[game.match]", "map01 of mine.wad has 0", "type 11", "3 players: map = 'map03'"):
         assert words in said
     said = complaint(check, "map02", 2)
-    assert "bots = 1, or map = 'map03'" in said
-    assert "bots = 2, or" not in (said := complaint(check, "map03", 3))
-    assert "bots = 2" in said
+    assert "let 2 play, or map = 'map03'" in said
+    assert "let 3 play, or" not in (said := complaint(check, "map03", 3))
+    assert "let 3 play" in said
     assert "has 0" in complaint(check, "map01", 1, "basic.wad")  # these two crash the engine
-    assert "bots = 1" in complaint(check, "map01", 2, "multi_duel.wad")
+    assert "let 2 play" in complaint(check, "map01", 2, "multi_duel.wad")
     check("map01", 15, "cig.wad")
 
 
