@@ -202,12 +202,15 @@ def test_members_are_drawn_by_the_matches_that_they_should_win(tmp_path):
     np.testing.assert_allclose([evenly[index] / 11_000 for index in range(3)], 1 / 3, atol=0.02)
 
 
-def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
+def make_league_opponent(folder):
+    """Returns an opponent with eight players from a league of two members, whose ratings are 0 and 100."""
     weights = [{name: value.numpy() for name, value in named(network(f"n{seed}", seed)).items()} for seed in (1, 2)]
-    league = League(tmp_path, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
-    opponent = LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
-    pixels = np.zeros((8, *INPUTS.pixels), np.uint8)
-    seen = set()
+    league = League(folder, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
+    return LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
+
+
+def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
+    opponent, pixels, seen = make_league_opponent(tmp_path), np.zeros((8, *INPUTS.pixels), np.uint8), set()
     for _ in range(20):
         opponent.act(pixels, np.ones(8, np.float32))
         ratings = opponent.ratings.copy()
@@ -219,11 +222,7 @@ def test_a_league_opponent_changes_members_between_matches_alone(tmp_path):
 
 
 def test_matches_out_of_step_after_a_fault_get_new_members_too(tmp_path):
-    weights = [{name: value.numpy() for name, value in named(network(f"o{seed}", seed)).items()} for seed in (1, 2)]
-    league = League(tmp_path, [Member(index, 100.0 * index, each) for index, each in enumerate(weights)])
-    opponent = LeagueOpponent(league, network, 8, np.random.default_rng(0), evenly=True)
-    pixels = np.zeros((8, *INPUTS.pixels), np.uint8)
-    seen = set()
+    opponent, pixels, seen = make_league_opponent(tmp_path), np.zeros((8, *INPUTS.pixels), np.uint8), set()
     for begun in [[1, 1], *[[0, 1], [0, 0], [1, 0]] * 20]:
         opponent.act(pixels, np.float32(begun * 4))
         seen.add(tuple(opponent.ratings))

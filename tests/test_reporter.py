@@ -188,7 +188,7 @@ def test_a_point_has_the_schedules_of_its_frames_and_the_engine_beside_it(report
     assert (metrics.episodes, metrics.updates, metrics.policy_lag, metrics.entropy) == (1, 1, 0, 1.0)
     assert metrics.learning_rate == pytest.approx(0.15)
     assert (metrics.entropy_cost, metrics.epsilon) == (None, None)  # they are constant
-    assert (metrics.reward, metrics.maximum_reward) == (None, None)  # a mean is that of 100 episodes
+    assert (metrics.reward, metrics.maximum_reward) == (None, None)  # the mean is over 100 episodes
     assert metrics.faults == {"engine_died": 1}
     assert engine == ({"hosts": 3}, 5000)
 

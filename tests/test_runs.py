@@ -203,7 +203,7 @@ def test_a_budget_that_is_used_up_is_named_beside_the_frames_played(models):
 def test_a_target_that_is_reached_already_is_named_beside_the_mean():
     old = make_new_run({"scenario": "cartpole"})
     old = old._replace(counters=old.counters._replace(scores=[50.0] * 99))
-    assert make_resumed_run(old, {"target_score": 40.0}).config.target_score == 40  # a mean is that of 100 episodes
+    assert make_resumed_run(old, {"target_score": 40.0}).config.target_score == 40  # the mean is over 100 episodes
     old = old._replace(counters=old.counters._replace(scores=[50.0] * 100))
     for target in (40.0, 50.0):
         said = complaint(make_resumed_run, old, {"target_score": target})

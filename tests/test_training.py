@@ -280,7 +280,7 @@ def progress():
     ("limits", "reason"),
     [
         ({}, None),
-        ({"frames": 401, "episodes": 100, "minutes": 1.01, "target_score": 10.0}, None),  # a mean is that of 100 episodes
+        ({"frames": 401, "episodes": 100, "minutes": 1.01, "target_score": 10.0}, None),  # the mean is over 100 episodes
         ({"frames": 400}, "frames"),
         ({"episodes": 99}, "episodes"),
         ({"minutes": 1.0}, "minutes"),

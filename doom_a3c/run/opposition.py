@@ -77,7 +77,7 @@ class RatedMatches(GamesWrapper):
     """Matches whose only reward is the rating of the player's performance, at their end."""
 
     def __init__(self, env: GameVector, opponent: LeagueOpponent) -> None:
-        """`opponent` is that of these matches."""
+        """`opponent` plays the other players of these matches."""
         super().__init__(env)
         self._opponent = opponent
         self._frags = np.zeros(env.num_envs)

@@ -95,13 +95,13 @@ def build_session(
         gif_folder = GifFolder(gifs, view.log)
         outputs = stack.enter_context(_open_outputs(builder, progress, loggers, gif_folder, view))
         stack.enter_context(closing(builder))
-        league = arrange_league(record, builder, checkpoints.folder, _read_weights(model))
+        weights = _read_weights(model)
+        league = arrange_league(record, builder, checkpoints.folder, weights)
         engine = make_engine(record, builder, model, progress, outputs)
         builder.get_reward_sums = lambda: engine.reward_sums
         evaluator = stack.enter_context(closing(make_evaluator(record, builder, engine, league)))
         reporter = Reporter(config, progress, engine, loggers("global"), view, lambda: gif_folder.newest, record.scenario)
-        names = [variable_name(parameter) for parameter in model.network.parameters]
-        add_to_league = partial(_add_to_league, league, record, names, view)
+        add_to_league = partial(_add_to_league, league, record, list(weights), view)
         training = _make_training(record, engine, evaluator, progress, checkpoints, reporter, view, add_to_league)
         yield Session(record, progress, checkpoints, gifs, logs, training.stopping, training)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,7 +37,7 @@ class SeatServer:
 
     def meet(self, others: int) -> None:
         """Connects the player with the `others`; receives a descriptor for each."""
-        self._env.meet([socket.socket(fileno=self._wire.receive_descriptor()) for _ in range(others)])
+        self._env.meet(self._wire.receive_sockets(others))
 
     def begin(self, seed: int, port: int) -> tuple[Any, Pixels]:
         """Begins a match; returns the observation and the screen."""

@@ -61,6 +61,10 @@ class Wire:
         os.set_inheritable(descriptors[0], False)  # a copy in an engine would hide the server's death
         return descriptors[0]
 
+    def receive_sockets(self, count: int) -> list[socket.socket]:
+        """Returns sockets whose descriptors the other end sends; raises OSError if that is closed."""
+        return [socket.socket(fileno=self.receive_descriptor()) for _ in range(count)]
+
     @property
     def open(self) -> bool:
         """Whether this end is still open."""

@@ -42,8 +42,8 @@ class MatchVectorEnv(ProcessVectorEnv):
         """Resets as `ProcessVectorEnv.reset`, but whole matches, with the seed of their first player."""
         firsts = [game - game % self._players for game in range(self.num_envs)]
         seeds, options = list_seeds(seed, self.num_envs), dict(options or {})
-        drawn = np.random.SeedSequence().generate_state(self.num_envs).tolist()
         if not self._was_reset:  # players who draw seeds of their own would have different ones
+            drawn = np.random.SeedSequence().generate_state(self.num_envs).tolist()
             seeds = [new if seed is None else seed for seed, new in zip(seeds, drawn, strict=True)]
         mask = np.asarray(options.get("reset_mask", ()))
         if mask.shape == (self.num_envs,):
@@ -57,7 +57,7 @@ class MatchVectorEnv(ProcessVectorEnv):
         return {**options, PORT: self._ports.get(match) if player else self._ports.renew(match)}
 
     def _restart_matches(self, infos: dict[int, dict[str, Any]]) -> None:
-        """Begins new matches after those that have ended by themselves, and adds their infos."""
+        """Restarts the matches that have reached their end, and adds the infos of their resets."""
         lost = {game for game, info in infos.items() if info.get("final_info", {}).get(CUT_SHORT)}  # already replaced
         ended = [group for group in self._supervisor.groups if self._arrays.truncated[group[0]] and group[0] not in lost]
         fresh = self._reset(ended, [None] * self.num_envs, {}, np.ones(self.num_envs, np.bool_))

@@ -21,7 +21,7 @@ class Ports:
         self._locks: dict[int, socket.socket] = {}
 
     def renew(self, match: int) -> int:
-        """Returns a port for a new match, and frees that of the match before it.
+        """Replaces the port of a match, and returns the new one.
 
         Raises:
             UserError: if no port is free.

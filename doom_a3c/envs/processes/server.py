@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,9 +55,7 @@ class GameServer:
 
     def meet(self, others: int) -> None:
         """Connects the first game with the `others` of its match; receives a descriptor for each."""
-        self._envs[0].get_wrapper_attr("meet")(
-            [socket.socket(fileno=self._wire.receive_descriptor()) for _ in range(others)]
-        )
+        self._envs[0].get_wrapper_attr("meet")(self._wire.receive_sockets(others))
 
     def prepare(self, games: int) -> None:
         """Starts the engines of the first `games` games before their first episode, if they have engines."""
