@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 POSITIONS = [0, 1]  # cosine and sine of the angle; the third number is the velocity
@@ -23,4 +23,30 @@ def hide_velocity(**settings: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformObservation(env, keep, Box(-1, 1, (len(POSITIONS),), np.float32))
 
 
+class OneHotCells(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
+    """MiniGrid's view as one-hot numbers, without the mission: codes such as 5 for a key have no order."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        from minigrid.wrappers import OneHotPartialObsWrapper  # late: a package that the other games do without
+
+        super().__init__(OneHotPartialObsWrapper(env))  # type: ignore[no-untyped-call]
+        cells = self.env.observation_space["image"].shape  # type: ignore[index]
+        self.observation_space = Box(0, 1, (int(np.prod(cells)),), np.float32)
+
+    def observation(self, observation: dict[str, Any]) -> NDArray[np.float32]:
+        """Returns the cells, all in one row."""
+        return np.asarray(observation["image"], np.float32).ravel()
+
+
+def show_small_view(**settings: Any) -> gymnasium.Env[Any, Any]:
+    """Returns MiniGrid-MemoryS9-v0 as Pleines et al. play it: a view of 3 x 3 cells, two turns and a step, 96 steps.
+
+    With a view of 7 x 7 cells, both ends of the hallway can be seen at once, and no memory is needed.
+    """
+    env = gymnasium.make("minigrid:MiniGrid-MemoryS9-v0", agent_view_size=3, max_steps=96, **settings)
+    moves = Discrete(3)  # left, right, forward: the other four do nothing here
+    return OneHotCells(gymnasium.wrappers.TransformAction(env, lambda action: action, moves))
+
+
 gymnasium.register("PendulumNoVel-v1", hide_velocity, max_episode_steps=200)
+gymnasium.register("MemorySmallView-v0", show_small_view)
