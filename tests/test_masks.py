@@ -13,6 +13,8 @@ from doom_a3c.agent.learner import Learner
 from doom_a3c.agent.player import Player
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.rollouts import Actor
+from doom_a3c.engines.cluster.send_buffer import RolloutBuffer
+from doom_a3c.engines.cluster.validation import InvalidPushError, PushRules
 from doom_a3c.envs import registered
 from doom_a3c.envs.games import make_game_factory
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
@@ -260,6 +262,17 @@ class Strict(Masked):
         return super().step(action)
 
 
+def assert_only_allowed_actions_are_pushed(config, network, played):
+    sizes = {"rollout_length": 40, "envs_per_worker": 4, "engine": "cluster", "transport": "rollouts"}
+    rules = PushRules(replace(config, **sizes), network)
+    buffer = RolloutBuffer(1)
+    buffer.put(played)
+    rules.check(push := buffer.take_push())
+    push["rollout"]["observations"]["mask"] ^= 1
+    with pytest.raises(InvalidPushError, match="forbid"):
+        rules.check(push)
+
+
 @pytest.mark.parametrize(
     ("processes", "actions", "core"),
     [(0, Discrete(3), "none"), (0, MultiDiscrete([3, 2]), "lstm"), (1, MultiDiscrete([3, 2]), "lstm")],
@@ -274,7 +287,7 @@ def test_no_player_takes_a_forbidden_action(processes, actions, core):
     network.parameters[0].assign(np.random.default_rng(0).normal(0, 3, network.parameters[0].shape))
     player = Player.from_seed(builder.make_training_env(4), Policy(network), np.random.SeedSequence(1))
     actor = Actor(player, rollout_length=40, frame_skip=1, discount=0.99, epsilons=lambda: np.full(4, 0.5, np.float32))
-    rollout = actor.play_rollout().rollout
+    rollout = (played := actor.play_rollout()).rollout
     actor.close()
     mask, code = (
         rollout.observations["mask"][:-1],
@@ -284,6 +297,7 @@ def test_no_player_takes_a_forbidden_action(processes, actions, core):
     assert np.isfinite(rollout.log_probs).all()
     learner = Learner(network, config, 0)
     assert learner.compute_gradients([learner.prepare(rollout)], 0).finite
+    assert_only_allowed_actions_are_pushed(config, network, played)
     assert len(play_random_episodes(builder, 20, 1)) == 20
     names, outcomes = try_actions(games)
     assert len(outcomes) == len(names)

@@ -136,7 +136,7 @@ def _restore(
     known = actions if kernel is None or kernel.ndim != 2 else kernel.shape[1]  # other shapes fail in `restore` below
     if known != actions:
         raise UserError(
-            f"{last} has {known} actions, scenario {name} has {actions}: "
+            f"{last} has {known} outputs for its actions, scenario {name} needs {actions}: "
             "resume it with its own actions, or train a new run without --resume"
         )
     if not builder.has_learned(record.learned, record.actions):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from doom_a3c.agent.distributions import Actions
+from doom_a3c.agent.inputs import Observations
 from doom_a3c.agent.learner import LearnerMetrics
 from doom_a3c.agent.networks import ACNetwork
 from doom_a3c.agent.player import Episode
@@ -60,10 +62,19 @@ class PushRules:
             parse_moments(push["reward_sums"])
             if gradients is not None and not (norm := np.linalg.norm(gradients.astype(np.float64))) <= self._norm:
                 raise ValueError(f"its gradients have a norm of {norm:.3g}, {self._norm:.3g} at most")
-            if push["rollout"] is not None and not self._distribution.is_valid(push["rollout"]["actions"]):
-                raise ValueError(f"its actions are none of {self._distribution}")  # TensorFlow would fail on them
+            if push["rollout"] is not None:
+                self._check_actions(**push["rollout"])
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidPushError(first_line(error)) from None
+
+    def _check_actions(self, *, actions: Actions, observations: Observations, **others: object) -> None:
+        """Raises ValueError unless the game has, and allows, the actions of a rollout."""
+        if not self._distribution.is_valid(actions):
+            raise ValueError(f"its actions are none of {self._distribution}")  # TensorFlow would fail on them
+        if isinstance(observations, dict) and "mask" in observations:
+            taken = self._distribution.encode(actions.reshape(-1, *self._distribution.action_shape))
+            if (taken > observations["mask"][:-1].reshape(taken.shape)).any():
+                raise ValueError("it takes actions that the masks beside them forbid")
 
 
 def _check_like(part: Any, like: Any, name: str) -> None:
