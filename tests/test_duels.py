@@ -273,6 +273,8 @@ def test_a_wrong_action_costs_no_match(duel):
     for wrong in ([0, 3, 0], [-1, 0, 0], [np.nan] * 3, [0.5, 0, 0], [0, 0], "fire", None):
         with pytest.raises(ValueError, match="agent_1"):
             duel.step({"agent_0": np.zeros(3, np.int64), "agent_1": wrong})
+    with pytest.raises(ValueError, match="-1"):
+        duel.reset(seed=-1)
     with pytest.raises(KeyError, match="agent_1"):
         duel.step({"agent_0": np.zeros(3, np.int64)})
     assert not duel.step({agent: [0, 0, 0] for agent in duel.agents})[3]["agent_0"]

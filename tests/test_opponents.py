@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from doom_a3c.run.builder import Builder
 from doom_a3c.run.checkpoints.checkpoint import save
 from doom_a3c.run.checkpoints.run_record import begin_run
 from doom_a3c.run.checkpoints.runs import list_checkpoints
+from doom_a3c.run.launch import make_new_run
 from doom_a3c.run.league import SIZE, League, Member, rate
 from doom_a3c.run.opposition import LeagueOpponent, RatedMatches, arrange_league
 from doom_a3c.run.play.agent import TrainedAgent
@@ -42,6 +44,7 @@ from doom_a3c.run.play.playback import load_opponent
 from doom_a3c.settings import catalog
 from doom_a3c.settings.config import Config
 from doom_a3c.settings.interface import RIVALS
+from doom_a3c.settings.match import parse_match, seat_bots
 from doom_a3c.settings.scenarios import least_parameters
 from doom_a3c.settings.trust import GameOverride
 
@@ -323,7 +326,9 @@ def test_the_checkpoints_of_a_run_are_its_league_and_its_best(tmp_path):
         (tmp_path / name).touch()
     assert [path.name for path in list_checkpoints(tmp_path)] == ["frames-1.ckpt", "frames-2.ckpt", "best.ckpt"]
     assert len(list_checkpoints(tmp_path / "league")) == 2
-    assert "two checkpoints" in complaint(lambda: list_checkpoints(tmp_path / "none"))
+    assert "no such folder" in complaint(lambda: list_checkpoints(tmp_path / "none"))
+    (tmp_path / "empty").mkdir()
+    assert "two checkpoints" in complaint(lambda: list_checkpoints(tmp_path / "empty"))
 
 
 def write_duel(folder, minutes=0.1):
@@ -383,10 +388,25 @@ def test_a_run_against_its_past_keeps_a_league_and_goes_on_with_it(tmp_path, cap
     assert (out / "cross_play.csv").read_text().count("\n") == 3
 
 
+def test_bots_take_the_places_of_the_other_agents(tmp_path):
+    record = make_new_run({"scenario": str(write_duel(tmp_path)), "opponents": "bots"})
+    assert parse_match(record.scenario.game.match).bots == parse_match(record.scenario.game.match).agents == 1
+    assert record.config.opponents == "self"
+    builder = Builder(record.scenario, record.config)
+    with closing(builder.make_training_env(1)) as env:
+        env.reset(seed=np.array([1]))
+        assert builder.agents == 1
+    table = {"bots": 2, "agents": 3, "bot_names": ["Rambo", "T800"], "minutes": 2}
+    assert seat_bots(table) == {"bots": 4, "agents": 1, "minutes": 2}
+    assert seat_bots(with_bots := {"bots": 2, "agents": 1, "bot_names": ["Rambo", "T800"]}) == with_bots
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--scenario", "basic", "--opponents", "past"], "one agent"),
+        (["--scenario", "basic", "--opponents", "bots"], "no match"),
+        (["--scenario", "cartpole", "--opponents", "bots"], "no match"),
         (["--scenario", "mine.toml", "--envs-per-worker", "5"], "multiple of 2"),
         (["--scenario", "mine.toml", "--opponents", "no/such.ckpt"], "no/such.ckpt"),
         (["--scenario", "mine.toml", "--game-processes", "2"], "--game-processes"),

@@ -67,7 +67,13 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Starts a match; `seed` does not determine it, as the engines' network code depends on time."""
+        """Starts a match; `seed` does not determine it, as the engines' network code depends on time.
+
+        Raises:
+            ValueError: for a seed below 0; the match goes on.
+        """
+        if seed is not None and seed < 0:
+            raise ValueError(f"seed must be 0 or more, not {seed}")
         start = self._next if seed is None else None
         observations, infos = start or self._games.reset(seed=seed, options=options)
         self.agents, self._next = list(self.possible_agents), None

@@ -42,6 +42,15 @@ class MatchSettings:
         return max(1, round(self.minutes * 60 * 35))
 
 
+def seat_bots(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a [game.match] table with bots in place of all agents but one; raises UserError for one of no match."""
+    match = parse_match(table)
+    require(match is not None, "--opponents bots: the game is no match: [game.match] bots = 7 makes one")
+    assert match is not None
+    others = {key: value for key, value in table.items() if key != "bot_names" or match.agents == 1}
+    return {**others, "agents": 1, "bots": match.players - 1}
+
+
 def check_match(match: MatchSettings, buttons: Collection[str]) -> None:
     """Raises UserError if a player with these buttons could not come back after its first death."""
     stays_dead = not match.force_respawn and "USE" not in buttons

@@ -25,6 +25,7 @@ from doom_a3c.settings.config import Config
 from doom_a3c.settings.errors import UserError, error_context, require
 from doom_a3c.settings.fields import hint, parse_flat, parse_values, select, settings_of
 from doom_a3c.settings.games import AtariSpec, DoomSpec, GameSettings, GameSpec, GymnasiumSpec, Observation, find_game_kind
+from doom_a3c.settings.match import seat_bots
 from doom_a3c.settings.network import Network
 from doom_a3c.settings.renames import find_new_name, format_note
 from doom_a3c.settings.setting import KINDS, convert, format_value
@@ -68,6 +69,11 @@ def apply_overrides(scenario: Scenario, values: Mapping[str, Any], source: str) 
             raise UserError(f"--shaping goes with Doom only, and {scenario.name} is another game")
         shaped = dataclasses.replace(scenario.game, shaping=parse_shaping(own.shaping))
         scenario = validate_scenario(dataclasses.replace(scenario, game=shaped))
+    if config.opponents == "bots":  # they are the game's own: another match, and nothing for the trainer to do
+        doom = scenario.game if isinstance(scenario.game, DoomSpec) else DoomSpec()
+        seated = dataclasses.replace(doom, match=seat_bots(doom.match))
+        scenario = validate_scenario(dataclasses.replace(scenario, game=seated))
+        config = dataclasses.replace(config, opponents="self")
     return scenario, config
 
 

@@ -110,8 +110,9 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """Returns the checkpoints of a folder; of a run, those of its league, oldest first, and best.ckpt.
 
     Raises:
-        UserError: if there are fewer than two.
+        UserError: if there is no such folder, or it has fewer than two.
     """
+    require(folder.is_dir(), f"--cross-play {folder}: there is no such folder")
     league = sorted((folder / "league").glob("*.ckpt"))
     found = [*league, *(path for path in sorted(folder.glob("*.ckpt")) if path.name == BEST or not league)]
     if len(found) < 2:
