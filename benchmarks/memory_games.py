@@ -39,11 +39,11 @@ class OneHotCells(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
 
 
 def show_small_view(**settings: Any) -> gymnasium.Env[Any, Any]:
-    """Returns MiniGrid-MemoryS9-v0 as Pleines et al. play it: a view of 3 x 3 cells, two turns and a step, 96 steps.
+    """Returns MiniGrid-MemoryS7-v0 with a view of 3 x 3 cells, and two turns and a step as actions.
 
     With a view of 7 x 7 cells, both ends of the hallway can be seen at once, and no memory is needed.
     """
-    env = gymnasium.make("minigrid:MiniGrid-MemoryS9-v0", agent_view_size=3, max_steps=96, **settings)
+    env = gymnasium.make("minigrid:MiniGrid-MemoryS7-v0", agent_view_size=3, **settings)
     moves = Discrete(3)  # left, right, forward: the other four do nothing here
     return OneHotCells(gymnasium.wrappers.TransformAction(env, lambda action: action, moves))
 

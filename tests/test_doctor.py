@@ -1,6 +1,7 @@
 """The doctor: what it finds on real games, and what it advises where something is wrong."""
 
 import itertools
+import re
 import time
 from contextlib import closing
 from types import SimpleNamespace
@@ -125,11 +126,11 @@ gymnasium.register("tests/Sick-v0", Sick)
 gymnasium.register("tests/Poor-v0", Poor)
 
 
-def found(scenario, tmp_path, **settings):
+def found(scenario, tmp_path, processes=0, **settings):
     record = make_new_run(
         {"scenario": scenario, "frames_dir": str(tmp_path), "models_dir": str(tmp_path / "new"), **settings}
     )
-    with closing(make_game_factory(record.scenario.game, record.scenario.observation, 0)) as games:
+    with closing(make_game_factory(record.scenario.game, record.scenario.observation, processes)) as games:
         return {finding.subject: finding for finding in examine(record, games)}
 
 
@@ -276,6 +277,18 @@ def test_a_good_game_gets_hardly_any_advice(tmp_path):
     (sheet,) = tmp_path.glob("frames/*-seen.png")
     assert imageio.imread(sheet).std() > 10
     assert {path.name for path in tmp_path.iterdir()} == {"frames"}
+
+
+def test_matches_side_by_side_are_measured(tmp_path, monkeypatch):
+    for name in ("PLAY_SECONDS", "TRIAL_SECONDS", "MATCH_SECONDS"):
+        monkeypatch.setattr(trial_games, name, 0.5)
+    monkeypatch.setattr(doctor, "MATCHES", (1, 3))
+    finding = found("duel", tmp_path, None)["matches"]
+    assert re.findall(r"(\d): [\d,]+ frames/s", finding.result) == ["1", "3"]
+    monkeypatch.setattr(doctor, "measure_matches", lambda games, matches: {1: 99.0, 3: 50.0}[matches])
+    advice = found("duel", tmp_path, None)["matches"].advice
+    assert "1 play faster" in advice
+    assert advice.endswith("--envs-per-worker 2")
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,14 @@ from doom_a3c.record.metrics.statistics import format_score
 from doom_a3c.run.checkpoints.run_record import RunRecord
 from doom_a3c.run.play.trial_games import (
     GAMES,
+    MATCHES,
     PICTURES,
     PLAY_SECONDS,
     TRIAL_STEPS,
     TRIALS,
     RandomPlay,
     find_games_distribution,
+    measure_matches,
     play_at_random,
     read_numbers,
     read_pixels,
@@ -41,6 +43,7 @@ from doom_a3c.settings.wads import list_maps
 LOW, HIGH = 0.01, 1.0  # good range of scaled rewards
 _SLOTS = 3  # numbers in a checkpoint per weight: its value and two optimizer slots
 _CHECKPOINTS = 8  # in the models folder at once, at most
+_ENOUGH = 0.85  # of the highest frame rate: more matches make better batches, so the most that reach it are advised
 _DARK = 4.0  # standard deviation of all pixels, below which almost nothing is visible
 
 
@@ -75,6 +78,8 @@ def examine(record: RunRecord, games: GameFactory) -> Iterator[Finding]:
     yield _check_lengths(record, games, play)
     yield _check_actions(record, games)
     yield _check_speed(record, play)
+    if games.agents > 1:
+        yield _check_matches(record, games)
     yield _check_memory()
     yield _check_disk(record)
 
@@ -223,6 +228,17 @@ def _check_speed(record: RunRecord, play: RandomPlay) -> Finding:
     says = f"{rate:,.0f} frames/s in one process: {config.frames:,} frames take {max(1.0, minutes):,.0f} min at least"
     slow = rate < 1000 and isinstance(record.scenario.game, GymnasiumSpec) and not config.game_processes
     return Finding("speed", says, f"--game-processes {cpu_count()} plays on all CPUs" if slow else "")
+
+
+def _check_matches(record: RunRecord, games: GameFactory) -> Finding:
+    """Plays several matches side by side: engines of a match wait for each other, and those of others may use the CPUs."""
+    skip, config = record.scenario.game.frame_skip, record.config
+    rates = {matches: skip * measure_matches(games, matches) for matches in MATCHES}
+    best = max(matches for matches, rate in rates.items() if rate >= _ENOUGH * max(rates.values()))
+    says = ", ".join(f"{matches}: {rate:,.0f} frames/s" for matches, rate in rates.items())
+    planned, enough = config.env_count // games.agents, max(1, best // config.worker_count) * games.agents
+    advice = f"{planned} matches side by side are planned, {best} play faster: --envs-per-worker {enough}"
+    return Finding("matches", f"side by side, all players counted, {says}", advice if planned > best else "")
 
 
 def _check_memory() -> Finding:

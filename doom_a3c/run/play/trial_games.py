@@ -26,6 +26,7 @@ GAMES = 8  # played at random
 PLAY_SECONDS, EPISODES = 15.0, 4  # random play ends after these seconds, or once each game has finished these episodes
 TRIAL_STEPS, TRIALS = 8, 3  # steps of an action from the start of an episode, and episodes in which it is tried
 TRIAL_SECONDS = 15.0
+MATCHES, MATCH_SECONDS = (1, 4, 8, 16), 3.0  # of several agents, side by side, and how long they play
 PICTURES = (3, 6)  # rows and columns of the sheet of observations
 
 
@@ -106,6 +107,21 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     missing = count * EPISODES - len(scores)
     paid = np.concatenate(rewards) if rewards else np.zeros(0)
     return RandomPlay(scores, lengths, time_outs, missing, paid, sample.kept, sample.unusable, rate)
+
+
+def measure_matches(games: GameFactory, matches: int) -> float:
+    """Returns the steps of all players per second while that many matches of several agents play at random."""
+    distribution = find_games_distribution(games)
+    random = np.random.default_rng(0)
+    with closing(games.make_vector(matches * games.agents, limited=True)) as env:
+        observations, _ = env.reset(seed=0)
+        policy, resets = RandomPolicy(distribution), np.zeros(env.num_envs, np.float32)
+        steps, start = 0, time.monotonic()
+        while time.monotonic() - start < MATCH_SECONDS:
+            actions = distribution.sample_uniform(policy(observations, resets, ()).logits, random)
+            observations, *_ = env.step(actions)
+            steps += env.num_envs
+        return steps / (time.monotonic() - start)
 
 
 def find_games_distribution(games: GameFactory) -> Distribution:
