@@ -106,7 +106,12 @@ def test_the_command_line_overrides_the_frame_skip(every_second):
         assert "--frame-skip: " in complaint(apply_overrides, scenario, {"frame_skip": wrong}, "flags")
 
 
-GAMES = {"base/doom": 'config = "basic.cfg"', "base/atari": 'id = "ALE/Pong-v5"', "base/gymnasium": 'id = "CartPole-v1"'}
+GAMES = {
+    "base/doom": 'config = "basic.cfg"',
+    "base/match": 'wad = "cig.wad"\n[game.match]\nbots = 7',
+    "base/atari": 'id = "ALE/Pong-v5"',
+    "base/gymnasium": 'id = "CartPole-v1"',
+}
 
 
 @pytest.mark.parametrize("name", [name for name in catalog._list_own_files() if name.startswith("base/")])
