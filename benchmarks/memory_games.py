@@ -38,15 +38,23 @@ class OneHotCells(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
         return np.asarray(observation["image"], np.float32).ravel()
 
 
-def show_small_view(**settings: Any) -> gymnasium.Env[Any, Any]:
-    """Returns MiniGrid-MemoryS7-v0 with a view of 3 x 3 cells, and two turns and a step as actions.
+def start_beside_object(**settings: Any) -> gymnasium.Env[Any, Any]:
+    """Returns MiniGrid's memory game of 11 x 11 cells, with a view of 3 x 3, two turns and a step as actions.
 
-    With a view of 7 x 7 cells, both ends of the hallway can be seen at once, and no memory is needed.
+    The player starts beside the object to remember, which MiniGrid's own has to look for first. In the view of 7 x 7 cells
+    both twins at the hallway's end are seen at once; here the player faces one of them and has to know which it wants.
     """
-    env = gymnasium.make("minigrid:MiniGrid-MemoryS7-v0", agent_view_size=3, **settings)
+    from minigrid.envs.memory import MemoryEnv  # late: a package that the other games do without
+
+    class StartsBesideObject(MemoryEnv):
+        def _gen_grid(self, width: int, height: int) -> None:
+            super()._gen_grid(width, height)  # type: ignore[no-untyped-call]
+            self.agent_pos = np.array((1, height // 2))
+
+    env = StartsBesideObject(size=11, agent_view_size=3, **settings)
     moves = Discrete(3)  # left, right, forward: the other four do nothing here
     return OneHotCells(gymnasium.wrappers.TransformAction(env, lambda action: action, moves))
 
 
 gymnasium.register("PendulumNoVel-v1", hide_velocity, max_episode_steps=200)
-gymnasium.register("MemorySmallView-v0", show_small_view)
+gymnasium.register("MemoryS11-v0", start_beside_object)
