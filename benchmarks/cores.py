@@ -49,15 +49,15 @@ hidden = [64]
 core_size = 128
 """,
     ),
-    "memory": Game(
-        1_500_000,
+    "t_maze": Game(
+        300_000,
         """
 base = "base/gymnasium"
 [game]
-id = "minigrid:MiniGrid-MemoryS11-v0"
+id = "benchmarks.memory_games:TMaze-v0"
 [training]
 rollout_length = 64
-entropy_cost = 0.005
+minibatches = 4
 [network]
 activation = "relu"
 core_size = 128

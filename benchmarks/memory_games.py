@@ -38,23 +38,30 @@ class OneHotCells(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
         return np.asarray(observation["image"], np.float32).ravel()
 
 
-def start_beside_object(**settings: Any) -> gymnasium.Env[Any, Any]:
-    """Returns MiniGrid's memory game of 11 x 11 cells, with a view of 3 x 3, two turns and a step as actions.
+def remember_object(**settings: Any) -> gymnasium.Env[Any, Any]:
+    """Returns a T-maze of MiniGrid: the object beside the start says where to turn at the end of the hallway.
 
-    The player starts beside the object to remember, which MiniGrid's own has to look for first. In the view of 7 x 7 cells
-    both twins at the hallway's end are seen at once; here the player faces one of them and has to know which it wants.
+    It is MiniGrid-MemoryS11-v0 with the player at the start of the hallway, the twins always in the same places, a view of
+    3 x 3 cells, and two turns and a step as actions. MiniGrid's own swaps the twins at random: to compare their sight with
+    the memory is learned far more slowly than to remember.
     """
-    from minigrid.envs.memory import MemoryEnv  # late: a package that the other games do without
+    from minigrid.core.world_object import Ball, Key  # late: a package that the other games do without
+    from minigrid.envs.memory import MemoryEnv
 
-    class StartsBesideObject(MemoryEnv):
+    class TMaze(MemoryEnv):
         def _gen_grid(self, width: int, height: int) -> None:
             super()._gen_grid(width, height)  # type: ignore[no-untyped-call]
-            self.agent_pos = np.array((1, height // 2))
+            end, middle = width - 2, height // 2
+            self.agent_pos = np.array((1, middle))
+            self.grid.set(end, middle - 2, Key("green"))
+            self.grid.set(end, middle + 2, Ball("green"))  # type: ignore[no-untyped-call]
+            side = -1 if isinstance(self.grid.get(1, middle - 1), Key) else 1
+            self.success_pos, self.failure_pos = (end, middle + side), (end, middle - side)
 
-    env = StartsBesideObject(size=11, agent_view_size=3, **settings)
+    env = TMaze(size=11, agent_view_size=3, **settings)
     moves = Discrete(3)  # left, right, forward: the other four do nothing here
     return OneHotCells(gymnasium.wrappers.TransformAction(env, lambda action: action, moves))
 
 
 gymnasium.register("PendulumNoVel-v1", hide_velocity, max_episode_steps=200)
-gymnasium.register("MemoryS11-v0", start_beside_object)
+gymnasium.register("TMaze-v0", remember_object)
