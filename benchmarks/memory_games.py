@@ -23,30 +23,16 @@ def hide_velocity(**settings: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformObservation(env, keep, Box(-1, 1, (len(POSITIONS),), np.float32))
 
 
-class OneHotCells(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):
-    """MiniGrid's view as one-hot numbers, without the mission: codes such as 5 for a key have no order."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        from minigrid.wrappers import OneHotPartialObsWrapper  # late: a package that the other games do without
-
-        super().__init__(OneHotPartialObsWrapper(env))  # type: ignore[no-untyped-call]
-        cells = self.env.observation_space["image"].shape  # type: ignore[index]
-        self.observation_space = Box(0, 1, (int(np.prod(cells)),), np.float32)
-
-    def observation(self, observation: dict[str, Any]) -> NDArray[np.float32]:
-        """Returns the cells, all in one row."""
-        return np.asarray(observation["image"], np.float32).ravel()
-
-
 def remember_object(**settings: Any) -> gymnasium.Env[Any, Any]:
     """Returns a T-maze of MiniGrid: the object beside the start says where to turn at the end of the hallway.
 
     It is MiniGrid-MemoryS11-v0 with the player at the start of the hallway, the twins always in the same places, a view of
-    3 x 3 cells, and two turns and a step as actions. MiniGrid's own swaps the twins at random: to compare their sight with
-    the memory is learned far more slowly than to remember.
+    3 x 3 one-hot cells, and two turns and a step as actions. MiniGrid's own swaps the twins at random: comparing their
+    sight with the memory is learned far more slowly than remembering.
     """
     from minigrid.core.world_object import Ball, Key  # late: a package that the other games do without
     from minigrid.envs.memory import MemoryEnv
+    from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
 
     class TMaze(MemoryEnv):
         def _gen_grid(self, width: int, height: int) -> None:
@@ -60,7 +46,9 @@ def remember_object(**settings: Any) -> gymnasium.Env[Any, Any]:
 
     env = TMaze(size=11, agent_view_size=3, **settings)
     moves = Discrete(3)  # left, right, forward: the other four do nothing here
-    return OneHotCells(gymnasium.wrappers.TransformAction(env, lambda action: action, moves))
+    walker = gymnasium.wrappers.TransformAction(env, lambda action: action, moves)
+    cells = OneHotPartialObsWrapper(walker)  # type: ignore[no-untyped-call]  # codes such as 5 for a key have no order
+    return ImgObsWrapper(cells)  # type: ignore[no-untyped-call]
 
 
 gymnasium.register("PendulumNoVel-v1", hide_velocity, max_episode_steps=200)
