@@ -93,7 +93,7 @@ def test_of_many_actions_the_likeliest_are_shown_with_the_chosen_probabilities()
     assert (panel(many, actions=names) == panel(many, actions=[*names[:39], "UNSEEN"])).all()
 
 
-def test_an_overlay_shows_the_taken_choices_whatever_their_probabilities():
+def test_the_overlay_shows_the_chosen_actions_even_when_they_are_unlikely():
     views = [*choices(*[0.05] * 20, taken=17), *choices(*[0.1] * 10, taken=9)]  # as turns in steps, beside likelier weapons
     names = [f"ACTION_{index}" for index in range(30)]
     for taken in (17, 29):

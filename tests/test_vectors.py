@@ -104,6 +104,9 @@ def test_wrong_arguments_are_told_and_change_nothing(vector, kind):
         env.step(np.array([0, 1, 2]))
     with pytest.raises(ValueError, match="2 seeds for 3 games"):
         env.reset(seed=[1, 2])
+    for seed in (-2, [1, None, -2]):
+        with pytest.raises(ValueError, match="not -2"):
+            env.reset(seed=seed)
     with pytest.raises(ValueError, match="3 bools"):
         env.reset(options={"reset_mask": np.array([True])})
     env.reset(seed=1)

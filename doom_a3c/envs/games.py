@@ -84,6 +84,7 @@ class GameFactory(ABC):
 
     def __init__(self) -> None:
         self._early = EarlyVectors()
+        self._facts: Facts | None = None
 
     @abstractmethod
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
@@ -110,10 +111,13 @@ class GameFactory(ABC):
 
     def describe(self) -> Facts:
         """Returns the facts about the games; the first call may start one."""
-        if vector := self._early.first:
-            return _describe_vector(vector)
-        with closing(self.make_vector(1, limited=True)) as env:
-            return _describe_vector(env)
+        if self._facts is None:
+            if vector := self._early.first:
+                self._facts = _describe_vector(vector)
+            else:
+                with closing(self.make_vector(1, limited=True)) as env:
+                    self._facts = _describe_vector(env)
+        return self._facts
 
     def start_early(self, vectors: int, games: int, rows: int) -> None:
         """Starts `vectors` of training games in the background if that takes long; `make_vector` then returns them."""
@@ -296,9 +300,6 @@ class _RegisteredFactory(GameFactory):
             draws = env.picture() is not None  # type: ignore[attr-defined]  # a method of this package's vectors
             self._facts = _describe_vector(env, draws=draws)
             self._masked = "mask" in getattr(self._facts.observations, "spaces", ())
-
-    def describe(self) -> Facts:
-        return self._facts
 
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
         from doom_a3c.envs.registered import make

@@ -72,8 +72,6 @@ class MatchParallelEnv(ParallelEnv[str, Any, Any], EzPickle):
         Raises:
             ValueError: for a seed below 0; the match goes on.
         """
-        if seed is not None and seed < 0:
-            raise ValueError(f"seed must be 0 or more, not {seed}")
         start = self._next if seed is None else None
         observations, infos = start or self._games.reset(seed=seed, options=options)
         self.agents, self._next = list(self.possible_agents), None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from doom_a3c.settings.errors import require, suggest
+from doom_a3c.settings.errors import UserError, require, suggest
 from doom_a3c.settings.fields import parse_values, setting
 
 # ViZDoom's bots.cfg has these, each with skills of its own.
@@ -44,9 +44,8 @@ class MatchSettings:
 
 def seat_bots(table: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a [game.match] table with bots in place of all agents but one; raises UserError for one of no match."""
-    match = parse_match(table)
-    require(match is not None, "--opponents bots: the game is no match: [game.match] bots = 7 makes one")
-    assert match is not None
+    if (match := parse_match(table)) is None:
+        raise UserError("--opponents bots: the game is no match: [game.match] bots = 7 makes one")
     others = {key: value for key, value in table.items() if key != "bot_names" or match.agents == 1}
     return {**others, "agents": 1, "bots": match.players - 1}
 

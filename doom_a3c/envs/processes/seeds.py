@@ -12,13 +12,15 @@ def list_seeds(seed: int | np.integer[Any] | Iterable[SupportsInt | None] | None
     """Returns a seed for each game: the elements of a sequence, or `seed`, `seed + 1`, ... if it is one number.
 
     Raises:
-        ValueError: if a sequence does not have one seed per game.
+        ValueError: if a sequence does not have one seed per game, or a seed is below 0.
     """
     if seed is None:
         return [None] * games
     if isinstance(seed, int | np.integer):
-        return list(range(int(seed), int(seed) + games))
+        seed = range(int(seed), int(seed) + games)
     seeds = [None if element is None else int(element) for element in seed]
+    if negative := [each for each in seeds if each is not None and each < 0]:
+        raise ValueError(f"a seed must be 0 or more, not {negative[0]}")
     if len(seeds) != games:
         raise ValueError(f"{len(seeds)} seeds for {games} games: give one number, or one for each game")
     return seeds

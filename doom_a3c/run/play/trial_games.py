@@ -79,18 +79,15 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
     time_outs = 0
     rewards: list[NDArray[np.float64]] = []
     sample = _Sample()
-    distribution = find_games_distribution(games)
-    policy = RandomPolicy(distribution)
+    policy = RandomPolicy(find_games_distribution(games))
     with closing(games.make_vector(GAMES, limited=True)) as env:
         count = env.num_envs  # more than `GAMES` for whole matches
-        resets = np.zeros(count, np.float32)
         observations, _ = env.reset(seed=seed)
         totals, ages, ended, start = np.zeros(count), np.zeros(count, int), np.zeros(count, int), time.monotonic()
         sample.check(observations)
         while time.monotonic() - start < PLAY_SECONDS and ended.min() < EPISODES:
             sample.keep(observations)
-            actions = distribution.sample_uniform(policy(observations, resets, ()).logits, random)
-            observations, paid, terminated, truncated, infos = env.step(actions)
+            observations, paid, terminated, truncated, infos = env.step(_draw_actions(policy, observations, count, random))
             sample.check(observations)
             rewards.append(np.asarray(paid, np.float64))
             totals += paid
@@ -111,17 +108,20 @@ def play_at_random(games: GameFactory, seed: int) -> RandomPlay:
 
 def measure_matches(games: GameFactory, matches: int) -> float:
     """Returns the steps of all players per second while that many matches of several agents play at random."""
-    distribution = find_games_distribution(games)
-    random = np.random.default_rng(0)
+    policy, random = RandomPolicy(find_games_distribution(games)), np.random.default_rng(0)
     with closing(games.make_vector(matches * games.agents, limited=True)) as env:
         observations, _ = env.reset(seed=0)
-        policy, resets = RandomPolicy(distribution), np.zeros(env.num_envs, np.float32)
         steps, start = 0, time.monotonic()
         while time.monotonic() - start < MATCH_SECONDS:
-            actions = distribution.sample_uniform(policy(observations, resets, ()).logits, random)
-            observations, *_ = env.step(actions)
+            observations, *_ = env.step(_draw_actions(policy, observations, env.num_envs, random))
             steps += env.num_envs
         return steps / (time.monotonic() - start)
+
+
+def _draw_actions(policy: RandomPolicy, observations: Observation, games: int, random: np.random.Generator) -> Actions:
+    """Draws an action for each of the `games` from those that it allows."""
+    logits = policy(observations, np.zeros(games, np.float32), ()).logits
+    return policy.distribution.sample_uniform(logits, random)
 
 
 def find_games_distribution(games: GameFactory) -> Distribution:
