@@ -315,10 +315,10 @@ def test_a_level_of_the_suite_is_found_without_its_file(tmp_path):
 
 def test_cores_are_a_row_each():
     found = [
-        cores.Measured("memory", core, seed, 10, 0.5 * seed, 20.0, "abc") for core in ("gru", "none") for seed in (2, 1)
+        cores.Measured("t_maze", core, seed, 10, 0.5 * seed, 20.0, "abc") for core in ("gru", "none") for seed in (2, 1)
     ]
-    rows = [line for line in cores.list_page_lines(found) if line.startswith("| memory")]
-    assert rows == [f"| memory | 10 | {core} | 0.50 (1), 1.00 (2) | 0.75 | 20 |" for core in ("gru", "none")]
+    rows = [line for line in cores.list_page_lines(found) if line.startswith("| t_maze")]
+    assert rows == [f"| t_maze | 10 | {core} | 0.50 (1), 1.00 (2) | 0.75 | 20 |" for core in ("gru", "none")]
 
 
 def test_a_card_has_the_standing_of_its_matches(tmp_path):

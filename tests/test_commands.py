@@ -349,7 +349,7 @@ def test_resuming_with_other_buttons_is_refused(trained, tmp_path):
     other = ("--scenario", "deadly_corridor", "--frames", 10**7)
     result = call("train", "--resume", "--models-dir", models, *other, cwd=tmp_path)
     assert result.returncode == 2
-    assert all(word in result.stderr for word in ("/last.ckpt", "3 actions", "deadly_corridor has 36"))
+    assert all(word in result.stderr for word in ("/last.ckpt", "3 outputs", "deadly_corridor has 36"))
     assert len(result.stderr.splitlines()) == 1
 
 
