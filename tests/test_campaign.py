@@ -42,7 +42,7 @@ from benchmarks.common import command, learned
 learned.LEARNED, learning.write_pages = Path("learned.jsonl"), lambda work: None
 command.run_command("learning", learning.main)
 """
-FRAMES = 80_000  # many more than are played until there is a gif, and until every game has ended again
+FRAMES = 40_000  # many more than are played until there is a gif, and until every game has ended again
 FLAGS = ("cartpole", "--seeds", "3", "--share", str(FRAMES / PLANS["cartpole"].rate / PLANS["cartpole"].minutes))
 
 

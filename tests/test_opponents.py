@@ -284,7 +284,7 @@ def test_training_vectors_have_room_for_hidden_players(opponents, shown, players
         agents, steps_per_second, replayed, make_replayer = 2, 8.75, False, None
 
         def describe(self):
-            from doom_a3c.envs.games import Facts
+            from doom_a3c.envs.factory import Facts
 
             return Facts(Echo.observation_space, Echo.action_space, "echo", None, True)
 

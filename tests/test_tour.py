@@ -38,7 +38,7 @@ def assert_complete(tour):
 
 
 def test_the_tour_runs_where_it_lies(tour, tmp_path, monkeypatch):
-    monkeypatch.setenv("TOUR_SECONDS", "5")
+    monkeypatch.setenv("TOUR_SECONDS", "2")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     docs = ROOT / "docs"

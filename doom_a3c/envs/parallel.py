@@ -10,7 +10,8 @@ from gymnasium.utils import EzPickle
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from doom_a3c.envs.games import GameFactory, make_game_factory
+from doom_a3c.envs.factory import GameFactory
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.settings.catalog import find
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.interface import map_nested

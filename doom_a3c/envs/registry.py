@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from doom_a3c.settings.catalog import list_own_names
 
 if TYPE_CHECKING:
-    from doom_a3c.envs.games import GameFactory
+    from doom_a3c.envs.factory import GameFactory
 
 NAMESPACE = "doom_a3c"
 

@@ -20,8 +20,9 @@ from doom_a3c.agent.random_policy import RandomPolicy
 from doom_a3c.agent.rewards import RewardScale
 from doom_a3c.algorithm.optimizers import make_optimizer
 from doom_a3c.algorithm.running_moments import NO_MOMENTS, RunningMoments
+from doom_a3c.envs.factory import GameFactory, VideoRecorder
 from doom_a3c.envs.flattening import name_numbers
-from doom_a3c.envs.games import GameFactory, VideoRecorder, make_game_factory
+from doom_a3c.envs.games import make_game_factory
 from doom_a3c.run.checkpoints.run_record import ActionSizes
 from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.checks import check_size

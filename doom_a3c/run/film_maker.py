@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from doom_a3c.envs.games import VideoRecorder
+from doom_a3c.envs.factory import VideoRecorder
 from doom_a3c.envs.processes.client import ProcessError
 from doom_a3c.record.films.gif_writer import MAX_PICTURES, Picture
 from doom_a3c.record.films.overlay import Overlay, place_beside

@@ -29,7 +29,7 @@ from doom_a3c.settings.training import OPPONENTS
 from doom_a3c.settings.trust import GameOverride
 
 if TYPE_CHECKING:
-    from doom_a3c.envs.games import GameFactory
+    from doom_a3c.envs.factory import GameFactory
     from doom_a3c.run.reporter import View
     from doom_a3c.run.session import Session
 

@@ -17,7 +17,7 @@ from doom_a3c.engines.cluster import access
 from doom_a3c.engines.engine import Engine
 from doom_a3c.engines.local import LocalEngine
 from doom_a3c.engines.state import State
-from doom_a3c.envs.games import GameFactory
+from doom_a3c.envs.factory import GameFactory
 from doom_a3c.record.files import output_folder
 from doom_a3c.record.films.gifs import Gif, GifFolder, GifMaker
 from doom_a3c.record.metrics.logger_kinds import find_logger

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from doom_a3c.envs.factory import GameFactory
 from doom_a3c.envs.flattening import Label
-from doom_a3c.envs.games import GameFactory
 from doom_a3c.record.files import format_size, output_folder
 from doom_a3c.record.films.overlay import newest_picture
 from doom_a3c.record.metrics.statistics import format_score

@@ -17,7 +17,7 @@ from doom_a3c.agent.opponents import PolicyOpponent
 from doom_a3c.agent.player import Episode, Player, Step
 from doom_a3c.agent.policy import Policy
 from doom_a3c.agent.saliency import Saliency
-from doom_a3c.envs.games import VideoRecorder
+from doom_a3c.envs.factory import VideoRecorder
 from doom_a3c.envs.processes.client import ProcessError
 from doom_a3c.record.films.films import VideoWriter
 from doom_a3c.record.films.gif_writer import Picture

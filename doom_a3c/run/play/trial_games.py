@@ -17,7 +17,7 @@ from doom_a3c.agent.inputs import read_input_shapes
 from doom_a3c.agent.joint_actions import find_distribution
 from doom_a3c.agent.player import GameVector, Seeds
 from doom_a3c.agent.random_policy import RandomPolicy
-from doom_a3c.envs.games import GameFactory
+from doom_a3c.envs.factory import GameFactory
 from doom_a3c.settings.actions import list_choice_sizes
 from doom_a3c.settings.interface import Observation, map_nested
 from doom_a3c.settings.streams import Stream, make_seed
