@@ -24,11 +24,11 @@ from doom_a3c.envs import registry
 from doom_a3c.envs.doom import engine_process as doom_process
 from doom_a3c.envs.doom.env import DoomEnv
 from doom_a3c.envs.doom.remote_recorder import RemoteVideoRecorder
-from doom_a3c.envs.processes import supervisor
+from doom_a3c.envs.processes import retries
 from doom_a3c.envs.processes.ends import _BY_SIGNAL as KILLED
 from doom_a3c.envs.processes.ends import diagnose_engine
 from doom_a3c.envs.processes.local_vectors import LocalVectorEnv
-from doom_a3c.envs.processes.supervisor import GamesError
+from doom_a3c.envs.processes.retries import GamesError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS
 
@@ -203,9 +203,9 @@ class Reaper(threading.Thread):
 
 
 def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypatch):
-    monkeypatch.setattr(supervisor, "PAUSES", [pause / 10 for pause in supervisor.PAUSES])
-    assert sum(supervisor.PAUSES) * 10 >= 120
-    assert list(supervisor.PAUSES) == sorted(supervisor.PAUSES)
+    monkeypatch.setattr(retries, "PAUSES", [pause / 10 for pause in retries.PAUSES])
+    assert sum(retries.PAUSES) * 10 >= 120
+    assert list(retries.PAUSES) == sorted(retries.PAUSES)
     reaper = Reaper(8)
     reaper.start()
     vector = ProcessVectorEnv(GAMES, prepare=True)
@@ -216,7 +216,7 @@ def test_engines_that_are_killed_newborn_again_and_again_are_waited_for(monkeypa
 
 
 def test_games_whose_engines_are_always_killed_say_so_at_last(monkeypatch):
-    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1))
     reaper = Reaper(3)
     reaper.start()
     vector = ProcessVectorEnv(GAMES, prepare=True)
@@ -252,7 +252,7 @@ def broken(folder, kind):
     ],
 )
 def test_a_level_that_crashes_the_engine_is_named_at_once_with_what_the_engine_says(tmp_path, monkeypatch, kind, words):
-    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 600.0))  # which nobody waits for
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 600.0))  # which nobody waits for
     vector = ProcessVectorEnv([partial(DoomEnv, *broken(tmp_path, kind))], prepare=True)
     said = complaint(vector.wait_for_one)
     assert "map01 of mine.wad" in said
@@ -262,7 +262,7 @@ def test_a_level_that_crashes_the_engine_is_named_at_once_with_what_the_engine_s
 
 
 def test_every_door_says_the_same_of_a_level_that_crashes_the_engine(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.0, 600.0))
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 0.0, 600.0))
     game = broken(tmp_path, "a text")
     (tmp_path / "mine.cfg").write_text("available_buttons = { ATTACK }\n")
     vector = ProcessVectorEnv([partial(DoomEnv, *game)])

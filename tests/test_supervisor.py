@@ -17,9 +17,9 @@ from toys import Counter, Slow, Troubled, counters, one_step
 
 from benchmarks.common.processes import alive, family, servers, until
 from doom_a3c.envs.processes import client as process
-from doom_a3c.envs.processes import supervisor
+from doom_a3c.envs.processes import retries
 from doom_a3c.envs.processes.client import GameProcess, ProcessError, RemoteError, get_fork_server
-from doom_a3c.envs.processes.supervisor import GamesError
+from doom_a3c.envs.processes.retries import GamesError
 from doom_a3c.envs.processes.vectors import ProcessVectorEnv
 from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS
@@ -84,15 +84,15 @@ def test_a_server_that_is_gone_is_replaced_and_its_episodes_are_cut(vector, monk
 
 
 def test_a_server_that_dies_again_and_again_ends_the_games_with_its_last_words(monkeypatch):
-    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1))
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1))
     with pytest.raises(GamesError, match="server_died: no reactor, no game"):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     assert servers(os.getpid()) == []
 
 
 def test_retries_of_games_that_do_not_start_are_announced_once(monkeypatch, capsys):
-    monkeypatch.setattr(supervisor, "PAUSES", (0.0, 0.1, 0.1))
-    monkeypatch.setattr(supervisor, "_ended_alike", lambda failures: False)  # as where engines hang
+    monkeypatch.setattr(retries, "PAUSES", (0.0, 0.1, 0.1))
+    monkeypatch.setattr(retries, "_ended_alike", lambda failures: False)  # as where engines hang
     with pytest.raises(GamesError):
         ProcessVectorEnv([partial(Troubled, 0, "exit", 0)]).reset()
     (line,) = capsys.readouterr().err.splitlines()

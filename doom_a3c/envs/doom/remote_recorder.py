@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from doom_a3c.envs.processes.client import GameProcess
 from doom_a3c.envs.processes.connection import Wire
-from doom_a3c.envs.processes.supervisor import PAUSES, with_retries
+from doom_a3c.envs.processes.retries import PAUSES, with_retries
 from doom_a3c.settings.games import DoomSpec, Observation
 
 if TYPE_CHECKING:

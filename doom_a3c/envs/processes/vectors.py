@@ -14,9 +14,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from doom_a3c.envs.processes.retries import GamesError
 from doom_a3c.envs.processes.seeds import list_seeds, renew_seeds
 from doom_a3c.envs.processes.shared import SharedArrays, write_nested
-from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, GamesError, Group, MakeEnv, Supervisor
+from doom_a3c.envs.processes.supervisor import CLOSE_SECONDS, Group, MakeEnv, Supervisor
 from doom_a3c.settings.interface import CUT_SHORT, FAULTS, Observation, map_nested
 
 Arguments = ParamSpec("Arguments")
