@@ -372,7 +372,7 @@ def test_the_import_is_light_and_knows_its_names():
 def test_the_python_of_a_page_runs_as_it_stands_in_any_folder(page, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     own = [block for block in blocks if "stable_baselines3" not in block]  # tests/test_peers.py has that one
-    code = "".join(own).replace("minutes=1", "minutes=0.03, evaluation_episodes=1, workers=2, envs_per_worker=4")
+    code = "".join(own).replace("minutes=1", "minutes=0.006, evaluation_episodes=1, workers=2, envs_per_worker=4")
     assert "dc.train(" in code
     result = subprocess.run(
         [sys.executable, "-c", code],

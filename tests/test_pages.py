@@ -34,7 +34,7 @@ def prover(tmp_path_factory):
     for page, name in (("docs/own-scenario.md", "own/orchard.toml"), ("docs/atari.md", "sticky_pong.toml")):
         (folder / name).write_text(next(each for each in read_blocks(PAGES[page], "toml") if each.startswith("base = ")))
     prover = Prover(folder)
-    longer = ("--frames", 6000, "--evaluate-every", 0, "--evaluation-episodes", 1)  # 100 episodes, which make a curve
+    longer = ("--frames", 30_000, "--evaluate-every", 0, "--evaluation-episodes", 1)  # 100 episodes, which make a curve
     assert call("train", "--scenario", "cartpole", "--name", "pong", "--seed", 2, *longer, cwd=folder).returncode == 0
     prover.prove("python train.py --scenario basic --seed 1")
     prover.prove("python train.py --scenario basic.wad")
