@@ -1,1 +1,1 @@
-"""Measurements and stress tests of the project, each run as `python -m benchmarks.NAME`; README.md lists them."""
+"""Benchmarks and stress tests, each run as `python -m benchmarks.NAME`; README.md lists them."""

@@ -1,12 +1,12 @@
-"""Measures what each part of the algorithm is worth: the same games learned without it, or with one more, seed by seed.
+"""Ablates the algorithm: trains the same games with one part removed, changed or added, over several seeds.
 
     python -m benchmarks.ablations                        # all variants of all games
-    python -m benchmarks.ablations cartpole --seeds 1     # some of it
+    python -m benchmarks.ablations cartpole --seeds 1     # a subset
     python -m benchmarks.ablations --page                 # only rewrite the page from finished trainings
 
-Every variant is `train.py` with the game's own file, or with one built on it, and some flags. Measured are the mean of
-the last 100 training episodes at the end, and the frames after which that mean first reached a threshold. A finished
-training is a line of docs/results/ablations.jsonl and not done again; the page is docs/results/ablations.md.
+Each variant is `train.py` with the game's scenario file, or one based on it, and some flags. It records the final mean
+score of the last 100 training episodes, and the frames at which that mean first reached a threshold. A finished training
+is a line of docs/results/ablations.jsonl and is not repeated; the page is docs/results/ablations.md.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ MEASURED = PAGES / "ablations.jsonl"
 
 
 class Game(NamedTuple):
-    """What is learned, for how long, and when it counts as learned."""
+    """A game's training budget and the score that it must reach."""
 
     frames: int
     threshold: float
 
 
 class Variant(NamedTuple):
-    """How a game is learned: flags of train.py, how many times the step size of its file, and what overrides it."""
+    """Changes to a game's training: train.py flags, a learning rate multiplier, and scenario overrides."""
 
     flags: Sequence[object] = ()
     times: int = 1
-    overrides: str = ""  # TOML, of a scenario file built on the game's own
+    overrides: str = ""  # TOML for a scenario file based on the game's own
 
 
 GAMES = {
@@ -56,8 +56,8 @@ GAMES = {
     "my_way_home": Game(800_000, 0.5),
     "predict_position": Game(1_000_000, 0.3),
 }
-PARTS = ["cartpole", "basic", "defend_the_center"]  # each of another kind; measured in these, unless ONLY says otherwise
-AS_IT_IS = "as it is"  # the variant that others are compared with
+PARTS = ["cartpole", "basic", "defend_the_center"]  # one of each kind: a variant's games, unless ONLY lists others
+AS_IT_IS = "as it is"  # the baseline
 VARIANTS = {
     AS_IT_IS: Variant(),
     "one pass, one minibatch (A3C)": Variant(("--epochs", 1, "--minibatches", 1)),
@@ -78,7 +78,7 @@ VARIANTS = {
     "the same, no KL target": Variant(("--target-kl", 0), 10),
     "the same, no guard either": Variant(("--target-kl", 0, "--rollback-drop", 0), 10),
 }
-ONLY = {  # games of a variant that is nothing to the others, or is a matter of all
+ONLY = {  # exceptions: variants irrelevant to some of PARTS, or relevant to all games
     AS_IT_IS: list(GAMES),
     "normalized rewards": list(GAMES),
     "no shaping": ["defend_the_center"],
@@ -95,7 +95,7 @@ ONLY = {  # games of a variant that is nothing to the others, or is a matter of 
 
 
 class Measured(NamedTuple):
-    """A finished training: a line of the file of results."""
+    """A finished training: a line of the results file."""
 
     game: str
     variant: str
@@ -103,12 +103,12 @@ class Measured(NamedTuple):
     frames: int
     mean: float  # of the last 100 training episodes
     learned_at: int | None  # frames at which that mean reached the threshold
-    faults: int  # roll-backs of the guard
+    faults: int  # rollbacks by the collapse guard
     commit: str
 
 
 def make_flags(game: str, variant: str, seed: int, folder: Path) -> Sequence[object]:
-    """Returns the flags of train.py for a variant; the scenario file that they may name is written into a folder."""
+    """Returns a variant's flags for train.py; writes the scenario file, if they need one, into a folder."""
     flags, times, overrides = VARIANTS[variant]
     step_size = () if times == 1 else ("--learning-rate", times * find(game).training["learning_rate"])
     scenario = game
@@ -152,7 +152,7 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
             yield ""
             yield f"## {game}, {frames:,} frames"
             yield ""
-            yield from table(ones, threshold)
+            yield from list_table_rows(ones, threshold)
     yield ""
     yield (
         "`python -m benchmarks.ablations` trains each variant with the game's own file, or one based on it, and some "
@@ -162,8 +162,8 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
     )
 
 
-def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
-    """Yields the lines of a table: a variant each, in the order of `VARIANTS`."""
+def list_table_rows(found: Sequence[Measured], threshold: float) -> Iterator[str]:
+    """Yields the lines of a table: one per variant, in order of `VARIANTS`."""
     reaching = f"frames until {threshold:g}, by seed"
     yield f"| variant | mean score at the end, by seed | over seeds | {reaching} | roll-backs | commit |"
     yield "|---|---|---|---|---|---|"
@@ -179,12 +179,12 @@ def table(found: Sequence[Measured], threshold: float) -> Iterator[str]:
 
 
 def format_reached(one: Measured) -> str:
-    """Returns the frames after which the threshold was reached."""
+    """Returns the frames at which the threshold was reached."""
     return "-" if one.learned_at is None else f"{one.learned_at:,}"
 
 
 def format_over_seeds(means: Sequence[float]) -> str:
-    """Returns the mean of several seeds' and half the width of its 95 per cent interval."""
+    """Returns the mean over seeds and half the width of its 95% interval."""
     if len(means) < 2:
         return "-"
     mean, interval = statistics.fmean(means), mean_interval(means)
@@ -193,15 +193,17 @@ def format_over_seeds(means: Sequence[float]) -> str:
 
 
 def main() -> int:
-    """Measures what is asked for; returns 0, or 1 where a training failed."""
+    """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("ablations", __doc__)
-    parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(GAMES)}")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
-    parser.add_argument("--variants", nargs="+", metavar="VARIANT", choices=VARIANTS, default=VARIANTS, help="these")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"games to train (default all): {', '.join(GAMES)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
+    parser.add_argument(
+        "--variants", nargs="+", metavar="VARIANT", choices=VARIANTS, default=VARIANTS, help="variants (default all)"
+    )
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from finished trainings")
     options = parser.parse_args()
     if unknown := set(options.games) - set(GAMES):
-        parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
+        parser.error(f"unknown game {', '.join(sorted(unknown))}; choose from {', '.join(GAMES)}")
     trainings = {
         (game, variant, seed): f"{game}, {variant}, seed {seed}"
         for game in (() if options.page else options.games or GAMES)
@@ -221,4 +223,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("ablations", main, "interrupted; the same command continues")
+    run_command("ablations", main, "interrupted; rerun the command to resume")

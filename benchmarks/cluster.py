@@ -1,4 +1,4 @@
-"""Measures the cluster engine: how much one parameter server carries, and how soon updates flow again after a death.
+"""Measures the cluster engine: the load that one parameter server carries, and recovery times after a death.
 
     python -m benchmarks.cluster load --hosts 1 2 4
     python -m benchmarks.cluster faults
@@ -6,9 +6,9 @@
     sudo python -m benchmarks.cluster train --machines 2 --rate 1gbit
 
 `load`: fake hosts push gradients or rollouts of the scenario's size to a real server as fast as it answers. `train`: real
-hosts train for a while. `faults`: real hosts train, and one process or machine after the other is killed with signal 9 or
-cut off. With --machines the hosts are machines of their own: network namespaces of this one, joined by a bridge (needs root
-and iproute2); they are gone afterwards.
+hosts train for a while. `faults`: real hosts train while processes or machines are killed with signal 9 or cut off, one at
+a time. With --machines the hosts' machines are network namespaces of this one, joined by a bridge (needs root and iproute2)
+and removed afterwards.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from doom_a3c.run.imports import import_tensorflow
 
 
 def measure_training(options: argparse.Namespace) -> None:
-    """Prints a table of what real hosts do."""
+    """Prints the throughput of real hosts."""
     from doom_a3c.engines.cluster.ray import connect
 
     print(
@@ -77,7 +77,7 @@ def measure_training(options: argparse.Namespace) -> None:
 
 
 def measure_faults(options: argparse.Namespace) -> None:
-    """Prints a table of what each death costs, of processes or of machines."""
+    """Prints a table of the cost of each process or machine death."""
     from doom_a3c.engines.cluster.ray import connect
 
     with tempfile.TemporaryDirectory() as folder, connect(options.address, "faults"):
@@ -86,7 +86,9 @@ def measure_faults(options: argparse.Namespace) -> None:
         wait_until(functools.partial(trial.all_play, hosts))
         (measure_machine_faults if options.address else measure_process_faults)(trial, options)
         trial.engine.stop()
-        print(f"\n{len(trial.audit.applied())} updates are in the weights, {trial.audit.twice()} of them twice", flush=True)
+        print(
+            f"\n{len(trial.audit.applied())} updates reached the weights, {trial.audit.twice()} of them twice", flush=True
+        )
     if not options.address:
         measure_driver_fault(options)
 
@@ -95,7 +97,7 @@ def measure_process_faults(trial: Trial, options: argparse.Namespace) -> None:
     """Kills hosts and servers."""
     audit = trial.audit
     print(
-        "| killed | until its updates flow again, s | longest pause of all, s | updates lost |\n|---|---|---|---|",
+        "| killed | until its updates flow again, s | longest pause of all updates, s | updates lost |\n|---|---|---|---|",
         flush=True,
     )
     for _ in range(options.repeats):
@@ -112,16 +114,16 @@ def measure_process_faults(trial: Trial, options: argparse.Namespace) -> None:
 
 
 def measure_machine_faults(trial: Trial, options: argparse.Namespace) -> None:
-    """Hurts the last machine in one way after the other, and has it join again."""
+    """Breaks the last machine in each way in turn, and lets it rejoin."""
     import ray
 
     def alive() -> int:
         return sum(node["Alive"] for node in ray.nodes())
 
     audit, last, count = trial.audit, options.machines, alive()
-    print("| a machine | longest pause of all updates, s | given up after, s | updates lost | joins again after, s |")
+    print("| a machine | longest pause of all updates, s | given up after, s | updates lost | rejoins after, s |")
     print("|---|---|---|---|---|", flush=True)
-    for what, hurt in (("loses its raylet", kill_raylet), ("is killed", kill_machine), ("is cut off", cut_machine)):
+    for fault, hurt in (("loses its raylet", kill_raylet), ("is killed", kill_machine), ("is cut off", cut_machine)):
         start = time.time()
         hurt(last)
         wait_until(lambda: alive() < count)
@@ -131,13 +133,13 @@ def measure_machine_faults(trial: Trial, options: argparse.Namespace) -> None:
         if hurt is cut_machine:
             mend_machine(last)
             time.sleep(10.0)
-            note = f" (on the network again, it sent {audit.fenced - fenced} pushes, which were refused)"
-        kill_machine(last)  # what is left of it
+            note = f" (back on the network, it sent {audit.fenced - fenced} pushes, all refused)"
+        kill_machine(last)  # the processes still alive
         joined, known = time.time(), set(trial.pushes())
         start_ray(last)
         wait_until(functools.partial(trial.newcomers, known))
         joined = time.time() - joined
-        print(f"| {what}{note} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
+        print(f"| {fault}{note} | {pause:.1f} | {given_up:.1f} | {sum(audit.lost())} | {joined:.1f} |", flush=True)
 
 
 def measure_driver_fault(options: argparse.Namespace) -> None:
@@ -164,13 +166,13 @@ def measure_driver_fault(options: argparse.Namespace) -> None:
             wait_until(lambda: updates() > saved)
             seconds = time.monotonic() - start
             print(f"| the driver, then --resume | {seconds:.1f} | the same | about {lost:.0f}, of 5 s |", flush=True)
-        finally:  # a killed driver's cluster ends by itself
+        finally:  # a killed driver's cluster shuts down by itself
             run.kill()
             run.wait()
 
 
 def kill(name: str) -> float:
-    """Kills the first process of this session's that has a name; returns the time."""
+    """Kills this session's first process with a given name; returns the time."""
     for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError):
             if (path / "cmdline").read_bytes().startswith(name.encode()) and is_descendant(int(path.name)):
@@ -180,7 +182,7 @@ def kill(name: str) -> float:
 
 
 def is_descendant(pid: int) -> bool:
-    """Tells whether this process has started that one, or one that has."""
+    """Returns whether this process started that one, even indirectly."""
     while pid > 1:
         if pid == os.getpid():
             return True
@@ -189,30 +191,32 @@ def is_descendant(pid: int) -> bool:
 
 
 def main() -> int:
-    """Measures what the command line says."""
+    """Runs the chosen measurement."""
     parser = make_parser("cluster", __doc__)
-    parser.add_argument("what", choices=("load", "train", "faults"))
-    parser.add_argument("--scenario", default="basic", help="whose network and rollouts (default basic)")
+    parser.add_argument("measurement", choices=("load", "train", "faults"))
+    parser.add_argument("--scenario", default="basic", help="scenario to train, or to take push sizes from (default basic)")
     parser.add_argument(
         "--hosts",
         type=int,
         nargs="+",
         default=[1, 2, 4],
-        help="load: fake hosts; train: the largest of them (default 1 2 4)",
+        help="load: numbers of fake hosts; train: uses the largest (default 1 2 4)",
     )
-    parser.add_argument("--transports", nargs="+", default=["gradients", "rollouts"], help="load, train: default both")
+    parser.add_argument(
+        "--transports", nargs="+", default=["gradients", "rollouts"], help="load, train: transports (default both)"
+    )
     parser.add_argument("--seconds", type=float, default=8.0, help="load, train: length of a measurement (default 8)")
     parser.add_argument("--repeats", type=int, default=3, help="faults: deaths of each kind (default 3)")
-    parser.add_argument("--machines", type=int, default=0, help="network namespaces that play (default 0: this machine)")
-    parser.add_argument("--rate", help="of the links between those: 1gbit, for example")
-    parser.add_argument("--address", help="of a cluster that runs already")
+    parser.add_argument("--machines", type=int, default=0, help="network namespaces to play in (default 0: this machine)")
+    parser.add_argument("--rate", help="bandwidth of the links between machines, for example 1gbit")
+    parser.add_argument("--address", help="address of a running cluster")
     options = parser.parse_args()
     if options.machines and not options.address:
         with make_machines(options.machines, options.rate) as address:
             inside = ["ip", "netns", "exec", machine_name(0), sys.executable, "-m", "benchmarks.cluster"]
             return subprocess.run([*inside, *sys.argv[1:], "--address", address], cwd=ROOT, check=False).returncode
     import_tensorflow(1, verbose=False, device="cpu")
-    {"load": measure_load, "train": measure_training, "faults": measure_faults}[options.what](options)
+    {"load": measure_load, "train": measure_training, "faults": measure_faults}[options.measurement](options)
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Compares the recurrent cores: the same games learned with each, seed by seed.
+"""Compares recurrent cores: trains the same games with each, over several seeds.
 
     python -m benchmarks.cores                             # all games and cores
-    python -m benchmarks.cores pendulum_without_velocity   # some of them
+    python -m benchmarks.cores pendulum_without_velocity   # a subset
     python -m benchmarks.cores --page                      # only rewrite the page from finished trainings
 
-A training is `train.py` with the game's file, or the text below, and one core. A finished training is a line of
-docs/results/cores.jsonl and not done again; the page is docs/results/cores.md.
+A training is `train.py` with the game's file, or the TOML below, and one core. A finished training is a line of
+docs/results/cores.jsonl and is not repeated; the page is docs/results/cores.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from doom_a3c.record.metrics.statistics import format_score
 
 MEASURED = PAGES / "cores.jsonl"
 CORES = ("lstm", "gru", "min_gru", "none")
-EPISODES = 100  # new games
+EPISODES = 100  # new ones, after training
 
 
 class Game(NamedTuple):
     """A game to learn with each core."""
 
     frames: int
-    text: str  # TOML of its scenario; the table [network] is the last
+    text: str  # its scenario as TOML, [network] last
     seeds: Sequence[int] = (11, 12, 13)
 
 
@@ -70,19 +70,19 @@ core_size = 128
 
 
 class Measured(NamedTuple):
-    """A finished training: a line of the file of results."""
+    """A finished training: a line of the results file."""
 
     game: str
     core: str
     seed: int
     frames: int
-    score: float  # mean in new games
+    score: float  # mean over new episodes
     frames_per_second: float
     commit: str
 
 
 def measure(game: str, core: str, seed: int) -> Measured:
-    """Trains a game with a core, and plays new games with the last weights."""
+    """Trains with a core, then plays new episodes with the final weights."""
     frames, text, _ = GAMES[game]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -119,14 +119,14 @@ def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Measures what is asked for; returns 0, or 1 where a training failed."""
+    """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("cores", __doc__)
-    parser.add_argument("games", nargs="*", metavar="GAME", help=f"games to learn (default all): {', '.join(GAMES)}")
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"games to train (default all): {', '.join(GAMES)}")
     parser.add_argument("--cores", nargs="+", choices=CORES, default=CORES, help="cores to compare (default all)")
-    parser.add_argument("--page", action="store_true", help="train nothing, write the page")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from finished trainings")
     options = parser.parse_args()
     if unknown := set(options.games) - set(GAMES):
-        parser.error(f"{', '.join(sorted(unknown))} is not measured; {', '.join(GAMES)} are")
+        parser.error(f"unknown game {', '.join(sorted(unknown))}; choose from {', '.join(GAMES)}")
     wanted = () if options.page else options.games or GAMES
     trainings = {
         (game, core, seed): f"{game}, {core}, seed {seed}"
@@ -146,4 +146,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("cores", main, "interrupted; the same command continues")
+    run_command("cores", main, "interrupted; rerun the command to resume")

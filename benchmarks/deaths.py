@@ -1,11 +1,11 @@
-"""Kills what plays, again and again, while training goes on: engines, game servers, both, and newborn ones.
+"""Kills engines, game servers, both, and newborn ones, again and again, while training runs.
 
     python -m benchmarks.deaths --kills 100
 
-One run of train.py on basic, with one worker, whose frames go on only when all of its games do, is hit `--kills` times in
-a row, each time after it has recovered from the last: its frames have gone on by a second's worth. The table says for each
-kind of victim how long that took, and the line under it whether every death was counted. The newborn are an engine or a
-server that another death has just made start, killed within its first 200 ms.
+One run of train.py on basic is hit `--kills` times in a row, each time after it has recovered from the last kill: it has
+played another second's worth of frames. It has one worker, so frames advance only while all of its games do. The table
+lists recovery times by kind of victim; the line below it says whether every death was counted. A newborn engine or server
+has just replaced a dead one, and is killed within its first 200 ms.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from benchmarks.stress.victims import KINDS, VictimRun, hurt
 
 
 def main() -> int:
-    """Hurts a run and prints the table."""
+    """Kills, then prints the table."""
     parser = make_parser("deaths", __doc__)
-    parser.add_argument("--kills", type=int, default=100, help="how often (default 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments and victims (default 0)")
+    parser.add_argument("--kills", type=int, default=100, help="number of kills (default 100)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed for times and victims (default 0)")
     options, flags = parser.parse_known_args()
     random.seed(options.seed)
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -46,7 +46,7 @@ def main() -> int:
                 before = run.wait_for(lambda deaths=deaths: run.frames_after(deaths))  # type: ignore[misc]  # a default
                 run.wait_for(lambda before=before: run.progress()["frames"] > before + 2000)  # type: ignore[misc]  # a default
                 seconds[kind].append(time.monotonic() - start)
-                print(f"{number + 1} of {options.kills}: {kind}, on after {seconds[kind][-1]:.1f} s", file=sys.stderr)
+                print(f"{number + 1} of {options.kills}: {kind}, recovered in {seconds[kind][-1]:.1f} s", file=sys.stderr)
         except TimeoutError:
             print(f"the run did not survive death {deaths}")
         run.process.send_signal(signal.SIGINT)
@@ -57,7 +57,7 @@ def main() -> int:
         finally:
             run.process.kill()
         faults = run.progress()["faults"]
-    print("| killed | times | seconds until training went on, median | longest |\n|---|---|---|---|")
+    print("| killed | times | s to recover, median | longest |\n|---|---|---|---|")
     for kind, values in seconds.items():
         if values:
             print(f"| {kind} | {len(values)} | {statistics.median(values):.1f} | {max(values):.1f} |")

@@ -1,11 +1,11 @@
-"""Puts runs through faults, hundreds of times, and prints what they survived.
+"""Injects faults into runs, hundreds of times, and prints how many they survive.
 
     python -m benchmarks.faults --results faults.jsonl
 
-Four campaigns: kill -9 of train.py, each followed by --resume; faults of games in one run; a disk that is full and free
-again (as root); an hour of basic, and of pong. Every event is a line in the file of results, so the same command goes on
-with a campaign that was interrupted. All processes, folders and mounts are gone when it ends. docs/reliability.md says what
-is promised, and how long each campaign takes.
+Four campaigns: kill -9 of train.py, each followed by --resume; game faults in one run; a disk that fills up and is freed
+again (as root); an hour of basic, and of pong. Every event is a line of the results file, so the same command resumes an
+interrupted campaign. It leaves no processes, folders or mounts behind. docs/reliability.md lists the promises, and how
+long each campaign takes.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ UNITS = {campaign.CAMPAIGN: campaign.UNIT for campaign in (kills, games, disk)}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Returns the flags."""
+    """Parses the flags."""
     parser = make_parser("faults", __doc__)
     parser.add_argument(
-        "--only", nargs="+", choices=CAMPAIGNS, default=list(CAMPAIGNS), help="these campaigns (default all)"
+        "--only", nargs="+", choices=CAMPAIGNS, default=list(CAMPAIGNS), help="campaigns to run (default all)"
     )
-    parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), help="events (default faults.jsonl)")
-    parser.add_argument("--kills", type=int, default=200, help="of train.py (default 200)")
-    parser.add_argument("--faults", type=int, default=1000, help="of games (default 1000)")
-    parser.add_argument("--full", type=int, default=20, help="how often the disk is full (default 20)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="of each soak (default 60)")
+    parser.add_argument("--results", type=Path, default=Path("faults.jsonl"), help="file of events (default faults.jsonl)")
+    parser.add_argument("--kills", type=int, default=200, help="kills of train.py (default 200)")
+    parser.add_argument("--faults", type=int, default=1000, help="game faults (default 1000)")
+    parser.add_argument("--full", type=int, default=20, help="number of times to fill the disk (default 20)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="minutes of each soak (default 60)")
     parser.add_argument(
-        "--episodes", type=int, default=300_000, help="of basic's soak, which goes on for them (default 300000)"
+        "--episodes", type=int, default=300_000, help="episodes that basic's soak keeps running for (default 300000)"
     )
-    parser.add_argument("--games", nargs="+", choices=soak.GAMES, default=list(soak.GAMES), help="to soak (default all)")
-    parser.add_argument("--seed", type=int, default=0, help="of instants and victims (default 0)")
-    parser.add_argument("--table-only", action="store_true", help="do nothing, print the table of the results")
+    parser.add_argument(
+        "--games", nargs="+", choices=soak.GAMES, default=list(soak.GAMES), help="games to soak (default all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed for times and victims (default 0)")
+    parser.add_argument("--table-only", action="store_true", help="only print the tables of past results")
     return parser.parse_args(arguments)
 
 
 def make_table(events: list[Event]) -> str:
-    """Returns a row for each kind of fault."""
+    """Returns a row per kind of fault."""
     lines = ["| fault | times | survived | lost, median (most) | s to recover, median (longest) |", "|---|---|---|---|---|"]
     for campaign, unit in UNITS.items():
         for fault in sorted({event.fault for event in events if event.campaign == campaign}):
@@ -60,7 +62,7 @@ def make_table(events: list[Event]) -> str:
 
 
 def format_spread(values: list[float], unit: str = "") -> str:
-    """Returns the median and the most of some values."""
+    """Returns the median and the maximum of values."""
     return f"{statistics.median(values):.1f} ({max(values):.1f}) {unit}".rstrip() if values else "-"
 
 
@@ -87,7 +89,7 @@ def run(options: argparse.Namespace) -> bool:
             try:
                 disk.run_campaign(results, options.full)
             except disk.NoDiskError as error:
-                print(f"faults: the campaign disk is left out: {error}", file=sys.stderr)
+                print(f"faults: skipping the disk campaign: {error}", file=sys.stderr)
                 held = False
     names = {"kills": kills.CAMPAIGN, "games": games.CAMPAIGN, "disk": disk.CAMPAIGN}
     events = [event for name in names if name in options.only for event in results.of(names[name])]
@@ -102,7 +104,7 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the campaigns; returns 0 where all promises held, else 1, 2 where a run does not even start."""
+    """Runs the campaigns; returns 0 if all promises held, else 1, or 2 if a run does not even start."""
     try:
         return 0 if run(parse(arguments)) else 1
     except (RuntimeError, TimeoutError) as error:
@@ -111,4 +113,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("faults", main, "interrupted; the same command continues")
+    run_command("faults", main, "interrupted; rerun the command to resume")

@@ -1,11 +1,11 @@
-"""Draws where the worker threads of training spend their time, as a flame graph.
+"""Draws a flame graph of where training's worker threads spend their time.
 
     python -m benchmarks.flame --setting 2x16 --out docs/flame.svg
 
 Samples the Python stacks of all workers a few hundred times a second while they train as in `benchmarks.throughput`. A
-box is a function, its width the share of the samples in which it or what it called was running or waiting. Wide boxes that
-wait for games (`_read_exactly`) are not lost as long as other workers compute meanwhile. A sample needs Python's lock,
-which workers give away where they wait or compute: what they do in Python itself is wider in truth.
+box is a function, its width the share of samples in which it or a callee was running or waiting. Wide boxes that wait for
+games (`_read_exactly`) cost nothing as long as other workers compute meanwhile. A sample needs the GIL, which workers
+release while they wait or compute, so the time in Python itself is underestimated.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from doom_a3c.settings.config import cpu_count
 from doom_a3c.settings.scenarios import apply_overrides
 
 WIDTH, ROW = 1200, 18  # pixels
-UPDATE = "threads._update"  # what a worker does all the time, once its games have started
-Stack = tuple[str, ...]  # functions, the outermost first
+UPDATE = "threads._update"  # a worker's main loop, once its games have started
+Stack = tuple[str, ...]  # functions, outermost first
 
 
 def read_stack(frame: FrameType | None) -> Stack:
-    """Returns the functions of this project that a thread is in, and the one beyond that they have called."""
+    """Returns a thread's stack of this project's functions, and the outside function that they called."""
     names: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -45,7 +45,7 @@ def read_stack(frame: FrameType | None) -> Stack:
 
 
 def sample_stacks(parts: Parts, seconds: float, pause: float = 0.003) -> Counter[Stack]:
-    """Returns how often each stack was seen while training."""
+    """Counts how often each stack occurs during training."""
     seen: Counter[Stack] = Counter()
     stop = threading.Event()
 
@@ -68,7 +68,7 @@ def sample_stacks(parts: Parts, seconds: float, pause: float = 0.003) -> Counter
 
 
 def draw_svg(seen: Counter[Stack]) -> str:
-    """Returns the picture of stacks and their counts: callers above, what they call below them."""
+    """Returns the flame graph of stacks and their counts, callers above callees."""
     total, boxes = sum(seen.values()), []
 
     def draw(stacks: Counter[Stack], depth: int, left: float) -> None:
@@ -98,12 +98,15 @@ def draw_svg(seen: Counter[Stack]) -> str:
 def main() -> None:
     """Samples and draws."""
     parser = make_parser("flame", __doc__)
-    parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
+    parser.add_argument("--scenario", default="basic", help="scenario to train (default basic)")
     parser.add_argument(
-        "--setting", type=lambda text: parse_settings(text)[0], default="2x16", help="workers x games (x processes)"
+        "--setting",
+        type=lambda text: parse_settings(text)[0],
+        default="2x16",
+        help="workers x games (x processes), default 2x16",
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long (default 10)")
-    parser.add_argument("--out", type=Path, required=True, help="the picture, an .svg file")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds to sample for (default 10)")
+    parser.add_argument("--out", type=Path, required=True, help="the .svg file to write")
     options = parser.parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="auto")
     found = catalog.find(options.scenario)

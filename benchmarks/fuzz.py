@@ -1,12 +1,12 @@
-"""Gives the program's doors millions of mutated inputs, guided by coverage, and tells what they could not take.
+"""Fuzzes the program's doors with millions of mutated inputs, guided by coverage, and reports findings.
 
     python -m benchmarks.fuzz --inputs 10000000
 
-The doors are the records of checkpoints, checkpoints as files, scenario files, ViZDoom's cfg files, command lines, and what
-hosts of a cluster push. Each input must be taken in, or refused by a UserError. Everything else is a finding: another
-error, more than five seconds, more than a gigabyte of memory, a write outside the door's folder, a program run, a module
-imported, a connection, a process that dies. Inputs of findings are kept in --folder. The same command goes on with a
-campaign that was interrupted; delete its folder to begin anew.
+The doors are checkpoint records, checkpoint files, scenario files, ViZDoom's cfg files, command lines, and cluster hosts'
+pushes. Each input must be accepted, or refused with a UserError. Everything else is a finding: another error, more than
+five seconds, more than a gigabyte of memory, a write outside the door's folder, a program run, a module imported, a
+connection, a process that dies. Inputs of findings are kept in --folder. The same command resumes an interrupted campaign;
+delete its folder to start over.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from benchmarks.common import results
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.common.paths import ROOT
 
-# How many of a thousand inputs each door gets: the slow ones get fewer.
+# Inputs of each door, out of a thousand: slow doors get fewer.
 SHARES = {"records": 650, "tomls": 190, "checkpoints": 55, "commands": 50, "pushes": 30, "cfgs": 25}
-BATCH = 200_000  # inputs of a process: memory that libraries lose goes with it
+BATCH = 200_000  # inputs per process: memory that libraries leak goes with it
 BATCH_SECONDS = 3600.0
-MAX_DEATHS = 50  # of a door's processes, after which it is left alone
+MAX_DEATHS = 50  # of a door's processes, before the fuzzer gives up on it
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Returns the flags."""
+    """Parses the flags."""
     parser = make_parser("fuzz", __doc__)
-    parser.add_argument("--inputs", type=int, default=10_000_000, help="how many in all (default 10000000)")
-    parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="these doors, by their shares")
+    parser.add_argument("--inputs", type=int, default=10_000_000, help="total number of inputs (default 10000000)")
+    parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES), help="doors, by share (default all)")
     default = Path(tempfile.gettempdir()) / "doom_a3c_fuzz"
     parser.add_argument("--folder", type=Path, default=default, help=f"corpus, findings and results (default {default})")
-    parser.add_argument("--seed", type=int, default=0, help="0 draws one for each process (default 0)")
-    parser.add_argument("--table-only", action="store_true", help="try nothing, print the table of what has been")
+    parser.add_argument("--seed", type=int, default=0, help="random seed; 0 draws one per process (default 0)")
+    parser.add_argument("--table-only", action="store_true", help="only print the table of past results")
     return parser.parse_args(arguments)
 
 
 def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> dict[str, Any]:
-    """Runs a process of the fuzzer; returns what it has counted, and whether Ctrl-C has ended it."""
+    """Runs one fuzzer process; returns its counts, and whether Ctrl-C ended it."""
     own, temporary = folder / door, folder / door / "inside" / "tmp"
     shutil.rmtree(own / "inside", ignore_errors=True)
     for each in (own / "corpus", own / "findings", temporary):
@@ -88,7 +88,7 @@ def run_batch(door: str, inputs: int, seed: int, folder: Path, first: bool) -> d
 
 
 def describe_death(status: int, own: Path) -> str:
-    """Says how a process has died, and keeps what it was taking in."""
+    """Describes how a process died, and keeps its last input."""
     reason = {70: "a call that takes a minute", 77: "exit within an input"}.get(status, f"status {status}")
     current = own / "current"
     if current.exists():
@@ -100,7 +100,7 @@ def describe_death(status: int, own: Path) -> str:
 
 
 def campaign(options: argparse.Namespace) -> None:
-    """Tries what is missing of each door's share, and adds every process to the results."""
+    """Runs each door's missing inputs, and appends every process to the results."""
     path = options.folder / "results.jsonl"
     whole = sum(SHARES[door] for door in options.only)
     for door in options.only:
@@ -124,7 +124,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 
 def make_table(options: argparse.Namespace) -> tuple[str, int]:
-    """Returns a table of all that has been tried, and how many kinds of findings there are."""
+    """Returns the table of all inputs so far, and the number of kinds of findings."""
     lines = ["| door | inputs | accepted | refused in one line | findings, kinds | inputs/s |", "|---|---|---|---|---|---|"]
     total, seconds, kinds = 0, 0, []
     for door in SHARES:
@@ -148,7 +148,7 @@ def make_table(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fuzzes and prints the table; returns 1 where there is a finding, 2 where the fuzzer is missing."""
+    """Fuzzes and prints the table; returns 1 if there are findings, 2 if the fuzzer is missing."""
     options = parse(arguments)
     options.folder = options.folder.absolute()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -163,4 +163,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("fuzz", main, "interrupted; the same command continues")
+    run_command("fuzz", main, "interrupted; rerun the command to resume")

@@ -1,17 +1,17 @@
-"""Learns games, one training after the other, and writes the results: a table, curves and films.
+"""Trains on games, one after another, and writes the results: a table, curves and films.
 
-    python -m benchmarks.learning                           # all of the plan, some twelve hours of two cores
-    python -m benchmarks.learning basic pong --seeds 1      # some of it
-    python -m benchmarks.learning --share 0.1               # a tenth of the frames of each, and their pages
+    python -m benchmarks.learning                           # the whole plan, about twelve hours on two cores
+    python -m benchmarks.learning basic pong --seeds 1      # a subset
+    python -m benchmarks.learning --share 0.1               # a tenth of each game's frames, and the pages
     python -m benchmarks.learning --pages                   # only rewrite the pages from finished trainings
 
-A training is `train.py` with the game's own file, a seed and a number of frames: the minutes of the plan, of which one
-stands for 700,000 frames of Doom, 900,000 of Atari and 1,200,000 of cartpole, whatever the machine. One that was cut
-off is resumed by the same command; a finished one is a line of docs/results/learned.jsonl and not done again with as
-many frames, unless line and folder are taken away, as when its settings have changed. Then its best checkpoint plays
-episodes that training has not seen, with both policies; the one that the checkpoint names counts. The pages show the
-longest training of each game and seed (the newest of equals): docs/results/learned.md, a curve of each game in the
-folder beside it, and films in docs/scenarios, which docs/scenarios.md shows.
+A training is `train.py` with the game's own file, a seed and a number of frames: the plan's minutes, each standing for
+700,000 frames of Doom, 900,000 of Atari and 1,200,000 of cartpole, whatever the machine. The same command resumes an
+interrupted training; a finished one is a line of docs/results/learned.jsonl and is not repeated with the same number of
+frames, unless its line and folder are removed, as when its settings have changed. Its best checkpoint then plays episodes
+unseen in training, with both policies; the one that the checkpoint names counts. The pages show the longest training of
+each game and seed (the newest of equals): docs/results/learned.md, a curve per game in the folder beside it, and films in
+docs/scenarios, shown by docs/scenarios.md.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from doom_a3c.record.metrics.statistics import format_score
 
 FILMS = ROOT / "docs" / "scenarios"
 CURVES = PAGES / "learned"
-POINTS = 200  # of a curve that is kept
+POINTS = 200  # kept per curve
 
 
 def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Learned:
-    """Trains for so many frames, beginning or going on in a folder, and plays."""
+    """Trains in a folder, from scratch or resuming, then plays episodes."""
     start, before = time.monotonic(), folder / "seconds.txt"
     folder.mkdir(parents=True, exist_ok=True)
-    ended = folder / "ended"  # is there when the training has ended by itself, after its last evaluation
+    ended = folder / "ended"  # exists once training has ended by itself, after its last evaluation
     try:
         if not ended.exists():
             flags, budget = ["--scenario", game, "--seed", seed], frames
-            if (folder / "models" / "last.ckpt").exists():  # cut off, perhaps in that evaluation: it takes a rollout more
+            if (folder / "models" / "last.ckpt").exists():  # cut off, perhaps in that evaluation: one more rollout
                 flags, budget = ["--resume"], max(frames, read_counters(folder)["frames"] + 1)
             run(folder, "train.py", *flags, "--frames", budget)
             ended.touch()
@@ -91,7 +91,7 @@ def learn(game: str, seed: int, frames: int, episodes: int, folder: Path) -> Lea
 
 
 def write_pages(work: Path) -> None:
-    """Writes the table, the curves, and films of what has been filmed on this machine."""
+    """Writes the table, the curves, and the films of trainings on this machine."""
     found = select_shown_trainings()
     games = [game for game in PLANS if any(one.game == game for one in found)]
     for game in games:
@@ -161,26 +161,26 @@ def list_table_lines(found: Sequence[Learned]) -> Iterator[str]:
 
 
 def format_lowest_share(means: Sequence[float], target: float) -> str:
-    """Returns by how much means have held on to their best since the first that was the target's, '-' where none was."""
+    """Returns the lowest ratio of a mean to the best before it, once the target was reached; '-' if it never was."""
     since = list(itertools.dropwhile(lambda mean: mean < target, means))
     shares = [mean / best for mean, best in zip(since, itertools.accumulate(since, max), strict=True)]
     return f"{min(shares):.0%}" if shares else "-"
 
 
 def main() -> int:
-    """Learns what is asked for; returns 0, or 1 where a training failed."""
+    """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("learning", __doc__)
-    parser.add_argument("games", nargs="*", metavar="GAME", help=f"what is learned (default all): {', '.join(PLANS)}")
-    parser.add_argument("--seeds", type=int, nargs="+", help="these (default those of the plan)")
-    parser.add_argument("--share", type=float, default=1.0, help="of the plan's frames (default 1)")
-    parser.add_argument("--episodes", type=int, default=50, help="of each policy that are played (default 50)")
-    parser.add_argument("--work", type=Path, default=Path("learning"), help="where trainings lie (default learning)")
-    parser.add_argument("--pages", action="store_true", help="learn nothing, write the pages")
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"games to train (default all): {', '.join(PLANS)}")
+    parser.add_argument("--seeds", type=int, nargs="+", help="seeds (default: the plan's)")
+    parser.add_argument("--share", type=float, default=1.0, help="fraction of the plan's frames (default 1)")
+    parser.add_argument("--episodes", type=int, default=50, help="episodes to play with each policy (default 50)")
+    parser.add_argument("--work", type=Path, default=Path("learning"), help="folder of the trainings (default learning)")
+    parser.add_argument("--pages", action="store_true", help="only rewrite the pages from finished trainings")
     options = parser.parse_args()
     if not 0 < options.share <= 1:
-        parser.error(f"--share {options.share:g}: it is above 0, and 1 at most")
+        parser.error(f"--share {options.share:g}: must be above 0 and at most 1")
     if unknown := set(options.games) - set(PLANS):
-        parser.error(f"there is no plan for {', '.join(sorted(unknown))}; there are {', '.join(PLANS)}")
+        parser.error(f"unknown game {', '.join(sorted(unknown))}; choose from {', '.join(PLANS)}")
     work, failed = options.work.resolve(), False
     for game in () if options.pages else options.games or PLANS:
         plan = PLANS[game]
@@ -199,11 +199,11 @@ def main() -> int:
             results.append_result(learned.LEARNED, one._asdict())
             print(f"greedy {format_mean(one.greedy)}, sampled {format_mean(one.sample)}, {one.minutes} minutes", flush=True)
             write_pages(work)
-            print(f"its line is in {learned.LEARNED}, and the pages are made anew", flush=True)
+            print(f"added to {learned.LEARNED}, pages rewritten", flush=True)
     if options.pages:
         write_pages(work)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    run_command("learning", main, "interrupted; the same command continues")
+    run_command("learning", main, "interrupted; rerun the command to resume")

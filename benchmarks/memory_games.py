@@ -14,7 +14,7 @@ POSITIONS = [0, 1]  # cosine and sine of the angle; the third number is the velo
 
 
 def hide_velocity(**settings: Any) -> gymnasium.Env[Any, Any]:
-    """Returns Pendulum-v1 without the pendulum's velocity, as rl-zoo3's PendulumNoVel-v1."""
+    """Returns Pendulum-v1 without the velocity, like rl-zoo3's PendulumNoVel-v1."""
     env = PendulumEnv(**settings)
 
     def keep(observation: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -24,13 +24,13 @@ def hide_velocity(**settings: Any) -> gymnasium.Env[Any, Any]:
 
 
 def remember_object(**settings: Any) -> gymnasium.Env[Any, Any]:
-    """Returns a T-maze of MiniGrid: the object beside the start says where to turn at the end of the hallway.
+    """Returns a MiniGrid T-maze: the object beside the start says where to turn at the end of the hallway.
 
-    It is MiniGrid-MemoryS11-v0 with the player at the start of the hallway, the twins always in the same places, a view of
-    3 x 3 one-hot cells, and two turns and a step as actions. MiniGrid's own swaps the twins at random: comparing their
-    sight with the memory is learned far more slowly than remembering.
+    It is MiniGrid-MemoryS11-v0 with the agent at the start of the hallway, the two objects at its end in fixed places, a
+    view of 3 x 3 one-hot cells, and three actions: two turns and a step. MiniGrid's own swaps the two at random: matching
+    them against memory is learned far more slowly than remembering.
     """
-    from minigrid.core.world_object import Ball, Key  # late: a package that the other games do without
+    from minigrid.core.world_object import Ball, Key  # late: a package that other games do not need
     from minigrid.envs.memory import MemoryEnv
     from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
 

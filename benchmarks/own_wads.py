@@ -1,13 +1,13 @@
-"""Learns two levels that nobody has tuned anything for, each from its wad and cfg alone.
+"""Trains on two levels without any tuning, each from its wad and cfg alone.
 
     python -m benchmarks.own_wads                # both, seeds 1 and 2, 15 minutes each
     python -m benchmarks.own_wads arena --seeds 1 --minutes 5
 
-The orchard is that of docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
+The orchard is from docs/own-scenario.md: thirty flasks in a room, ten seconds to gather them. The arena is its
 opposite: a room of monsters that shoot, a pistol, half a minute, a hit pays 1. Every training is `train.py --scenario
-FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with both policies, beside 50 of random play. A
-finished one is a line of docs/results/own_wads.jsonl; the page, docs/results/own_wads.md, has the newest of each seed.
-Levels are made with omgifol, of requirements-test.txt.
+FILE.wad` with a seed and minutes; its best checkpoint plays 50 episodes with each policy, beside 50 of random play. A
+finished one is a line of docs/results/own_wads.jsonl; the page, docs/results/own_wads.md, shows the newest per seed.
+Levels are built with omgifol, from requirements-test.txt.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from benchmarks.common.trainings import INTERVALS, POLICIES, format_mean, play, 
 LEARNED = PAGES / "own_wads.jsonl"
 EPISODES = 50
 
-HALF = 896  # of the arena's side, in the map's units
+HALF = 896  # half the arena's side, in map units
 PLAYER_START, ZOMBIEMAN, IMP, CLIP, MEDIKIT = 1, 3004, 3001, 2007, 2012
-# Monsters hit each other too: who was paid for kills got five a game for doing nothing.
+# Monsters hit each other too: an agent paid for kills got five per episode for doing nothing.
 THINGS = {ZOMBIEMAN: 10, IMP: 5, CLIP: 6, MEDIKIT: 4}
 ARENA = """\
 doom_scenario_path = arena.wad
@@ -48,7 +48,7 @@ render_hud = false
 
 
 def make_arena(seed: int) -> WAD:
-    """Returns the level: one room, lit, with monsters around a player in the middle."""
+    """Returns the level: one lit room with monsters around a player in the middle."""
     editor = MapEditor()
     corners = [(-HALF, -HALF), (-HALF, HALF), (HALF, HALF), (HALF, -HALF)]
     room = Sector(z_floor=0, z_ceil=160, tx_floor="FLOOR4_8", tx_ceil="CEIL3_5", light=192)
@@ -71,7 +71,7 @@ WADS = {"orchard": (ORCHARD["orchard"], ORCHARD["CONFIG"]), "arena": (make_arena
 
 
 class Learned(NamedTuple):
-    """A finished training: a line of the file of results."""
+    """A finished training: a line of the results file."""
 
     wad: str
     seed: int
@@ -81,7 +81,7 @@ class Learned(NamedTuple):
     greedy: list[float]  # scores of the best checkpoint
     sample: list[float]
     random: list[float]  # scores of random play
-    policy: str | None = None  # that the best checkpoint names; None in lines of before this was kept
+    policy: str | None = None  # named by the best checkpoint; None in older lines
 
 
 def learn(wad: str, seed: int, minutes: float, folder: Path) -> Learned:
@@ -106,7 +106,7 @@ def read_learned() -> list[Learned]:
     return [Learned(**line) for line in results.read_results(LEARNED)]
 
 
-def page(found: Sequence[Learned]) -> Iterator[str]:
+def list_page_lines(found: Sequence[Learned]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield "# Levels without a scenario file"
     yield ""
@@ -128,8 +128,8 @@ def page(found: Sequence[Learned]) -> Iterator[str]:
 
 
 def format_times_random(one: Learned) -> str:
-    """Returns how many times random play's mean score there is."""
-    least = statistics.mean(one.random) if one.random else 0.0  # there is none where it has not ended in time
+    """Returns the mean score as a multiple of random play's."""
+    least = statistics.mean(one.random) if one.random else 0.0  # no scores if random play timed out
     if least <= 0:
         return "random play is not above 0" if one.random else "-"
     scores = {"greedy": one.greedy, "sample": one.sample}
@@ -138,16 +138,16 @@ def format_times_random(one: Learned) -> str:
 
 
 def main() -> int:
-    """Learns what is asked for; returns 0, or 1 where a training failed."""
+    """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("own_wads", __doc__)
-    parser.add_argument("wads", nargs="*", metavar="WAD", help=f"what is learned (default both): {', '.join(WADS)}")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="these (default 1 2)")
-    parser.add_argument("--minutes", type=float, default=15.0, help="of each training (default 15)")
-    parser.add_argument("--work", type=Path, default=Path("own_wads"), help="where trainings lie (default own_wads)")
+    parser.add_argument("wads", nargs="*", metavar="WAD", help=f"levels to train on (default both): {', '.join(WADS)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
+    parser.add_argument("--minutes", type=float, default=15.0, help="minutes of each training (default 15)")
+    parser.add_argument("--work", type=Path, default=Path("own_wads"), help="folder of the trainings (default own_wads)")
     options = parser.parse_args()
     failed = False
     if unknown := set(options.wads) - set(WADS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(WADS)}")
+        parser.error(f"unknown level {', '.join(sorted(unknown))}; choose from {', '.join(WADS)}")
     for seed in options.seeds:
         for wad in options.wads or WADS:
             if (wad, seed, options.minutes) in {(one.wad, one.seed, one.minutes) for one in read_learned()}:
@@ -161,7 +161,7 @@ def main() -> int:
                 failed = True
                 continue
             results.append_result(LEARNED, one._asdict())
-            (PAGES / "own_wads.md").write_text("\n".join(page(read_learned())) + "\n")
+            (PAGES / "own_wads.md").write_text("\n".join(list_page_lines(read_learned())) + "\n")
     return 1 if failed else 0
 
 

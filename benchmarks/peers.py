@@ -1,14 +1,14 @@
-"""Measures this program beside others on ViZDoom's basic: one run, one machine.
+"""Compares this program with others on ViZDoom's basic: one run, one machine.
 
     python -m benchmarks.peers --peers-python .venv-peers/bin/python --results peers.jsonl --table peers.md
 
-benchmarks/requirements-peers.txt says how to make that environment. Every run is a process of its own, one after the other,
-and whatever it started is killed when it ends, is capped or is interrupted. Two figures for systems that learn: frames/s
-(frames, skipped ones included; the median over windows of five seconds, after five seconds of warm-up), and the seconds
-from the start of the process until the mean score of the last 100 training episodes is 75, the game's own score; in every
-system that mean is looked at after each finished episode. For vectors of games without learning there are frames/s.
-Finished runs are kept in the file of results and not run again, so the same command goes on with a campaign that was
-interrupted; delete a line to have its run repeated.
+benchmarks/requirements-peers.txt says how to make that environment. Runs are separate processes, one after another; all
+processes that a run started are killed when it ends, hits its time limit or is interrupted. Systems that learn get two
+figures: frames/s (skipped frames included; the median over windows of five seconds, after five seconds of warm-up), and the
+seconds from process start until the mean score of the last 100 training episodes is 75, in the game's own units; every
+system's mean is checked after each finished episode. Vectors of games without learning get frames/s alone. Finished runs
+stay in the results file and are not repeated, so the same command resumes an interrupted campaign; delete a line to repeat
+its run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.comparison.tables import make_learning_table, make_raw_table
 from doom_a3c.settings.errors import UserError
 
 FRAME_SKIP = 4
-RULE = "mean after each episode, time-outs truncate, three actions"  # results by another rule are not mixed with these
+RULE = "mean after each episode, time-outs truncate, three actions"  # never mixed with results by another rule
 PROGRESS_EVERY = 10.0  # seconds
 
 
@@ -64,12 +64,12 @@ def measure(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]
 
 
 def make_python_path() -> str:
-    """Returns PYTHONPATH with this project first, so that any interpreter finds the runners by their modules' names."""
+    """Returns PYTHONPATH with this project first, so that any interpreter can import the runners."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def watch(process: subprocess.Popen[bytes], run: Run, name: str, seed: int, options: argparse.Namespace) -> None:
-    """Waits until a run has ended, reached its target or used up its time; prints its progress now and then."""
+    """Waits until a run ends, reaches its target or uses up its time; prints its progress now and then."""
     start, limit, due = time.monotonic(), 60 * options.minutes, PROGRESS_EVERY
     while process.poll() is None:
         time.sleep(0.1)
@@ -88,7 +88,7 @@ def watch(process: subprocess.Popen[bytes], run: Run, name: str, seed: int, opti
 
 
 def make_settings(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the settings that a result belongs to."""
+    """Returns the settings that identify a result."""
     kept = {"system": name, "seed": seed, "games": options.games}
     if SYSTEMS[name].learns:
         return {**kept, "rule": RULE, "target_score": options.target_score, "minutes": options.minutes}
@@ -99,7 +99,7 @@ def read_finished_runs(path: Path) -> list[dict[str, Any]]:
     """Returns the finished runs.
 
     Raises:
-        UserError: if the file holds something else.
+        UserError: if it is not a results file.
     """
     try:
         return results.read_results(path)
@@ -108,7 +108,7 @@ def read_finished_runs(path: Path) -> list[dict[str, Any]]:
 
 
 def campaign(options: argparse.Namespace) -> None:
-    """Makes the runs that are not in the file of results yet, and adds each to it."""
+    """Makes the runs missing from the results file, and appends each to it."""
     known = read_versions(options.only, options.peers_python)
     finished = read_finished_runs(options.results)
     wanted = [make_settings(name, seed, options) for seed in options.seeds for name in options.only]
@@ -127,7 +127,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 
 def make_table(options: argparse.Namespace) -> str:
-    """Returns the tables of the finished runs, the newest of each system and seed, whatever its limit of time was."""
+    """Returns the tables of finished runs: the newest of each system and seed, whatever its time limit."""
     wanted = [make_settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
     every = read_finished_runs(options.results)
     alike = [{key: value for key, value in run.items() if key != "minutes"} for run in wanted]
@@ -138,25 +138,26 @@ def make_table(options: argparse.Namespace) -> str:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Returns the flags.
+    """Parses the flags.
 
     Raises:
-        UserError: for a value that makes no sense.
+        UserError: for an invalid value.
     """
     parser = make_parser("peers", __doc__)
-    parser.add_argument("--peers-python", help="the python of the environment of benchmarks/requirements-peers.txt")
-    parser.add_argument("--results", type=Path, default=Path("peers.jsonl"), help="finished runs (default peers.jsonl)")
+    parser.add_argument("--peers-python", help="Python of the benchmarks/requirements-peers.txt environment")
+    parser.add_argument("--results", type=Path, default=Path("peers.jsonl"), help="file of results (default peers.jsonl)")
     parser.add_argument("--table", type=Path, help="also write the table to this file")
+    systems = f"systems to run (default all): {', '.join(SYSTEMS)}"
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help=systems)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds, one run each (default 1 2 3)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="time limit of a run that learns (default 10)")
     parser.add_argument(
-        "--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help=", ".join(SYSTEMS)
+        "--target-score", type=float, default=75.0, help="target mean of 100 training episodes (default 75)"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="a run each (default 1 2 3)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="limit of a run that learns (default 10)")
-    parser.add_argument("--target-score", type=float, default=75.0, help="mean of 100 training episodes (default 75)")
-    parser.add_argument("--games", type=int, default=32, help="games played at once (default 32), an even number")
-    parser.add_argument("--raw-seconds", type=float, default=30.0, help="of a run without learning (default 30)")
-    parser.add_argument("--logs", type=Path, help="keep what the runs print in this folder")
-    parser.add_argument("--table-only", action="store_true", help="run nothing, write the table of what is finished")
+    parser.add_argument("--games", type=int, default=32, help="games played at once, an even number (default 32)")
+    parser.add_argument("--raw-seconds", type=float, default=30.0, help="seconds of a run without learning (default 30)")
+    parser.add_argument("--logs", type=Path, help="folder to keep the output of the runs in")
+    parser.add_argument("--table-only", action="store_true", help="run nothing, only print the table of finished runs")
     options = parser.parse_args(arguments)
     if options.games < 2 or options.games % 2:
         raise UserError("--games must be an even number: two workers share them")
@@ -164,7 +165,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         raise UserError(f"--raw-seconds must be more than {WARM_UP + WINDOW:g}: warm-up and a window")
     if options.minutes <= 0:
         raise UserError("--minutes must be more than 0")
-    if options.peers_python is not None:  # runs start in folders of their own; a link to a python must stay one
+    if options.peers_python is not None:  # runs start in other folders; a symlink must stay one
         options.peers_python = os.path.abspath(shutil.which(options.peers_python) or options.peers_python)
     if options.logs:
         options.logs = options.logs.absolute()
@@ -185,4 +186,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("peers", main, "interrupted; the same command continues")
+    run_command("peers", main, "interrupted; rerun the command to resume")

@@ -1,12 +1,12 @@
-"""Makes the models of models/pretrained out of what benchmarks.learning has trained, each with its card.
+"""Makes the models in models/pretrained, with their cards, from the trainings of benchmarks.learning.
 
-    python -m benchmarks.pretrained --work learning            # all games whose trainings lie there
+    python -m benchmarks.pretrained --work learning            # all games with a training there
     python -m benchmarks.pretrained --work learning basic      # one of them
     python -m benchmarks.pretrained --page                     # only rewrite the page, models/README.md
 
-Of a game it takes the best of the trainings that docs/results/learned.md shows, where that still lies there: else the model
-that there is stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its
-weights as float16; what stands on its card is played with that file, in other games than those that have chosen it.
+It takes the best of each game's trainings in docs/results/learned.md. If that is no longer in the folder, the current model
+stays, and a line says so. A model is its best checkpoint without the optimizer's slots and the curve, its weights as
+float16; the scores on its card are played with that file, in games other than the ones it was selected by.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from doom_a3c.run.play.agent import TrainedAgent
 from doom_a3c.run.play.random_play import play_random_episodes
 
 FOLDER = ROOT / "models" / "pretrained"
-MOST = 3_000_000  # bytes of a model
+MOST = 3_000_000  # bytes per model
 EPISODES = 100
-FIRST_SEED = 2_000_000  # of a card's games: those of `CHOOSING_SEED` have chosen among seeds
+FIRST_SEED = 2_000_000  # of a card's games: the ones from `CHOOSING_SEED` on selected the training
 
 
 def write_slim_model(source: Path, target: Path) -> None:
-    """Writes what playing needs of a checkpoint: weights as float16, and no course of the training."""
+    """Writes the parts of a checkpoint that playing needs: weights as float16, no training history."""
     agent = TrainedAgent.load(source)
     weights = {variable_name(each): each.numpy().astype(np.float16) for each in agent.network.parameters}
     counters = agent.record.counters._replace(scores=(), curve=())
@@ -51,7 +51,7 @@ def write_slim_model(source: Path, target: Path) -> None:
 
 
 def make_card(one: Learned, model: Path) -> Card:
-    """Plays a model, and returns its card."""
+    """Plays a model and returns its card."""
     with tempfile.TemporaryDirectory() as folder:
         scores = play_episodes(model, Path(folder), EPISODES, FIRST_SEED)
         standing = read_standing(Path(folder) / max(scores, key=lambda policy: statistics.mean(scores[policy])))
@@ -72,12 +72,12 @@ def make_card(one: Learned, model: Path) -> Card:
 
 
 def read_standing(folder: Path) -> str:
-    """Returns the standing that play.py has written into a folder, in words; '' where the game is no match."""
+    """Describes the standing that play.py wrote into a folder; '' if the game is not a match."""
     summary = json.loads(path.read_text()) if (path := folder / "summary.json").exists() else {}
     return Standing(**summary["standing"]).describe() if "standing" in summary else ""
 
 
-def page() -> Iterator[str]:
+def list_page_lines() -> Iterator[str]:
     """Yields the lines of models/README.md."""
     yield "# Models"
     yield ""
@@ -99,9 +99,9 @@ def page() -> Iterator[str]:
     yield "| model | greedy | sampled | random play | games from | seed | frames | minutes | trained by | commit |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for name, card in pretrained.read_cards().items():
-        told = " | ".join(format_interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
+        scores = " | ".join(format_interval(*each, card.episodes) for each in (card.greedy, card.sample, card.random))
         trained = f"{card.seed} | {card.frames:,} | {card.minutes:g} | `{card.command}` | {card.commit}"
-        yield f"| {name} | {told} | {card.first_seed:,} | {trained} |"
+        yield f"| {name} | {scores} | {card.first_seed:,} | {trained} |"
     for name, card in pretrained.read_cards().items():
         if card.standing:
             yield ""
@@ -109,19 +109,19 @@ def page() -> Iterator[str]:
 
 
 def format_interval(mean: float, std: float, episodes: int) -> str:
-    """Returns a mean with its 95 per cent interval."""
+    """Returns a mean with its 95% interval."""
     return format_with_interval(mean, read_interval(mean, std, episodes), episodes)
 
 
 def main() -> int:
-    """Makes what is asked for; returns 0."""
+    """Makes the models; returns 0."""
     parser = make_parser("pretrained", __doc__)
-    parser.add_argument("games", nargs="*", metavar="GAME", help="these alone (default all)")
-    parser.add_argument("--work", type=Path, default=Path("learning"), help="where the trainings lie (default learning)")
-    parser.add_argument("--page", action="store_true", help="make no model, write the page")
+    parser.add_argument("games", nargs="*", metavar="GAME", help="games to make models for (default all)")
+    parser.add_argument("--work", type=Path, default=Path("learning"), help="folder of the trainings (default learning)")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page")
     options = parser.parse_args()
     if unknown := set(options.games) - set(PLANS):
-        parser.error(f"{', '.join(sorted(unknown))} is not learned; {', '.join(PLANS)} are")
+        parser.error(f"unknown game {', '.join(sorted(unknown))}; choose from {', '.join(PLANS)}")
     FOLDER.mkdir(exist_ok=True)
     for game in () if options.page else options.games or PLANS:
         best = find_best(one for one in select_shown_trainings() if one.game == game)
@@ -129,18 +129,18 @@ def main() -> int:
             continue
         source = training_folder(options.work, game, best.seed, best.budget) / "models" / "best.ckpt"
         if not source.exists():
-            print(f"{game}: there is no {source}, so its model stays as it is", flush=True)
+            print(f"{game}: no {source}, so its model stays as it is", flush=True)
             continue
         with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
             model = Path(made) / f"{game}.ckpt"
             write_slim_model(source, model)
             card = make_card(best, model)
-            model.replace(FOLDER / model.name)  # when its card is known: one that is stopped leaves the old pair
-        cards = pretrained.read_cards() | {game: card}  # others may be made beside this one
+            model.replace(FOLDER / model.name)  # once its card is known: an interruption leaves the old pair
+        cards = pretrained.read_cards() | {game: card}  # others may be made at the same time
         ordered = {name: cards[name]._asdict() for name in PLANS if name in cards}
         write_whole(FOLDER / CARDS, f"{json.dumps(ordered, indent=1)}\n".encode())
         print(f"{game}: greedy {card.greedy[0]:.2f}, sampled {card.sample[0]:.2f}", flush=True)
-    (ROOT / "models" / "README.md").write_text("\n".join(page()) + "\n")
+    (ROOT / "models" / "README.md").write_text("\n".join(list_page_lines()) + "\n")
     return 0
 
 

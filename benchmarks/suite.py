@@ -1,13 +1,13 @@
-"""Scores the recipe for levels without a file: trains levels from nothing but wad and cfg, and summarizes them in a number.
+"""Scores the recipe for levels without a file: trains from wad and cfg alone, and sums the levels up in one number.
 
     python -m benchmarks.suite                                     # today's recipe: six levels, two seeds, 1M frames each
-    python -m benchmarks.suite --variant heads --levels deathmatch # a variant of it, on some of the levels
+    python -m benchmarks.suite --variant heads --levels deathmatch # a variant of it, on a subset of the levels
     python -m benchmarks.suite --page                              # only rewrite the page from finished trainings
 
 A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
-random play, 1 the tuned file at the end of its own, longer training. The suite's score is the interquartile mean over
-levels and seeds, with a 95% interval of a bootstrap over the seeds of each level (Agarwal et al. 2021, arXiv:2108.13264).
-A finished training is a line of docs/results/suite.jsonl and not done again; the page is docs/results/suite.md.
+random play, 1 the tuned file after its own, longer training. The suite's score is the interquartile mean over levels and
+seeds, with a 95% bootstrap interval over the seeds of each level (Agarwal et al. 2021, arXiv:2108.13264). A finished
+training is a line of docs/results/suite.jsonl and is not repeated; the page is docs/results/suite.md.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ VARIANTS = {  # TOML over base/doom
     "heads": '[game]\nbuttons = "heads"\n',
     "together": '[game]\nbuttons = "together"\n',
 }
-EPISODES = 50  # new games
-SAMPLES = 5000  # of the bootstrap
+EPISODES = 50  # new ones, after training
+SAMPLES = 5000  # bootstrap samples
 
 
 class Measured(NamedTuple):
-    """A finished training: a line of the file of results."""
+    """A finished training: a line of the results file."""
 
     level: str
     variant: str
     seed: int
-    frames: int  # asked for
-    score: float  # mean in new games
+    frames: int  # requested
+    score: float  # mean over new episodes
     seconds: float
     commit: str
 
     @property
     def normalized(self) -> float:
-        """The score with 0 for random play and 1 for the tuned file."""
+        """The score, scaled to 0 for random play and 1 for tuned."""
         tuned = find(self.level)
         assert tuned.expected_mean is not None
         assert tuned.random_mean is not None
@@ -78,7 +78,7 @@ def write_scenario(level: str, variant: str, folder: Path) -> Path:
 
 
 def measure(level: str, variant: str, seed: int, frames: int) -> Measured:
-    """Trains a level with a variant of the recipe, and plays new games with the last weights."""
+    """Trains a variant of the recipe on a level, then plays new episodes with its weights."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         end = train_and_score(folder, write_scenario(level, variant, folder), seed, frames, EPISODES)
@@ -101,7 +101,7 @@ def find_interval(scores: Mapping[str, Sequence[float]]) -> tuple[float, float, 
 
 
 def list_page_lines(found: Sequence[Measured]) -> Iterator[str]:
-    """Yields the lines of the page: a table for each number of frames."""
+    """Yields the lines of the page: a table per number of frames."""
     yield "# Levels without a file"
     for frames in sorted({one.frames for one in found}):
         ones = [one for one in found if one.frames == frames]
@@ -136,13 +136,15 @@ def _format_iqm(ones: Sequence[Measured]) -> str:
 
 
 def main() -> int:
-    """Measures what is asked for; returns 0, or 1 where a training failed."""
+    """Runs the requested trainings; returns 0, or 1 if any failed."""
     parser = make_parser("suite", __doc__)
     parser.add_argument("--levels", nargs="+", choices=ALL_LEVELS, default=LEVELS, help="levels to train (default six)")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[RECIPE], help="variants of the recipe")
+    parser.add_argument(
+        "--variants", nargs="+", choices=VARIANTS, default=[RECIPE], help="variants of the recipe (default recipe)"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default 1 2)")
     parser.add_argument("--frames", type=int, default=1_000_000, help="frames of each training (default 1,000,000)")
-    parser.add_argument("--page", action="store_true", help="train nothing, write the page")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from finished trainings")
     options = parser.parse_args()
     trainings = {
         (level, variant, seed, options.frames): f"{level}, {variant}, seed {seed}"
@@ -162,4 +164,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("suite", main, "interrupted; the same command continues")
+    run_command("suite", main, "interrupted; rerun the command to resume")

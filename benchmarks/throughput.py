@@ -1,14 +1,13 @@
-"""Measures how fast the parts and the whole of training are, in game frames per second, all in one run.
+"""Measures the speed of training and of its parts in game frames per second, all in one run.
 
     python -m benchmarks.throughput --seconds 10 --repeats 3 --json throughput.json
 
 Four figures per setting, on the same games and resolution (a scenario's own; basic is 160x120 grey with frame skip 4):
 the raw engine with random actions, acting alone (the network decides on one fixed observation), gradients alone (one fixed
 rollout), and training end to end, by the threads engine's own workers. The last two are measured with all updates that the
-scenario makes from a rollout, as users train it, and with one. The ratio of the whole to the best raw rate over some thread
-counts says how much of the machine's game speed is left after learning. For training, a second table says what
-CPU time a step takes of the game engines, of the game servers and of the trainer, how much of the cores is idle, and
-the memory of all of them.
+scenario makes from a rollout, as users train it, and with one. The ratio of training to the best raw rate over some thread
+counts is the share of the machine's game speed left after learning. For training, a second table lists the CPU time per
+step of game engines, game servers and trainer, the idle share of the cores, and the memory of all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def measure_raw(scenario: Scenario, threads: int, games: int, seconds: float) ->
 
 
 def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: float) -> float:
-    """Returns the rate of vectors of games, stepped together: Atari's own C++ vector, as the library makes it."""
+    """Returns the rate of vectors of games stepped together; for Atari, the library's own C++ vector."""
     from doom_a3c.run.builder import Builder
 
     builder = Builder(scenario, Config())
@@ -69,7 +68,7 @@ def measure_raw_vector(scenario: Scenario, threads: int, games: int, seconds: fl
 
 
 def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, games: int, seconds: float) -> float:
-    """Returns the rate of bare engines, in a match with its bots; nobody takes a frame."""
+    """Returns the rate of bare engines, in a match with its bots; no frame is read."""
     from doom_a3c.envs.doom.match import Match
     from doom_a3c.envs.doom.setup import check
     from doom_a3c.envs.doom.start import start_engine
@@ -108,13 +107,13 @@ def measure_raw_doom(spec: DoomSpec, observation: Observation, threads: int, gam
 def main() -> None:
     """Measures and prints a table."""
     parser = make_parser("throughput", __doc__)
-    parser.add_argument("--scenario", default="basic", help="what is played (default basic)")
+    parser.add_argument("--scenario", default="basic", help="scenario to measure (default basic)")
     parser.add_argument(
         "--settings", type=parse_settings, default="2x16,2x32,4x16", help="workers x games (x processes): '2x16,2x32x4'"
     )
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each measurement (default 8)")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each figure, median reported (default 3)")
-    parser.add_argument("--only", nargs="+", choices=FIGURES, default=FIGURES, help="which figures (default all)")
+    parser.add_argument("--only", nargs="+", choices=FIGURES, default=FIGURES, help="figures to measure (default all)")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     options = parser.parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="auto")
@@ -130,7 +129,7 @@ def main() -> None:
         samples.setdefault(name, []).append(value)
         print(f"{name:40s} {value:10,.0f} frames/s", file=sys.stderr, flush=True)
 
-    for _ in range(options.repeats):  # all figures once, then all again: a slow minute of the machine hits all alike
+    for _ in range(options.repeats):  # all figures in every round: a slow minute of the machine hits all alike
         for threads, games in RAW_SETTINGS if "raw" in options.only else ():
             note(f"raw {threads}x{games}", measure_raw(scenario, threads, games, options.seconds))
         for (workers, games, processes), (updates, variant) in itertools.product(options.settings, variants):
@@ -149,15 +148,15 @@ def main() -> None:
 
 
 def report(samples: dict[str, list[float]], costs: dict[str, list[Cost]], options: argparse.Namespace) -> None:
-    """Prints medians and ratios; writes all measurements where asked to."""
+    """Prints medians and ratios; writes all measurements if asked to."""
     medians = {name: statistics.median(values) for name, values in samples.items()}
     best_raw = max((value for name, value in medians.items() if name.startswith("raw")), default=None)
     print(f"\nscenario {options.scenario}, {cpu_count()} CPUs, median of {options.repeats} x {options.seconds:g} s")
-    print("| what (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
+    print("| part (threads x games) | frames/s | of the best raw rate |\n|---|---|---|")
     for name, value in medians.items():
         print(f"| {name} | {value:,.0f} | {f'{value / best_raw:.2f}' if best_raw else '-'} |")
     if costs:
-        print("\n| training | engines, CPU ms a step | servers | trainer | together | idle | MB |\n" + "|---" * 7 + "|")
+        print("\n| training | engines, CPU ms per step | servers | trainer | total | idle | MB |\n" + "|---" * 7 + "|")
     for name, values in costs.items():
         *parts, idle, megabytes = (statistics.median(column) for column in zip(*values, strict=True))
         cells = [f"{part:.3f}" for part in (*parts, sum(parts))]

@@ -1,11 +1,11 @@
-"""Measures how surely and how fast training reaches a score, by running train.py itself for several seeds.
+"""Measures how reliably and how fast training reaches a score, by running train.py with several seeds.
 
     python -m benchmarks.time_to_score --scenario basic --target-score 75 --minutes 4 --seeds 1 2 3 4 5
 
-Every seed is a process of its own, one after the other; the seconds are counted from its start, imports included. A seed
-that misses the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes.
-With --hold a seed goes on to its minutes, and the table says how low its mean fell after it had first reached the target.
-Flags of train.py that are not listed here are handed on to it: --engine queue, for example.
+Each seed is a process of its own, one after another; the seconds count from its start, imports included. A seed that misses
+the target is reported as such. With --evaluate N the best checkpoint of each seed then plays N greedy episodes. With --hold
+a seed trains for all of its minutes, and the table shows how low its mean fell after first reaching the target. Other flags
+are passed on to train.py: --engine queue, for example.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_program(program: str, *arguments: object) -> None:
 
 
 def measure(folder: Path, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """Trains one seed; returns the summary that train.py writes, and the mean of the greedy episodes."""
+    """Trains one seed; returns train.py's summary, with the mean of the greedy episodes."""
     outputs = [f"--{name}-dir={folder / name}" for name in ("models", "frames", "logs")]
     summary = folder / "summary.json"
     limits = ("--minutes", options.minutes, *(() if options.hold else ("--target-score", options.target_score)))
@@ -67,12 +67,14 @@ def find_lowest_after(checkpoint: Path, target: float) -> float | None:
 def main() -> None:
     """Trains all seeds and prints a table."""
     parser = make_parser("time_to_score", __doc__)
-    parser.add_argument("--scenario", default="basic", help="what is learned (default basic)")
-    parser.add_argument("--target-score", type=float, default=75.0, help="mean of 100 training episodes (default 75)")
-    parser.add_argument("--minutes", type=float, default=4.0, help="limit of each run (default 4)")
+    parser.add_argument("--scenario", default="basic", help="scenario to train (default basic)")
+    parser.add_argument(
+        "--target-score", type=float, default=75.0, help="target mean of 100 training episodes (default 75)"
+    )
+    parser.add_argument("--minutes", type=float, default=4.0, help="time limit of each run (default 4)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="seeds (default 1 2 3 4 5)")
     parser.add_argument("--evaluate", type=int, default=0, help="greedy episodes of the best checkpoint (default 0)")
-    parser.add_argument("--hold", action="store_true", help="train on after the target, for all of the minutes")
+    parser.add_argument("--hold", action="store_true", help="train for all of --minutes, even after the target")
     options, flags = parser.parse_known_args()
     options.flags = flags
     last = "lowest mean since the target" if options.hold else "greedy best"

@@ -1,1 +1,1 @@
-"""Helpers that several commands share: processes, results, trainings, films, speed."""
+"""Helpers shared by several commands: processes, results, trainings, films, speed."""

@@ -1,4 +1,4 @@
-"""How every command of benchmarks parses its flags, and how it ends."""
+"""The flag parser and the exit handling of every benchmark command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_command(name: str, main: Callable[[], int | None], interrupted: str = "i
     except (DamagedError, UserError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)
-    except subprocess.CalledProcessError as error:  # it has said why
+    except subprocess.CalledProcessError as error:  # it has printed why
         print(f"{name}: {Path(error.cmd[1]).name} ended with status {error.returncode}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

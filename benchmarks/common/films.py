@@ -1,4 +1,4 @@
-"""Small films for the documentation, made from those of play.py."""
+"""Small films for the documentation, made from play.py's films."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUALITIES = range(85, 15, -10)
 
 
 def make_film(source: Path) -> bytes:
-    """Encodes the first eight seconds of an mp4 in which something moves, six pictures per second."""
+    """Encodes the first eight seconds of an mp4 with motion, at six pictures per second."""
     rate = imageio.v3.immeta(source, plugin="FFMPEG")["fps"]
     pictures: list[Image.Image] = []
     due = 0.0
@@ -34,7 +34,7 @@ def make_film(source: Path) -> bytes:
 
 
 def encode(pictures: Sequence[Image.Image]) -> bytes:
-    """Encodes a looping WebP film, which READMEs and pages show, in the best quality that fits 150 kB."""
+    """Encodes a looping WebP film for READMEs and pages, at the best quality that fits 150 kB."""
     for quality in QUALITIES:
         file = io.BytesIO()
         options = {"duration": round(1000 / PICTURES_PER_SECOND), "loop": 0, "quality": quality, "method": 6}
@@ -51,7 +51,7 @@ def _shrink(picture: Any) -> Image.Image:
 
 
 def write_four_in_one(films: Sequence[Path], folder: Path) -> None:
-    """Combines four films, if all exist, as `games.webp`, two by two; shorter ones start again."""
+    """Tiles four films, if all exist, two by two into `games.webp`; shorter ones loop."""
     if not all(path.exists() for path in films):
         return
     tiles = [_read(path) for path in films]
@@ -67,7 +67,7 @@ def write_four_in_one(films: Sequence[Path], folder: Path) -> None:
 
 
 def _read(path: Path) -> list[Image.Image]:
-    """Returns the pictures of a film, repeated for as long as each lasts."""
+    """Returns a film's pictures, each repeated for as long as it lasts."""
     pictures = []
     with Image.open(path) as film:
         for picture in ImageSequence.Iterator(film):

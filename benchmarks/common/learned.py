@@ -1,4 +1,4 @@
-"""Which games are learned for how long, and the trainings that are finished."""
+"""The training plan of every game, and the finished trainings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from benchmarks.common import results
 from benchmarks.common.paths import PAGES
 from benchmarks.common.trainings import reaches_target
 
-FIRST_SEED = 1_000_000  # of the games that a finished training plays
+FIRST_SEED = 1_000_000  # of the episodes played after training
 LEARNED = PAGES / "learned.jsonl"
-DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames that stand for a minute
+DOOM, ATARI, CLASSIC = 700_000, 900_000, 1_200_000  # frames per minute of a plan
 
 
 class Plan(NamedTuple):
-    """How long a game is learned, and what is to come of it."""
+    """A game's training time and its target score."""
 
     minutes: float
-    target: float | None = None  # of the mean score of the best checkpoint
+    target: float | None = None  # for the mean score of the best checkpoint
     seeds: Sequence[int] = (1, 2)
     rate: int = DOOM
 
@@ -34,7 +34,7 @@ PLANS = {
     "health_gathering": Plan(10, 2050),
     "take_cover": Plan(15, 1050),
     "pong": Plan(18, 20, rate=ATARI),
-    "pong_lstm": Plan(25, 16, rate=ATARI),  # four fifths of what is asked of the feed-forward one, as breakout's
+    "pong_lstm": Plan(25, 16, rate=ATARI),  # four fifths of the feed-forward target, as for breakout
     "defend_the_center": Plan(20, 20),
     "predict_position": Plan(20, 0.80),
     "defend_the_line": Plan(25, 28),
@@ -50,44 +50,44 @@ PLANS = {
 
 
 class Learned(NamedTuple):
-    """A finished training: a line of the file of results."""
+    """A finished training: a line of the results file."""
 
     game: str
     seed: int
-    budget: int  # frames that there were for it
+    budget: int  # frames planned
     frames: int
-    minutes: float  # of the clock, all sessions together
+    minutes: float  # wall-clock, all sessions together
     commit: str
     greedy: list[float]  # scores of the best checkpoint
     sample: list[float]
-    random: float | None  # the mean of random play, None where that has not ended in time
+    random: float | None  # the mean of random play, None if it timed out
     curve: list[tuple[int, float]]  # frames and mean of the last 100 episodes
-    policy: str | None = None  # that the best checkpoint names; None in lines of before this was kept
+    policy: str | None = None  # named by the best checkpoint; None in older lines
 
     @property
     def counting(self) -> list[list[float]]:
-        """The scores that may count: those of the policy that the checkpoint names, of both where that is not known."""
+        """The scores that may count: the ones of the checkpoint's policy, or of both policies if that is unknown."""
         scores = {"greedy": self.greedy, "sample": self.sample}
         return [scores[self.policy]] if self.policy else list(scores.values())
 
     def verdict(self, target: float) -> str:
-        """Returns whether a target is met, by the lower end of the interval; where any policy may count, by all."""
+        """Returns whether the lower end of the interval meets a target; if both policies may count, both must."""
         met = [reaches_target(scores, target) for scores in self.counting]
         return "met" if all(met) else "by one policy alone" if any(met) else "not met"
 
 
 def training_folder(work: Path, game: str, seed: int, budget: int) -> Path:
-    """Returns where a training lies."""
+    """Returns a training's folder."""
     return work / f"{game}-seed{seed}-{budget}"
 
 
 def read_learned() -> list[Learned]:
-    """Returns all finished trainings, the oldest first."""
+    """Returns all finished trainings, oldest first."""
     return [Learned(**line) for line in results.read_results(LEARNED)]
 
 
 def select_shown_trainings() -> list[Learned]:
-    """Returns the longest training of each game's seed, and of those the newest: others may have had other settings."""
+    """Returns the longest training of each game and seed, the newest of equals: older settings may differ."""
     found: dict[tuple[str, int], Learned] = {}
     for one in read_learned():
         if one.budget >= found.get((one.game, one.seed), one).budget:
@@ -96,10 +96,10 @@ def select_shown_trainings() -> list[Learned]:
 
 
 def find_best(runs: Iterable[Learned]) -> Learned | None:
-    """Returns the training that scores best, None where there is none: a choice, whose score other games have to tell."""
+    """Returns the best-scoring training, None if there is none; selection biases its score: play other games for it."""
     return max(runs, key=lambda one: max(map(statistics.mean, one.counting)), default=None)
 
 
 def film_path(work: Path, one: Learned) -> Path:
-    """Returns where a training's film lies, if it lies here."""
+    """Returns a training's film path, which may not exist."""
     return training_folder(work, one.game, one.seed, one.budget) / "filmed" / "episodes.mp4"

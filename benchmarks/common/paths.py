@@ -1,4 +1,4 @@
-"""Where the project and the pages of its results are."""
+"""Paths of the project and of its results pages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Looks at the processes of a program from outside."""
+"""Inspects a program's processes from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 def _fields(pid: int) -> list[str]:
-    """Returns what /proc says of a living process from its state on; raises OSError when there is none."""
+    """Returns a live process's fields in /proc from its state on; raises OSError if there is none."""
     fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     if fields[0] in "ZX":
         raise ProcessLookupError
@@ -22,19 +22,19 @@ def _fields(pid: int) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Tells whether a process exists and is not merely waiting to be waited for."""
+    """Returns whether a process exists and is not a zombie."""
     return parent(pid) != 0
 
 
 def parent(pid: int) -> int:
-    """Returns the parent of a living process, 0 where there is none."""
+    """Returns the parent of a live process, 0 if there is none."""
     with contextlib.suppress(OSError):
         return int(_fields(pid)[1])
     return 0
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Returns the CPU time that living processes have used so far."""
+    """Returns the CPU time used by live processes so far."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -43,9 +43,9 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def memory(pids: Iterable[int], *kinds: str) -> float:
-    """Returns the megabytes that processes use, pages that several share counted in parts.
+    """Returns the megabytes that processes use, shared pages counted proportionally.
 
-    `kinds` of pages are all of 'Pss_Anon', 'Pss_File' and 'Pss_Shmem' if none is given.
+    `kinds` of pages are 'Pss_Anon', 'Pss_File' and 'Pss_Shmem'; all if none is given.
     """
     total = 0
     wanted = tuple(f"{kind}:" for kind in kinds or ("Pss",))
@@ -57,7 +57,7 @@ def memory(pids: Iterable[int], *kinds: str) -> float:
 
 
 def family(pid: int) -> set[int]:
-    """Returns the living descendants of a process."""
+    """Returns the live descendants of a process."""
     parents = {int(path.name): parent(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
     found = {pid}
     while more := {child for child, its in parents.items() if its in found} - found:
@@ -66,7 +66,7 @@ def family(pid: int) -> set[int]:
 
 
 def instance(pid: int) -> str:
-    """Returns the id in the names of an engine's shared memory, '' where the process is no engine."""
+    """Returns the id in an engine's shared memory names, '' if the process is not an engine."""
     with contextlib.suppress(OSError):
         arguments = (Path("/proc") / str(pid) / "cmdline").read_text().split("\0")
         return arguments[arguments.index("+viz_instance_id") + 1] if "+viz_instance_id" in arguments else ""
@@ -84,13 +84,13 @@ def servers(pid: int) -> list[int]:
 
 
 def left_over(pids: Iterable[int], instances: Iterable[str] = ()) -> list[int | str]:
-    """Returns which of the processes still live, and which shared memory of those engines' there is."""
+    """Returns the processes still alive, and the shared memory that these engines left."""
     names: list[str] = [name for name in os.listdir("/dev/shm") if name.endswith(tuple(instances))]
     return [*(pid for pid in pids if alive(pid)), *names]
 
 
 def until(condition: Callable[[], Value], seconds: float = 10.0) -> Value:
-    """Waits until a condition holds; returns its value, or its last one when it never does."""
+    """Waits until a condition holds; returns its value, or the last one if it never does."""
     deadline = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -98,6 +98,6 @@ def until(condition: Callable[[], Value], seconds: float = 10.0) -> Value:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Sends a signal to a process, if it is there."""
+    """Sends a signal to a process, if it exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

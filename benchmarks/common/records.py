@@ -1,4 +1,4 @@
-"""Records of checkpoints, as plain data."""
+"""Checkpoint records as plain data."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def read_plain_record(checkpoint: Path) -> dict[str, Any]:
 
 
 def check_whole(checkpoint: Path) -> None:
-    """Raises ValueError where a checkpoint is there, and not whole."""
+    """Raises ValueError if a checkpoint exists but is not whole."""
     if checkpoint.exists() and not is_whole(checkpoint):
         raise ValueError(f"{checkpoint.name} is damaged")

@@ -1,4 +1,4 @@
-"""Files of results: a line of JSON for each finished run, so that a campaign does none of them again."""
+"""Results files: one JSON line per finished run, so that a campaign repeats none of them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 
 class DamagedError(ValueError):
-    """A file of results has something else in it."""
+    """A results file has an invalid line."""
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """Returns what has been finished, the oldest first; nothing where there is no such file.
+    """Returns the results, oldest first; none if there is no such file.
 
     Raises:
-        DamagedError: at a line that is none, which a kill may have left half written.
+        DamagedError: at an invalid line, which a kill may have left half written.
     """
     found = []
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), start=1):
         try:
             found += [json.loads(line)] if line else []
         except ValueError as error:
-            raise DamagedError(f"{path}, line {number}, is no result ({error}): mend it, or take it out") from None
+            raise DamagedError(f"{path}, line {number}, is no result ({error}): fix or delete it") from None
     return found
 
 
 def append_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Adds what has just been finished."""
+    """Appends a result."""
     with path.open("ab") as file:
-        file.write(f"{json.dumps(result)}\n".encode())  # at once, or with an error
+        file.write(f"{json.dumps(result)}\n".encode())  # one write: whole, or an error

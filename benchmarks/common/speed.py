@@ -1,4 +1,4 @@
-"""The speed of training and of its parts, in game frames per second, and what a step costs."""
+"""The speed of training and its parts, in game frames per second, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ WARM_UP = 2.0  # seconds
 
 
 class Load(NamedTuple):
-    """What a running measurement costs."""
+    """The cost of a measurement so far."""
 
     engines: float  # CPU seconds
     servers: float  # CPU seconds, the fork server's included
     trainer: float  # CPU seconds
-    seconds: float  # of all this
+    seconds: float  # wall-clock
     memory: float  # megabytes
 
 
@@ -53,26 +53,26 @@ def read_load(since: Load | None = None) -> Load:
 
 
 class Cost(NamedTuple):
-    """What a step costs."""
+    """Cost of a step."""
 
     engines: float  # CPU milliseconds
     servers: float
     trainer: float
     idle: float  # share of the cores
-    memory: float  # megabytes, of everything
+    memory: float  # megabytes in all
 
 
 def cost_per_step(used: Load, steps: float) -> Cost:
-    """Returns what a step has cost."""
+    """Returns the cost of a step."""
     parts = (used.engines, used.servers, used.trainer)
     engines, servers, trainer = (1000 * part / steps for part in parts)
     return Cost(engines, servers, trainer, 1 - sum(parts) / cpu_count() / used.seconds, used.memory)
 
 
-def measured(threads: ThreadGroup, counts: Callable[[], Sequence[int]], seconds: float) -> tuple[float, Load]:
-    """Runs threads for a while; returns the frames per second of all together, and the load.
+def measure_threads(threads: ThreadGroup, counts: Callable[[], Sequence[int]], seconds: float) -> tuple[float, Load]:
+    """Runs threads for a while; returns their total frames per second, and the load.
 
-    `counts` returns the frames of each thread so far. What is measured begins a while after all of them have some.
+    `counts` returns the frames of each thread so far. Measuring starts a while after all of them have some.
     """
     try:
         threads.start()
@@ -91,7 +91,7 @@ def measured(threads: ThreadGroup, counts: Callable[[], Sequence[int]], seconds:
 
 
 def measure_rate(frames_per_call: int, calls: Sequence[Callable[[], Any]], seconds: float) -> float:
-    """Runs every call again and again on a thread of its own; returns their frames per second together."""
+    """Repeats every call on a thread of its own; returns their total frames per second."""
     counts, stop = [0] * len(calls), threading.Event()
 
     def loop(index: int, call: Callable[[], Any]) -> None:
@@ -100,17 +100,17 @@ def measure_rate(frames_per_call: int, calls: Sequence[Callable[[], Any]], secon
             counts[index] += frames_per_call
 
     loops = {f"calls_{index}": partial(loop, index, call) for index, call in enumerate(calls)}
-    return measured(ThreadGroup(loops, stop.set, lambda: None), lambda: counts, seconds)[0]
+    return measure_threads(ThreadGroup(loops, stop.set, lambda: None), lambda: counts, seconds)[0]
 
 
 class CountedUpdates:
-    """A worker's updates, counted when they are complete. Owns the number of frames that they were made from."""
+    """A worker's updates, counted when complete. Owns the number of frames that they were computed from."""
 
     def __init__(self, updates: Updates) -> None:
         self._updates, self._played, self.frames = updates, 0, 0
 
     def count(self, stats: RolloutStats, actions: Actions) -> None:
-        """Counts a rollout, before it is learned from."""
+        """Counts a rollout before learning from it."""
         self._updates.count(stats, actions)
         self._played += stats.frames
 
@@ -126,7 +126,7 @@ class CountedUpdates:
 
 
 class Parts:
-    """The parts of training, measured one by one. Owns the workers' networks, and the games of the newest measurement."""
+    """The parts of training, measured one by one. Owns the workers' networks, and the games of the latest measurement."""
 
     def __init__(self, scenario: Scenario, config: Config, workers: int, games: int, processes: int | None) -> None:
         from doom_a3c.run.builder import Builder  # late: it imports TensorFlow, set up by now
@@ -136,7 +136,7 @@ class Parts:
             workers=workers,
             envs_per_worker=games,
             game_processes=processes,
-            learning_rate=Schedule(0.0),  # so that play stays the same
+            learning_rate=Schedule(0.0),  # so that the policy stays the same
             frames=10**12,
             gif_every=0,
         )
@@ -152,7 +152,7 @@ class Parts:
 
     @cached_property
     def _rollouts(self) -> list[Rollout]:
-        """A rollout of each worker's games, which do not outlive it."""
+        """A rollout per worker, whose games are closed afterwards."""
         import tensorflow as tf
 
         from doom_a3c.agent.policy import Policy
@@ -165,7 +165,7 @@ class Parts:
         return rollouts
 
     def acting(self, seconds: float) -> float:
-        """Returns the rate of steps alone."""
+        """Returns the rate of acting."""
         from doom_a3c.agent.policy import Policy
 
         def acts(network: Any, rollout: Rollout) -> Callable[[], Any]:
@@ -177,7 +177,7 @@ class Parts:
         return measure_rate(self._frames_per_step, calls, seconds)
 
     def gradients(self, seconds: float) -> float:
-        """Returns the rate of gradients alone, all that are computed from a rollout."""
+        """Returns the rate of computing all of a rollout's gradients."""
         from doom_a3c.agent.learner import Learner
 
         def learns(index: int, network: Any, rollout: Rollout) -> Callable[[], Any]:
@@ -190,7 +190,7 @@ class Parts:
         return measure_rate(self._frames_per_step * self._config.rollout_length, calls, seconds)
 
     def training(self, seconds: float) -> tuple[float, Load]:
-        """Returns the rate of the whole: pull, play, learn, apply."""
+        """Returns the end-to-end rate: pull, play, learn, apply."""
         from doom_a3c.engines.threads import Worker
         from doom_a3c.engines.updates import SharedStepSize, Updater
         from doom_a3c.record.metrics.progress import Progress
@@ -212,10 +212,10 @@ class Parts:
             )
             loops[f"worker_{index}"] = worker.run
         threads = ThreadGroup(loops, stop.set, self._builder.unblock)
-        return measured(threads, lambda: [each.frames for each in updates], seconds)
+        return measure_threads(threads, lambda: [each.frames for each in updates], seconds)
 
 
 def parse_settings(text: str) -> list[tuple[int, int, int | None]]:
-    """Parses '2x16,2x32x4' into [(2, 16, None), (2, 32, 4)]: workers, games of each, processes that those live in."""
+    """Parses '2x16,2x32x4' into [(2, 16, None), (2, 32, 4)]: workers, games per worker, game processes."""
     numbers = [list(map(int, item.split("x"))) for item in text.split(",")]
     return [(first, second, rest[0] if rest else None) for first, second, *rest in numbers]

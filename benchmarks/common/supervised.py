@@ -1,4 +1,4 @@
-"""Programs that are started and leave nothing behind, however they end."""
+"""Runs programs that leave nothing behind, however they end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-MARK = "DOOM_A3C_BENCHMARK"  # an environment variable, by which the processes of a run are found
+MARK = "DOOM_A3C_BENCHMARK"  # an environment variable that identifies the processes of a run
 
 
 def find_marked(mark: str) -> list[int]:
-    """Returns the processes that were started, directly or not, with a mark in their environment."""
+    """Returns the processes started, directly or not, with a mark in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def find_marked(mark: str) -> list[int]:
 
 
 def find_shared_memory(processes: list[int]) -> set[Path]:
-    """Returns the shared memory that processes use: those of ViZDoom's and torch's leave it behind when they are killed."""
+    """Returns the shared memory that processes use: ViZDoom's and torch's leave it behind when killed."""
     found: set[Path] = set()
     for process in processes:
         with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ def find_shared_memory(processes: list[int]) -> set[Path]:
 
 
 def kill_run(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kills a run and all that it started: engines outlive their trainer and ignore SIGTERM."""
+    """Kills a run and all it started: engines outlive their trainer and ignore SIGTERM."""
     memory = find_shared_memory(find_marked(mark))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -51,12 +51,12 @@ def kill_run(process: subprocess.Popen[bytes], mark: str) -> None:
     for segment in memory:
         segment.unlink(missing_ok=True)
     if left:
-        print(f"processes {left} would not die", file=sys.stderr)
+        print(f"could not kill processes {left}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def run_supervised(command: list[str], folder: Path, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a command in a session of its own, with `environment` added to this one's, and leaves nothing of it behind."""
+    """Runs a command in its own session, with `environment` added to this one's, and leaves nothing behind."""
     value = uuid.uuid4().hex
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -75,11 +75,11 @@ def run_supervised(command: list[str], folder: Path, log: Path, **environment: s
 
 
 def read_last_line(log: Path) -> str:
-    """Returns what a failed run said last, without colours."""
+    """Returns a failed run's last line, without colours."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace")).strip().splitlines()
-    return lines[-1].strip()[:200] if lines else "it said nothing"
+    return lines[-1].strip()[:200] if lines else "no output"
 
 
 def terminate(number: int, frame: object) -> None:
-    """Turns SIGTERM into Ctrl-C, so that a run's processes go with this one."""
+    """Turns SIGTERM into Ctrl-C so that a run's processes end with this one."""
     raise KeyboardInterrupt

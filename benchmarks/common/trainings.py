@@ -1,4 +1,4 @@
-"""What measuring trainings needs: to run the programs, and to read what they leave."""
+"""Helpers for measuring trainings: run the programs, and read their results."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ INTERVALS = (
     "Where all n episodes score the same there is none."
 )
 POLICIES = ("greedy", "sample")
-SAVING = 60  # seconds, at most, that an interrupted training has to save and to end its games
+SAVING = 60  # seconds that an interrupted training has to save and end its games
 
 
 def read_commit() -> str:
-    """Returns the commit that is checked out, in short."""
-    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return told.stdout.strip()
+    """Returns the short hash of the current commit."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def read_counters(folder: Path) -> dict[str, Any]:
@@ -39,28 +39,28 @@ def read_counters(folder: Path) -> dict[str, Any]:
 
 
 def read_policy(model: Path) -> str:
-    """Returns the policy that a checkpoint names: evaluations on the way have found it the better one."""
+    """Returns the policy that a checkpoint names: the better one in evaluations during training."""
     return str(read_plain_record(model)["policy"])
 
 
 def play_episodes(model: Path, folder: Path, episodes: int, seed: int) -> dict[str, list[float]]:
-    """Returns what so many episodes of each policy of a model score, from a seed on; raises as `play` does."""
+    """Returns the scores of a model's episodes with each policy, from a seed on; raises like `play`."""
     flags = ("--episodes", episodes, "--seed", seed, "--record-episodes", 0, "--random-episodes", 0)
     played = play(model, folder, {policy: ("--policy", policy, *flags) for policy in POLICIES})
     return {policy: summary["scores"] for policy, summary in played.items()}
 
 
 def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
-    """Has a model play with flags for each of some folders in a folder; returns what play.py tells of the games there.
+    """Plays a model once for each name in `flags`, into a subfolder of that name; returns play.py's summaries by name.
 
-    What is in these folders is removed first. The programs run side by side, as each plays on one core. What one says is in
-    NAME.txt, beside its folder. Raises CalledProcessError if one fails, when all have ended, and shows its last line.
+    Old subfolders are removed first. The programs run side by side, as each plays on one core, and log to NAME.txt beside
+    the subfolder. If one fails, its last line is shown and CalledProcessError raised once all have ended.
     """
     with ExitStack() as started:
         players = {}
         for name, own in flags.items():
             out = folder / name
-            shutil.rmtree(out, ignore_errors=True)  # play.py would leave it alone, and play into a subfolder
+            shutil.rmtree(out, ignore_errors=True)  # play.py would leave it alone, and write into a subfolder
             command = [sys.executable, str(ROOT / "play.py"), "--model", str(model), "--out", str(out), *map(str, own)]
             players[name] = started.enter_context(run_supervised(command, folder, folder / f"{name}.txt"))
         for player in players.values():
@@ -73,10 +73,10 @@ def play(model: Path, folder: Path, flags: Mapping[str, Sequence[object]]) -> di
 
 
 def run(folder: Path, program: str, *flags: object) -> None:
-    """Runs a program in a folder, and keeps what it says there; interrupted, it is given the time to save."""
+    """Runs a program in a folder, and keeps its output there; on interruption, gives it time to save."""
     command = [sys.executable, str(ROOT / program), *map(str, flags)]
     with (folder / "output.txt").open("a") as output:
-        # In a session of its own, which no Ctrl-C of a terminal reaches: a second one would end it unsaved.
+        # In its own session, out of reach of the terminal's Ctrl-C: a second one would end it unsaved.
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
         try:
             status = process.wait()
@@ -92,7 +92,7 @@ def run(folder: Path, program: str, *flags: object) -> None:
 
 
 def train_and_score(folder: Path, scenario: Path, seed: int, frames: int, episodes: int) -> dict[str, Any]:
-    """Trains in a folder without evaluations, plays new games with the last weights, and returns train.py's summary."""
+    """Trains in a folder without evaluations, plays new episodes with the final weights, and returns the summary."""
     quiet = ("--evaluate-every", 0, "--evaluation-episodes", episodes, "--gif-every", 0, "--quiet")
     flags = ("--scenario", scenario, "--seed", seed, "--frames", frames, "--summary", "summary.json")
     run(folder, "train.py", *flags, *quiet)
@@ -118,12 +118,12 @@ def measure_missing(
     measure: Callable[..., Finished],
     format_result: Callable[[Finished], str],
 ) -> int:
-    """Measures the trainings that are not done, and appends each to a file of results; returns 0, or 1 if any failed.
+    """Measures the missing trainings, and appends each to a results file; returns 0, or 1 if any failed.
 
     Args:
-        path: the file of results.
-        trainings: names for people by the arguments of `measure`.
-        list_done: lists the arguments of the finished ones; called before each, as another process may add some.
+        path: the results file.
+        trainings: display names by the arguments of `measure`.
+        list_done: lists the arguments of finished ones; called before each, as another process may add some.
         measure: trains, and returns a line of the file.
         format_result: describes such a line.
     """
@@ -143,17 +143,17 @@ def measure_missing(
 
 
 def reaches_target(scores: Sequence[float], target: float) -> bool:
-    """Tells whether the lower end of the mean's interval is a target's; where all scores are equal, that score is."""
+    """Returns whether the lower end of the mean's interval reaches a target, or the score itself if all are equal."""
     interval = mean_interval(scores)
     return (scores[0] if interval is None else interval.low) >= target
 
 
 def format_mean(scores: Sequence[float]) -> str:
-    """Returns a mean with its 95 per cent interval."""
+    """Returns a mean with its 95% interval."""
     return format_with_interval(statistics.mean(scores), mean_interval(scores), len(scores))
 
 
 def format_with_interval(mean: float, interval: Interval | None, games: int) -> str:
-    """Returns a mean with its interval, or with how many games have had that very score."""
+    """Returns a mean with its interval, or with the number of games if all are equal."""
     sure = f"all {games} equal" if interval is None else f"{format_score(interval.low)} to {format_score(interval.high)}"
     return f"{format_score(mean)} ({sure})"

@@ -1,1 +1,1 @@
-"""The comparison with other libraries: the systems, how a run is measured, and its tables."""
+"""The comparison with other libraries: the systems, how a run is measured, and the tables."""

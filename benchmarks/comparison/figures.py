@@ -1,6 +1,6 @@
-"""From a run's report to its figures, by the same rule for every system.
+"""Turns a run's report into its figures, by the same rule for every system.
 
-A run is at the target when the mean score of its last 100 training episodes is, and that is looked at after each finished
+A run is at the target when the mean score of its last 100 training episodes is; this is checked after each finished
 episode, at the time when the game reported it.
 """
 
@@ -15,25 +15,25 @@ from typing import Any, NamedTuple
 
 EPISODES = 100  # in the running mean
 WARM_UP = 5.0  # seconds after the first report
-WINDOW = 5.0  # seconds over which a rate is taken
+WINDOW = 5.0  # seconds over which a rate is measured
 
 
 class Point(NamedTuple):
-    """The frames played by a moment."""
+    """Frames played up to a time."""
 
     seconds: float  # since the run's process began
     frames: int
 
 
 class Mean(NamedTuple):
-    """The mean score of the last 100 episodes at the end of an episode."""
+    """The mean score of the last 100 episodes when an episode ends."""
 
     seconds: float
     score: float
 
 
 class Run:
-    """Reads the report of a run, also while it goes on. Owns the frames, and the mean after each episode."""
+    """The report of a run, which may still be going. Owns the frames, and the mean after each episode."""
 
     def __init__(self, path: Path, start: float) -> None:
         """`start` is when the run's process began, in seconds since the epoch."""
@@ -44,7 +44,7 @@ class Run:
         self.episodes = 0
 
     def read(self) -> None:
-        """Adds the new lines of the file: whole lines only."""
+        """Reads the file's new lines: whole lines only."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -69,7 +69,7 @@ class Run:
         return next((mean for mean in self.means if mean.score >= target and mean.seconds <= limit), None)
 
     def frames_at(self, seconds: float) -> int:
-        """Returns the frames reported by a moment."""
+        """Returns frames reported up to a time."""
         return next((point.frames for point in reversed(self.points) if point.seconds <= seconds), 0)
 
 
@@ -103,5 +103,5 @@ def summarize_raw(run: Run, reason: str) -> dict[str, Any]:
     """Returns the figures of a run without learning: 'measured', or 'failed' for a `reason`."""
     measured = compute_rate(run.points)
     if reason or measured is None:
-        return {"outcome": "failed", "reason": reason or "it reported too little", "frames_per_second": measured}
+        return {"outcome": "failed", "reason": reason or "too few reports", "frames_per_second": measured}
     return {"outcome": "measured", "frames_per_second": measured}

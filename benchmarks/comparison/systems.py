@@ -1,4 +1,4 @@
-"""The systems that are compared: how each is started, what it needs, and what has to be said beside its figures."""
+"""The systems compared: how each is started, its packages, and the notes to its figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class System(NamedTuple):
     """A program to be measured."""
 
     title: str
-    runner: tuple[str, ...]  # module, and its flags
-    packages: tuple[str, ...] = ()  # that it needs in the peers' environment; without any it runs in this program's
+    runner: tuple[str, ...]  # module and flags
+    packages: tuple[str, ...] = ()  # needed in the peers' environment; without any it runs in this program's
     shown: str = ""  # the package whose version the table shows
     learns: bool = True
     optional: bool = False  # a missing package makes a failed row, not an error
@@ -110,7 +110,7 @@ def read_versions(names: list[str], python: str | None) -> dict[str, str | None]
     if not packages:
         return {}
     if python is None:
-        raise UserError("--peers-python is missing: the python of the environment of requirements-peers.txt")
+        raise UserError("--peers-python is missing: give the Python of the requirements-peers.txt environment")
     try:
         answer = subprocess.run([python, "-c", VERSIONS, *packages], capture_output=True, text=True, check=True)
         found: dict[str, str | None] = json.loads(answer.stdout)

@@ -14,7 +14,7 @@ Runs = Mapping[str, Sequence[Result]]  # by system
 
 
 def make_learning_table(runs: Runs, target: str) -> str:
-    """Returns the rows of the systems that learn, with ratios to this program's default."""
+    """Returns the table of systems that learn, with ratios to this program's default."""
     names = [name for name, system in SYSTEMS.items() if system.learns and runs[name]]
     own_rate, own_seconds = median_rate(runs["this"]), median_seconds(runs["this"])
     lines = [
@@ -38,7 +38,7 @@ def make_learning_table(runs: Runs, target: str) -> str:
 
 
 def make_raw_table(runs: Runs) -> str:
-    """Returns the rows of games without learning, with ratios to this program's."""
+    """Returns the table of raw rates, with ratios to this program's."""
     names = [name for name, system in SYSTEMS.items() if not system.learns and runs[name]]
     reference = median_rate(runs["this_raw"])
     lines = ["| games alone, random actions | games | frames/s | ratio | notes |", "|---|---|---|---|---|"]
@@ -61,17 +61,17 @@ def median_seconds(runs: Sequence[Result]) -> float | None:
 
 
 def median(values: list[float]) -> float | None:
-    """Returns the median, None of nothing."""
+    """Returns the median, None if empty."""
     return statistics.median(values) if values else None
 
 
 def format_figure(value: float | None, form: Callable[[float], str], never: str = "-") -> str:
-    """Returns a figure as the table shows it."""
+    """Formats a figure for the table."""
     return "-" if value is None else never if math.isinf(value) else form(value)
 
 
 def format_ratio(value: float | None, reference: float | None) -> str:
-    """Returns how a figure relates to this program's."""
+    """Returns a figure's ratio to this program's."""
     return "-" if not value or not reference or math.isinf(value) or math.isinf(reference) else f"{value / reference:.2f}"
 
 
@@ -81,7 +81,7 @@ def format_label(name: str, runs: Sequence[Result]) -> str:
 
 
 def format_notes(name: str, runs: Sequence[Result]) -> str:
-    """Returns the particulars of a system, and the causes of its failed runs."""
+    """Returns a system's notes, and the reasons of its failed runs."""
     failures = {f"failed: {run['reason']}" for run in runs if run["outcome"] == "failed"}
     missed = [run["best_mean"] for run in runs if run["outcome"] == "missed" and run["best_mean"] is not None]
     best = [f"best mean of a seed that missed: {max(missed):.1f}"] if missed else []

@@ -1,1 +1,1 @@
-"""Calculations made once, whose results docs/notes quotes."""
+"""One-off calculations, with results quoted in docs/notes."""

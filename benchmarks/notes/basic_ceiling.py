@@ -1,10 +1,9 @@
-"""Finds the best that ViZDoom's basic allows: what a player scores that knows where the monster stands.
+"""Finds the ceiling of ViZDoom's basic: the score of a player that knows where the monster stands.
 
     python -m benchmarks.notes.basic_ceiling --episodes 100
 
-In each episode so many frames to either side are tried, all there are, and then shooting, standing or still walking, until
-the monster is dead. The means of the best scores are what to hold an agent's against, with steps of one frame, of two or of
-four.
+In each episode it tries every number of frames to walk to either side, and then shoots, standing or still walking, until
+the monster is dead. The means of the best scores are the ceiling of an agent's, with steps of one, two or four frames.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import vizdoom
 from benchmarks.common.command import make_parser, run_command
 from benchmarks.notes.engines import start_engine
 
-MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; the monster is reached in 30 from everywhere, and a shot takes 4
+MOST_WALKED, MOST_SHOOTING = 40, 14  # frames; 30 reach the monster from anywhere, and a shot takes 4
 STEPS = (1, 2, 4)  # frames
 LEFT, RIGHT = 0, 1
 
@@ -29,15 +28,15 @@ class Plan(NamedTuple):
     """A way to play an episode."""
 
     side: int
-    frames: int  # that are walked
-    walks_on: bool  # while it shoots
+    frames: int  # walked
+    walks_on: bool  # while shooting
 
 
 PLANS = [Plan(*each) for each in itertools.product((LEFT, RIGHT), range(MOST_WALKED + 1), (False, True))]
 
 
 def play_plan(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
-    """Returns what a plan scores; that of a game that goes on is what it has cost until then."""
+    """Returns the score of a plan; an unfinished game's is its cost so far."""
     game.set_seed(seed)
     game.new_episode()
     walk = [float(plan.side == LEFT), float(plan.side == RIGHT), 0.0]
@@ -52,18 +51,18 @@ def play_plan(game: vizdoom.DoomGame, seed: int, plan: Plan) -> float:
 
 
 def find_best(scores: Mapping[Plan, float], step: int, walks_on: bool) -> float:
-    """Returns the best score with steps of so many frames, walking on while shooting or not."""
+    """Returns the best score with steps of `step` frames, walking while shooting or not."""
     return max(value for plan, value in scores.items() if plan.frames % step == 0 and plan.walks_on <= walks_on)
 
 
 def main() -> None:
     """Prints a table."""
     parser = make_parser("notes.basic_ceiling", __doc__)
-    parser.add_argument("--episodes", type=int, default=100, help="that are played (default 100)")
+    parser.add_argument("--episodes", type=int, default=100, help="episodes to play (default 100)")
     options = parser.parse_args()
     with closing(start_engine("basic")) as engine:
         episodes = [{plan: play_plan(engine.game, seed, plan) for plan in PLANS} for seed in range(options.episodes)]
-    print("| frames a step | shoots standing | or walking |")
+    print("| frames per step | shoots standing | or walking |")
     print("|---|---|---|")
     for step in STEPS:
         means = [statistics.fmean(find_best(each, step, walks_on) for each in episodes) for walks_on in (False, True)]

@@ -1,4 +1,4 @@
-"""A scenario's engine without an agent, for the scripts that look for the best there is."""
+"""A scenario's engine without an agent, for the scripts that compute ceilings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from doom_a3c.settings.games import DoomSpec
 
 
 def start_engine(name: str, objects: bool = False) -> DoomProcess:
-    """Returns a shipped Doom scenario's engine, running; with `objects` its states tell where things are."""
+    """Starts a shipped Doom scenario's engine; with `objects` its states include object positions."""
     scenario = catalog.find(name)
     spec = scenario.game
     assert isinstance(spec, DoomSpec)

@@ -1,17 +1,17 @@
-"""Estimates the best that ViZDoom's predict_position allows: what a player scores that sees all, and turns by given angles.
+"""Estimates the ceiling of ViZDoom's predict_position: the score of a player that sees all, and turns by given angles.
 
     python -m benchmarks.notes.predict_position_ceiling --episodes 2000
 
-The monster walks where it likes, so the way that it will have gone when the rocket arrives can be guessed at best. Here its
-ways in many episodes are recorded, nobody shooting. For each, those that were most alike up to a frame say which angle
-would have hit most of them, and the rocket that leaves at that angle a few frames later hits or misses. Some rooms stay
-empty: there the rocket's frames are lost. More episodes make the guesses better; a hit by the blast alone is not counted.
+The monster wanders, so its position when the rocket arrives can only be guessed. This records its paths in many
+episodes without shooting. For each path, its nearest neighbours up to a frame give the angle that would have hit most of
+them, and a rocket that leaves at that angle a few frames later hits or misses. Some rooms stay empty: there the rocket's
+frames are lost. More episodes make better guesses; a hit by the blast alone is not counted.
 
-The engine ignores ATTACK in the first frame of an episode, also where it is held from there on: in steps of four frames
-no rocket leaves before frame 12, though both tables say what it would hit.
+The engine ignores ATTACK in the first frame of an episode, even if it is held from then on: in steps of four frames no
+rocket leaves before frame 12, though both tables include earlier rockets.
 
-The first table is of a player that can turn to any angle at once. The second is of one that plays in steps and turns by one
-of a few angles in each: it fires so that the rocket leaves in a given frame, and turns towards its best guess until then.
+The first table is for a player that can turn to any angle at once. The second is for one that plays in steps and turns by
+one of a few angles in each: it fires so that the rocket leaves in a given frame, turning towards its best guess until then.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Floats = npt.NDArray[np.float64]
 
 PLAYER_X = -544.0  # and y is 0
 SPEED = 20.0  # of a rocket, in map units a frame
-REACH = 42.0  # radius of the monster and of the rocket, along either axis
-ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))  # a degree apart: so many places on are so many degrees
-MISSED = 50  # frames that a rocket flies to the wall
+REACH = 42.0  # radii of monster and rocket together, along either axis
+ANGLES = np.radians(np.arange(-60.0, 60.5, 1.0))  # one degree apart: an offset of the index is one in degrees
+MISSED = 50  # frames of a rocket's flight to the wall
 FRAME_COST = 0.001
-AFTER = 4  # frames from the last look to the rocket's leaving: the step that presses or turns last
-STEP = 4  # frames of a decision
-PRESSED = 2  # steps before the one in which the rocket leaves
-TURNS = ((4, 16), (4, 16, 44), (2, 8, 24), (2, 6, 16, 40))  # degrees in a step, to either side
+AFTER = 4  # frames from the last observation until the rocket leaves: the step that presses or turns last
+STEP = 4  # frames per decision
+PRESSED = 2  # steps from pressing ATTACK to the one in which the rocket leaves
+TURNS = ((4, 16), (4, 16, 44), (2, 8, 24), (2, 6, 16, 40))  # degrees per step, to either side
 LEAVES = (8, 12, 16, 20, 24)  # frames in which the rocket of the second table leaves
-PAST = (4, 8, 16, 24)  # frames ago, of which the way since counts as what was seen
+PAST = (4, 8, 16, 24)  # frames ago; the displacements since then are features
 NEIGHBOURS = 25
-SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames at which the player looks last
+SEEN = (0, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96)  # frames of the player's last observation
 RECORDED = max(SEEN) + AFTER + MISSED  # frames
 
 
-def record_way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
-    """Returns where the monster is in the first frames of an episode, None in an empty room."""
+def record_path(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] | None:
+    """Returns the monster's path in an episode's first frames, None in an empty room."""
     game.set_seed(seed)
     game.new_episode()
     found = []
@@ -61,31 +61,31 @@ def record_way(game: vizdoom.DoomGame, seed: int) -> list[tuple[float, float]] |
     return found
 
 
-def find_hits(ways: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Returns what a rocket hits that leaves in a frame.
+def find_hits(paths: Floats, leaves: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Returns the hits of a rocket leaving in a frame.
 
     Args:
-        ways: where the monsters are, [episodes, frames, 2].
+        paths: the monsters' positions, [episodes, frames, 2].
         leaves: the frame.
 
     Returns:
-        whether each way would be hit at each of ANGLES, [episodes, angles], and the frame of it, of the same shape.
+        whether each path would be hit at each of ANGLES, [episodes, angles], and the frame of the hit, same shape.
     """
-    hit = np.zeros((len(ways), len(ANGLES)), bool)
+    hit = np.zeros((len(paths), len(ANGLES)), bool)
     when = np.full(hit.shape, np.inf)
     for frame in range(leaves, leaves + MISSED):
         flown = SPEED * (frame - leaves + 1)
-        beside = np.abs(PLAYER_X + flown * np.cos(ANGLES) - ways[:, frame, :1])
-        along = np.abs(flown * np.sin(ANGLES) - ways[:, frame, 1:])
+        beside = np.abs(PLAYER_X + flown * np.cos(ANGLES) - paths[:, frame, :1])
+        along = np.abs(flown * np.sin(ANGLES) - paths[:, frame, 1:])
         now = (beside < REACH) & (along < REACH) & ~hit
         when[now] = frame
         hit |= now
     return hit, when
 
 
-def estimate_chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the share of those ways, most like each up to a frame, that each of ANGLES hits: [episodes, angles]."""
-    parts = [ways[:, seen]] + [3.0 * (ways[:, seen] - ways[:, seen - ago]) for ago in PAST if ago <= seen]
+def estimate_chances(paths: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Floats:
+    """Returns the share of each path's nearest neighbours up to a frame hit at each of ANGLES: [episodes, angles]."""
+    parts = [paths[:, seen]] + [3.0 * (paths[:, seen] - paths[:, seen - ago]) for ago in PAST if ago <= seen]
     features = np.concatenate(parts, axis=1)
     squares = (features**2).sum(axis=1)
     distances = squares[:, None] + squares - 2.0 * features @ features.T
@@ -96,12 +96,12 @@ def estimate_chances(ways: Floats, seen: int, hit: npt.NDArray[np.bool_]) -> Flo
 
 
 def choose_angles(known: Sequence[Floats], turns: Sequence[int], together: bool) -> npt.NDArray[np.intp]:
-    """Returns which of ANGLES each rocket gets, turning once a step; `together`: in that which fires, too.
+    """Returns the index in ANGLES of each rocket's angle, turning once per step.
 
     Args:
-        known: `chances` as they are in each step until the rocket leaves.
-        turns: degrees in a step, to either side.
-        together: whether it turns while it fires.
+        known: the estimated chances at each step until the rocket leaves.
+        turns: degrees per step, to either side.
+        together: whether to turn in the firing step, too.
     """
     steps, episodes = len(known), len(known[0])
     each = np.arange(episodes)
@@ -121,35 +121,33 @@ def choose_angles(known: Sequence[Floats], turns: Sequence[int], together: bool)
 def compute_scores(
     hit: npt.NDArray[np.bool_], when: Floats, at: npt.NDArray[np.intp], leaves: int, empty: float
 ) -> tuple[float, float, float]:
-    """Returns the share of hits and the mean score where there is a monster, and the score of all rooms."""
+    """Returns the hit rate and mean score in rooms with a monster, and the mean score of all rooms."""
     each = np.arange(len(hit))
     missed = -FRAME_COST * (leaves + MISSED)
     mean = float(np.where(hit[each, at], 1.0 - FRAME_COST * when[each, at], missed).mean())
     return float(hit[each, at].mean()), mean, (1 - empty) * mean + empty * missed
 
 
-def list_seen_rows(ways: Floats, empty: float) -> Iterator[str]:
-    """Yields the lines of the first table, for that share of rooms without a monster."""
-    yield "| looks last in frame | hits | score where there is a monster | score |"
+def list_seen_rows(paths: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the first table, for a share of empty rooms."""
+    yield "| last observation in frame | hits | score with a monster | score |"
     yield "|---|---|---|---|"
     for seen in SEEN:
         leaves = seen + AFTER
-        hit, when = find_hits(ways, leaves)
-        hitting, mean, score = compute_scores(hit, when, estimate_chances(ways, seen, hit).argmax(axis=1), leaves, empty)
+        hit, when = find_hits(paths, leaves)
+        hitting, mean, score = compute_scores(hit, when, estimate_chances(paths, seen, hit).argmax(axis=1), leaves, empty)
         yield f"| {seen} | {hitting:.2f} | {mean:.2f} | {score:.2f} |"
 
 
-def list_turned_rows(ways: Floats, empty: float) -> Iterator[str]:
-    """Yields the lines of the second table: the score of all rooms, for each choice of turns."""
+def list_turned_rows(paths: Floats, empty: float) -> Iterator[str]:
+    """Yields the lines of the second table: the score of all rooms, per set of turns."""
     yield (
-        "| degrees in a step | turns while it fires | "
-        + " | ".join(f"leaves in frame {leaves}" for leaves in LEAVES)
-        + " |"
+        "| degrees per step | turns while firing | " + " | ".join(f"leaves in frame {leaves}" for leaves in LEAVES) + " |"
     )
     yield "|---" * (2 + len(LEAVES)) + "|"
-    found = {leaves: find_hits(ways, leaves) for leaves in LEAVES}
+    found = {leaves: find_hits(paths, leaves) for leaves in LEAVES}
     known = {
-        leaves: [estimate_chances(ways, step * STEP, hit) for step in range(leaves // STEP)]
+        leaves: [estimate_chances(paths, step * STEP, hit) for step in range(leaves // STEP)]
         for leaves, (hit, _) in found.items()
     }
     for turns in TURNS:
@@ -164,12 +162,12 @@ def list_turned_rows(ways: Floats, empty: float) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the two tables."""
+    """Prints both tables."""
     parser = make_parser("notes.predict_position_ceiling", __doc__)
-    parser.add_argument("--episodes", type=int, default=2000, help="whose ways are recorded (default 2000)")
+    parser.add_argument("--episodes", type=int, default=2000, help="episodes to record (default 2000)")
     options = parser.parse_args()
     with closing(start_engine("predict_position", objects=True)) as engine:
-        found = [record_way(engine.game, seed) for seed in range(options.episodes)]
+        found = [record_path(engine.game, seed) for seed in range(options.episodes)]
     there = np.array([one for one in found if one is not None])
     empty = 1.0 - len(there) / len(found)
     print(f"{empty:.1%} of {len(found)} rooms are empty.\n")

@@ -1,1 +1,1 @@
-"""Helpers of the commands that break the program: campaigns of faults, doors for fuzzing, a cluster to hurt."""
+"""Helpers of the commands that break the program: fault campaigns, doors for fuzzing, a cluster to break."""

@@ -1,4 +1,4 @@
-"""The load that one parameter server carries: fake hosts push to a real server as fast as it answers."""
+"""The load one parameter server carries: fake hosts push to a real server as fast as it answers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GENERATION = 1  # of every fake host
 
 
 class FakeHost:
-    """Pushes as a host would, without playing."""
+    """A host that pushes without playing."""
 
     def __init__(self, name: str, message: Push) -> None:
         self._name, self._message, self._sequence = name, message, 0
 
     def run(self, seconds: float) -> list[float]:
-        """Pushes for that long; returns how long each push took, with all tries that found the queue full."""
+        """Pushes for a while; returns the seconds per push, including retries when the queue was full."""
         from doom_a3c.engines.cluster.ray import connect_server
         from doom_a3c.engines.cluster.server_client import SECONDS_BETWEEN_TRIES
 
@@ -49,7 +49,7 @@ class FakeHost:
 
 
 def make_push(config: Config, builder: Builder) -> Push:
-    """Returns a push of the size that a host of this scenario would send."""
+    """Returns a push of the size that a host of this scenario sends."""
     import tensorflow as tf
 
     from doom_a3c.agent.learner import Gradients, LearnerMetrics
@@ -72,7 +72,7 @@ def make_push(config: Config, builder: Builder) -> Push:
 
 
 def measure_load(options: argparse.Namespace) -> None:
-    """Prints a table of what the server carries."""
+    """Prints a table of the load carried."""
     from doom_a3c.engines.cluster.messages import ServerState, count_bytes
     from doom_a3c.engines.cluster.ray import (
         Blueprint,
@@ -92,7 +92,7 @@ def measure_load(options: argparse.Namespace) -> None:
         state: ServerState = {"variables": variables, "counters": to_plain(counters), "members": {}}
         for count in options.hosts:
             with connect(options.address, f"load-{transport}-{count}"):
-                import ray  # not before: it reads at once whether there is a token
+                import ray  # late: on import it checks whether there is a token
 
                 server = ServerProcess(Blueprint(remote.build_server, remote.build_host, settings), gpu=False)
                 names = [f"fake_{index}" for index in range(count)]
@@ -101,7 +101,7 @@ def measure_load(options: argparse.Namespace) -> None:
                 others = [node for node in nodes if node != here] or nodes
                 places = [place_on(others[index % len(others)]) for index in range(count)]
                 hosts = [start_actor(FakeHost, place, name, message) for name, place in zip(names, places, strict=True)]
-                ray.get([host.run.remote(2.0) for host in hosts])  # everything is compiled and connected
+                ray.get([host.run.remote(2.0) for host in hosts])  # warm-up: compiles and connects everything
                 each = ray.get([host.run.remote(options.seconds) for host in hosts])
                 rate, times = sum(len(own) / sum(own) for own in each), np.concatenate(each)
                 p50, p95 = np.percentile(times, [50, 95]) * 1000

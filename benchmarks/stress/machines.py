@@ -1,4 +1,4 @@
-"""Machines made of this one: network namespaces on a bridge, with Ray on each. Needs root and iproute2."""
+"""Machines inside this one: network namespaces on a bridge, with Ray on each. Needs root and iproute2."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def start_ray(index: int) -> None:
 
 
 def kill_machine(index: int, name: str = "") -> None:
-    """Ends all processes of a machine that have `name` in their command by signal 9."""
+    """Kills, with signal 9, a machine's processes that have `name` in their command."""
     found = subprocess.run(["ip", "netns", "pids", machine_name(index)], capture_output=True, text=True, check=False)
     for pid in found.stdout.split():
         with contextlib.suppress(OSError):
@@ -83,15 +83,15 @@ def kill_machine(index: int, name: str = "") -> None:
 
 
 def kill_raylet(index: int) -> None:
-    """Ends a machine's raylet alone."""
+    """Kills only a machine's raylet."""
     kill_machine(index, "raylet")
 
 
 def cut_machine(index: int) -> None:
-    """Takes a machine off the network, without a word to anyone."""
+    """Takes a machine off the network silently."""
     _run(f"ip netns exec {_BRIDGE} ip link set to_{machine_name(index)} down")
 
 
 def mend_machine(index: int) -> None:
-    """Puts a machine that was cut off on the network again."""
+    """Puts a cut-off machine back on the network."""
     _run(f"ip netns exec {_BRIDGE} ip link set to_{machine_name(index)} up")

@@ -1,4 +1,4 @@
-"""A training run of the cluster engine that a benchmark can watch and hurt."""
+"""A training run of the cluster engine for a benchmark to watch and break."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 
 def make_settings(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any], Builder]:
-    """Returns a scenario's settings, the same as plain data, and what builds its networks."""
+    """Returns a scenario's settings, also as plain data, and its network builder."""
     from doom_a3c.run.builder import Builder
 
     found = catalog.find(scenario)
@@ -34,7 +34,7 @@ def make_settings(scenario: str, **changes: Any) -> tuple[Config, dict[str, Any]
 
 
 def make_start_state(config: Config, builder: Builder) -> State:
-    """Returns the state of a run that has not begun."""
+    """Returns the initial state of a run."""
     from doom_a3c.engines.local import capture_state
     from doom_a3c.record.metrics.progress import Progress
 
@@ -42,7 +42,7 @@ def make_start_state(config: Config, builder: Builder) -> State:
 
 
 def build_audited_server(log: Path, settings: dict[str, Any]) -> Server:
-    """Returns a server that writes down what it begins with and every push that it applies or refuses, and when."""
+    """Returns a server that logs its update count at start and every push it applies or refuses, with times."""
     server = remote.build_server(settings)
     take_in, begin, entries = server.push, server.start, log.open("a")
 
@@ -60,12 +60,12 @@ def build_audited_server(log: Path, settings: dict[str, Any]) -> Server:
             write(answer["verdict"], host, generation, sequence)
         return answer
 
-    server.start, server.push = audited_start, audited_push  # type: ignore[method-assign]  # the rest stays its own
+    server.start, server.push = audited_start, audited_push  # type: ignore[method-assign]  # the rest is unchanged
     return server
 
 
 class Audit:
-    """What audited servers of a run have written down. An update is one push, as long as --push-rollouts is 1."""
+    """The log of a run's audited servers. An update is one push, as long as --push-rollouts is 1."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +75,7 @@ class Audit:
         return [entry for entry in map(json.loads, lines) if entry[1] == kind]
 
     def _lineage(self) -> tuple[list[list[Any]], list[int]]:
-        """Returns the pushes that are in the weights, and how many were lost each time a server began."""
+        """Returns the pushes in the weights, and the number lost each time a server started."""
         kept: list[list[Any]] = []
         lost = []
         entries = sorted(self._entries("began") + self._entries("applied"))
@@ -88,21 +88,21 @@ class Audit:
         return kept, lost
 
     def applied(self) -> list[list[Any]]:
-        """Returns the pushes that are in the weights: time, 'applied', host, generation, sequence."""
+        """Returns the pushes in the weights: time, 'applied', host, generation, sequence."""
         return self._lineage()[0]
 
     def lost(self) -> list[int]:
-        """Returns how many updates were lost each time a server began, 0 for the first."""
+        """Counts the updates lost each time a server started, 0 for the first."""
         return self._lineage()[1]
 
     def twice(self) -> int:
-        """Returns how many pushes are in the weights more than once."""
+        """Counts the pushes that are in the weights more than once."""
         names = [tuple(entry[2:]) for entry in self.applied()]
         return len(names) - len(set(names))
 
     @property
     def fenced(self) -> int:
-        """How many pushes were refused as those of a host that has been replaced."""
+        """The number of pushes refused because their host had been replaced."""
         return len(self._entries("fenced"))
 
     def generations(self) -> dict[str, int]:
@@ -110,12 +110,12 @@ class Audit:
         return {host: generation for _, _, host, generation, _ in self._entries("applied")}
 
     def first_of_a_new_generation(self, known: dict[str, int]) -> float | None:
-        """Returns when a host under a known name pushed first that has replaced another."""
+        """Returns the time of the first push by a host that replaced a known one."""
         times = [entry[0] for entry in self._entries("applied") if entry[3] > known.get(entry[2], entry[3])]
         return times[0] if times else None
 
     def first_after_a_beginning(self, start: float) -> float | None:
-        """Returns when the first update was applied by a server that has begun after `start`."""
+        """Returns the time of the first update applied by a server started after `start`."""
         began = [entry[0] for entry in self._entries("began") if entry[0] > start]
         return next((entry[0] for entry in self._entries("applied") if began and entry[0] > began[0]), None)
 
@@ -129,7 +129,7 @@ class Trial:
     """A training run. Owns the driver's engine."""
 
     def __init__(self, scenario: str, hosts: int, folder: Path, **changes: Any) -> None:
-        """`hosts` play on every machine; `changes` are of the scenario's settings."""
+        """`hosts` play on each machine; `changes` override scenario settings."""
 
         from doom_a3c.engines.cluster.driver import ClusterEngine
         from doom_a3c.engines.cluster.ray import Blueprint
@@ -152,7 +152,7 @@ class Trial:
         self.engine.start()
 
     def status(self) -> ServerStatus:
-        """Returns the server's status, once there is one that is ready."""
+        """Returns the server's status, once it is ready."""
         from doom_a3c.engines.cluster.ray import connect_server
 
         def ready() -> ServerStatus | None:
@@ -163,21 +163,21 @@ class Trial:
         return wait_until(ready)
 
     def pushes(self) -> dict[str, int]:
-        """Returns how often each host has pushed."""
+        """Returns the number of pushes per host."""
         return {name: tally["pushes"] for name, tally in self.status()["hosts"].items()}
 
     def all_play(self, hosts: int) -> bool:
-        """Tells whether so many hosts have pushed often enough to be past their start."""
+        """Returns whether `hosts` hosts have pushed often enough to be past start-up."""
         pushes = self.pushes()
         return len(pushes) == hosts and min(pushes.values()) > 20
 
     def newcomers(self, known: set[str]) -> set[str]:
-        """Returns the hosts that have pushed and are none of those."""
+        """Returns the hosts that have pushed and are not `known`."""
         return set(self.pushes()) - known
 
 
 def call_patiently(call: Callable[[], Value], seconds: float = 60.0) -> Value:
-    """Calls the server until the call reaches it; returns its answer."""
+    """Retries a call until it reaches the server; returns the answer."""
     from doom_a3c.engines.cluster.messages import UnreachableError
 
     end = time.monotonic() + seconds
@@ -195,6 +195,6 @@ def wait_until(condition: Callable[[], Value | None], seconds: float = 120.0) ->
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
-            raise TimeoutError("what was waited for has not come")
+            raise TimeoutError(f"condition not met within {seconds:g} s")
         time.sleep(0.05)
     return value

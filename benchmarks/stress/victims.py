@@ -1,4 +1,4 @@
-"""A run of train.py whose engines and game servers are killed from outside, and the ways to kill them."""
+"""A run of train.py with engines and game servers to kill from outside, and the ways to kill them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.common.records import read_plain_record
 
 KINDS = ("engine", "server", "both", "newborn engine", "newborn server")
 NEWBORN_SECONDS = 0.2
-PATIENCE = 90.0  # seconds without progress, after which the run has not survived
+PATIENCE = 90.0  # seconds without progress that count as not surviving
 
 
 class VictimRun:
@@ -50,12 +50,12 @@ class VictimRun:
             return {"frames": 0, "faults": {}}
 
     def frames_after(self, deaths: int) -> int:
-        """Returns the frames in the newest checkpoint if that many deaths have been counted by then, else 0."""
+        """Returns the newest checkpoint's frames if it has counted at least `deaths` deaths, else 0."""
         progress = self.progress()
         return int(progress["frames"]) if sum(progress["faults"].values()) >= deaths else 0
 
     def wait_for(self, condition: Callable[[], Any]) -> Any:
-        """Returns a condition's value once it is true; raises TimeoutError when it never is."""
+        """Returns a condition's value once it is true; raises TimeoutError if it never is."""
         end = time.monotonic() + PATIENCE
         while not (value := condition()):
             if self.process.poll() is not None or time.monotonic() > end:
@@ -65,7 +65,7 @@ class VictimRun:
 
 
 def hurt(run: VictimRun, kind: str) -> int:
-    """Kills a victim of that kind; returns how many deaths are to be counted."""
+    """Kills a victim of a kind; returns the number of deaths to be counted."""
     trainer = run.process.pid
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
     engine, server = random.choice(pairs)
@@ -80,7 +80,7 @@ def hurt(run: VictimRun, kind: str) -> int:
         kill(server)
         return 1
     known = family(trainer)
-    kill(server)  # its successor and that one's engines are the newborn
+    kill(server)  # its successor and the successor's engines are the newborn
     look = engines if kind == "newborn engine" else servers
     newborn = run.wait_for(lambda: [pid for pid in look(trainer) if pid not in known])[0]
     time.sleep(random.uniform(0, NEWBORN_SECONDS))

@@ -1,1 +1,1 @@
-"""The systems that benchmarks.peers compares, each a program of its own, most of them in the peers' environment."""
+"""The systems that benchmarks.peers compares, one program each, most of them run in the peers' environment."""

@@ -1,4 +1,4 @@
-"""ViZDoom's basic as every peer plays it: this program's actions, its time-outs, its unit of reward."""
+"""ViZDoom's basic as every peer plays it: with this program's actions, time-outs and reward scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Buttons(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Leaves out the first action, which presses no button: in this program's file each action is a button."""
+    """Drops the first action, which presses no button: in this program's file each action is a button."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -30,15 +30,15 @@ class Buttons(gymnasium.ActionWrapper[Any, Any, Any]):
         self.action_space = gymnasium.spaces.Discrete(int(env.action_space.n) - 1)
 
     def action(self, action: Any) -> Any:
-        """Returns the environment's number of an action."""
+        """Returns the environment's index of an action."""
         return int(action) + 1
 
 
 class Learnable(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Reports the score of each episode when it ends, truncates at a time-out, and scales the rewards.
+    """Reports the score of each episode when it ends, truncates at a time-out, and scales rewards.
 
-    ViZDoom's own environment calls a time-out a termination as well, and Sample Factory's nothing else; an episode's last
-    observation is black in both. Here a time-out is a truncation alone, and the last observation is the last picture.
+    ViZDoom's own environment calls a time-out a termination, too, and Sample Factory's nothing else; both end an episode
+    on a black observation. Here a time-out is only a truncation, and the last observation is the last picture.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], report: Report) -> None:
@@ -67,5 +67,5 @@ class Learnable(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def make_basic(frame_skip: int) -> gymnasium.Env[Any, Any]:
-    """Returns a game of ViZDoom's own environment: grey pictures of 160x120, one of three buttons."""
+    """Returns a game of ViZDoom's own environment: grey 160x120 pictures, three actions."""
     return Buttons(gymnasium.make("VizdoomBasic-v1", disable_env_checker=True, frame_skip=frame_skip, **SETTINGS))

@@ -1,4 +1,4 @@
-"""The raw rate of EnvPool's ViZDoom basic, one random button a step; it renders 320x240, whatever one asks for."""
+"""The raw rate of EnvPool's ViZDoom basic, one random button per step; it always renders 320x240."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from benchmarks.comparison.runners.report import make_runner_parser, play
 
 
 def main() -> None:
-    """Plays until the time is up."""
+    """Plays until it is killed."""
     parser = make_runner_parser(__doc__)
     parser.add_argument(
-        "--threads", type=int, default=8, help="more than cores, to hide the wait for engines; 0: as EnvPool chooses"
+        "--threads", type=int, default=8, help="more than cores hide the wait for engines; 0: EnvPool chooses (default 8)"
     )
     options = parser.parse_args()
     games = options.games
-    Path("_vizdoom").mkdir(exist_ok=True)  # its engines make it all at the same time, and fail where it is there by then
+    Path("_vizdoom").mkdir(exist_ok=True)  # its engines all create it at once, and fail if it exists by then
     envs = envpool.make(
         "Basic-v1",
         env_type="gymnasium",
@@ -36,7 +36,7 @@ def main() -> None:
         nonlocal ended
         buttons = np.eye(3)[random.integers(3, size=games)]
         _, _, terminated, truncated, _ = envs.step(buttons)
-        steps = int(games - ended.sum())  # a game that has ended is reset by its next step, which takes no action
+        steps = int(games - ended.sum())  # an ended game's next step only resets it
         ended = terminated | truncated
         return steps
 

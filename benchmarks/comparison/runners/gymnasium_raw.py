@@ -1,4 +1,4 @@
-"""The raw rate of Gymnasium's AsyncVectorEnv over ViZDoom's own environment: a process a game, random actions."""
+"""The raw rate of Gymnasium's AsyncVectorEnv of ViZDoom's own environment: a process per game, random actions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from benchmarks.comparison.runners.report import make_runner_parser, play
 
 
 def main() -> None:
-    """Plays until the time is up."""
+    """Plays until it is killed."""
     options = make_runner_parser(__doc__).parse_args()
     envs = AsyncVectorEnv(
         [partial(make_basic, options.frame_skip)] * options.games,
-        context="fork",  # nothing to be imported by each process again
-        autoreset_mode=AutoresetMode.SAME_STEP,  # so every step is one of every game
+        context="fork",  # so that no process repeats the imports
+        autoreset_mode=AutoresetMode.SAME_STEP,  # so that every game plays in every step
     )
     envs.reset(seed=options.seed)
-    random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
+    random = np.random.default_rng([options.seed, 1])  # its own stream: games draw from [seed]
 
     def step() -> int:
         envs.step(random.integers(envs.single_action_space.n, size=options.games))  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Reports a run to benchmarks.peers: lines of JSON in a file, each with the time it was written.
+"""Reports a run to benchmarks.peers: timestamped lines of JSON in a file.
 
-Every process of a run appends to the same file: the program that learns tells how many frames have been played, the games
-tell the score of each episode when it ends. What follows from the scores is computed by benchmarks.comparison.figures,
-for all systems alike. Standard library only: runners import it in the peers' environment as in this program's.
+Every process of a run appends to the same file: the learner reports the frames played so far, the games the score of each
+episode when it ends. benchmarks.comparison.figures computes the rest from the scores, for all systems alike. Standard
+library only: runners import it in the peers' environment and in this program's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class Report:
-    """Appends to the file that a run reports to. A line is one write, so any number of processes may append."""
+    """The file that a run reports to. A line is one write, so any number of processes may append."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -25,8 +25,7 @@ class Report:
     def frames(self, frames: int) -> None:
         """Reports the frames played so far.
 
-        A program that plays and learns in turn reports at one place of its cycle, so that the time between two reports
-        holds whole cycles.
+        A program that plays and learns in turn reports at one point of its cycle, so that reports are whole cycles apart.
         """
         self._write("frames", frames)
 
@@ -39,7 +38,7 @@ class Report:
 
 
 class FrameCounter:
-    """Counts the frames of games that several threads may step, and reports them once a second."""
+    """A count of frames that several threads may add to, reported once a second."""
 
     def __init__(self, report: Report) -> None:
         self._report, self._lock = report, threading.Lock()
@@ -55,17 +54,17 @@ class FrameCounter:
 
 
 def make_runner_parser(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser of the flags that every runner takes."""
+    """Returns a parser of the flags shared by all runners."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
-    parser.add_argument("--report", type=Path, required=True, help="the file to report to")
+    parser.add_argument("--report", type=Path, required=True, help="file to report to")
     parser.add_argument("--games", type=int, required=True, help="games played at once")
-    parser.add_argument("--frame-skip", type=int, required=True, help="frames that a step lasts")
-    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--frame-skip", type=int, required=True, help="frames per step")
+    parser.add_argument("--seed", type=int, required=True, help="random seed")
     return parser
 
 
 def play(step: Callable[[], int], options: argparse.Namespace) -> None:
-    """Steps games until this process is ended; `step` returns how many games took one."""
+    """Steps games until killed; `step` returns the number of games that took one."""
     counter = FrameCounter(Report(options.report))
     while True:
         counter.add(step() * options.frame_skip)

@@ -1,7 +1,7 @@
-"""Trains with Sample Factory: APPO with an LSTM on its own ViZDoom basic, the settings that were fastest on two cores.
+"""Trains with Sample Factory: APPO with an LSTM on its own ViZDoom basic, with the settings fastest on two cores.
 
-Its environment never truncates; here it does at a time-out, and `value_bootstrap` then adds a value to the last reward.
-That is the value of the observation before the last step, as its rollouts do not keep the one after it.
+Its environment never truncates; here it does at a time-out, and `value_bootstrap` then adds a value to the last reward:
+the value of the observation before the last step, as its rollouts do not keep the one after it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def make_flags(options: argparse.Namespace) -> list[str]:
 
 
 class FrameReporter(AlgoObserver):
-    """Reports the frames learned from after each update."""
+    """Reports the frames trained on, after each update."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
 
     def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
-        """Is called by Sample Factory."""
+        """Called by Sample Factory."""
         self._report.frames(int(runner.env_steps.get(0, 0)))
 
 
@@ -70,7 +70,7 @@ def make_game(report: Path, *arguments: Any, **named: Any) -> Any:
 
 
 def main() -> None:
-    """Trains until it is ended from outside."""
+    """Trains until it is killed."""
     options = make_runner_parser((__doc__ or "").splitlines()[0]).parse_args()
     register_env(GAME, partial(make_game, options.report))
     register_vizdoom_models()

@@ -1,9 +1,8 @@
 """Trains with stable-baselines3's A2C or PPO, or sb3-contrib's RecurrentPPO, on ViZDoom's own Gymnasium environment.
 
-Settings are those that RL Baselines3 Zoo publishes for Atari games, but for the number of games and constant step sizes.
-The network is this program's as far as it can be set: its convolutions and 256 units, with an LSTM of 256 in RecurrentPPO,
-and one grey picture of the cropped game. Where a time-out truncates an episode, the libraries add the value of its last
-observation.
+Settings are RL Baselines3 Zoo's for Atari games, except for the number of games and constant learning rates. The network is
+this program's as far as it can be set: its convolutions and 256 units, with an LSTM of 256 in RecurrentPPO, on one grey,
+cropped picture. When a time-out truncates an episode, the libraries bootstrap with the value of its last observation.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from benchmarks.comparison.runners.basic_games import Learnable, make_basic
 from benchmarks.comparison.runners.report import Report, make_runner_parser
 
-OURS: dict[str, Any] = {"net_arch": []}  # the fully connected layer is part of the features, heads follow at once
+OURS: dict[str, Any] = {"net_arch": []}  # the dense layer is part of the features; heads follow directly
 LSTM = {"lstm_hidden_size": 256, "shared_lstm": True, "enable_critic_lstm": False}
 PPO_SETTINGS = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "learning_rate": 2.5e-4, "clip_range": 0.1}
 
 
 class Picture(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Shows the picture alone, cropped and resized as this program does."""
+    """Keeps only the picture, cropped and resized as in this program."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -71,7 +70,7 @@ class Convolutions(BaseFeaturesExtractor):
 
 
 class FrameReporter(BaseCallback):
-    """Reports the frames whenever a rollout is complete: from one to the next is a whole cycle of learning and playing."""
+    """Reports the frames at the end of each rollout, so that reports are a whole cycle of learning and playing apart."""
 
     def __init__(self, report: Report, frame_skip: int) -> None:
         super().__init__()
@@ -93,15 +92,15 @@ def make_model(name: str, games: Any, seed: int) -> Any:
         return A2C("CnnPolicy", vf_coef=0.25, policy_kwargs=network, **common)
     if name == "ppo":
         return PPO("CnnPolicy", policy_kwargs=network, **PPO_SETTINGS, **common)
-    from sb3_contrib import RecurrentPPO  # late: the others do without it
+    from sb3_contrib import RecurrentPPO  # late: the others do not need it
 
     return RecurrentPPO("CnnLstmPolicy", policy_kwargs={**network, **LSTM}, **PPO_SETTINGS, **common)
 
 
 def main() -> None:
-    """Trains until it is ended from outside."""
+    """Trains until it is killed."""
     parser = make_runner_parser((__doc__ or "").splitlines()[0])
-    parser.add_argument("--algorithm", choices=["a2c", "ppo", "recurrent_ppo"], required=True)
+    parser.add_argument("--algorithm", choices=["a2c", "ppo", "recurrent_ppo"], required=True, help="algorithm to train")
     options = parser.parse_args()
     make_reporting_game = partial(make_game, options.frame_skip, options.report)
     model = make_model(

@@ -1,4 +1,4 @@
-"""The raw rate of this program's vector environment, random actions; its pictures come cropped, resized to 84x84."""
+"""The raw rate of this program's vector environment with random actions and pictures cropped, resized to 84x84."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doom_a3c.settings.scenarios import apply_overrides
 
 
 def main() -> None:
-    """Plays until the time is up."""
+    """Plays until it is killed."""
     options = make_runner_parser(__doc__).parse_args()
     import_tensorflow(cpu_count(), verbose=False, device="cpu")
     from doom_a3c.run.builder import Builder
@@ -21,7 +21,7 @@ def main() -> None:
     builder = Builder(*apply_overrides(catalog.find("basic"), values, "flags"))
     envs = builder.make_training_env(options.games)
     envs.reset(seed=options.seed)
-    random = np.random.default_rng([options.seed, 1])  # a stream of its own: games draw from [seed]
+    random = np.random.default_rng([options.seed, 1])  # its own stream: games draw from [seed]
 
     def step() -> int:
         envs.step(builder.distribution.sample_uniform(options.games, random))

@@ -1,6 +1,6 @@
-"""Trains with this program: python train.py --scenario basic.wad; further flags go to train.py.
+"""Trains with this program: python train.py --scenario basic.wad; other flags go to train.py.
 
-The frames and the scores are taken where its workers play, at the step that ends an episode.
+Frames and scores are recorded where its workers play, at the step that ends an episode.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def report_training_games(report: Report, frame_skip: int) -> Iterator[None]:
 
 
 def main() -> int:
-    """Trains until it is ended from outside, or its budget of frames is used up."""
+    """Trains until it is killed, or its frame budget is used up."""
     options, flags = make_runner_parser((__doc__ or "").splitlines()[0]).parse_known_args()
 
     @contextmanager

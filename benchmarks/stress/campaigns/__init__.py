@@ -1,1 +1,1 @@
-"""The campaigns of benchmarks.faults: what they do to runs, and which promises they check."""
+"""The campaigns of benchmarks.faults: how they break runs, and the promises they check."""

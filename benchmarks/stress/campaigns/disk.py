@@ -1,4 +1,4 @@
-"""A disk that is full, and free again, while a run writes checkpoints, gifs and logs to it."""
+"""A disk that fills up and is freed while a run writes checkpoints, gifs and logs to it."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from benchmarks.stress.campaigns.runs import Event, Results, Run, make_folder, r
 
 CAMPAIGN = "disk full and free again"
 UNIT = "s without a checkpoint once there was room"
-MEGABYTES = 250  # five checkpoints of basic, the best one and two in the making, and room for logs
-HOLD_SECONDS = 6.0  # at least, that the disk is full: saves, points, gifs fail meanwhile
+MEGABYTES = 250  # five checkpoints of basic, the best one and two being written, and room for logs
+HOLD_SECONDS = 6.0  # minimum time with a full disk: saves, points and gifs fail meanwhile
 SAVE_SECONDS = 1.0
 FLAGS = [
     *("--scenario", "basic", "--workers", "1", "--envs-per-worker", "8", "--gif-every", "1"),
     *("--frames", str(10**9), "--minutes", "60", "--checkpoint-every", str(SAVE_SECONDS)),
     *("--evaluate-every", "3", "--evaluation-episodes", "2"),
 ]
-TOLD = re.compile("no space|full", re.IGNORECASE)
+REPORTED = re.compile("no space|full", re.IGNORECASE)
 
 
 class NoDiskError(Exception):
-    """There is no way to have a small disk; says what is missing."""
+    """No small disk can be mounted; the message says why."""
 
 
 @contextlib.contextmanager
 def mount_small_disk(folder: Path) -> Iterator[Path]:
-    """Mounts a small file system in memory, gone afterwards; raises NoDiskError where that is not allowed."""
+    """Mounts a small file system in memory, removed afterwards; raises NoDiskError if not allowed to."""
     place = folder / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "doom_a3c_faults", str(place)]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        raise NoDiskError(f"no small disk can be mounted, which takes root ({said.strip()})") from None
+        reason = getattr(error, "stderr", "") or str(error)
+        raise NoDiskError(f"cannot mount a small disk, which needs root ({reason.strip()})") from None
     try:
         yield place
     finally:
@@ -48,7 +48,7 @@ def mount_small_disk(folder: Path) -> Iterator[Path]:
 
 
 def run_campaign(results: Results, times: int) -> None:
-    """Fills the disk of a run until there are so many events; begins another where one does not survive."""
+    """Fills a run's disk until there are `times` events; starts another run if one does not survive."""
     while len(results.of(CAMPAIGN)) < times:
         with make_folder() as folder, mount_small_disk(folder) as disk, start_run(folder, FLAGS, disk) as run:
             run.wait_for(lambda: read_frames(run.last) > 0)
@@ -60,17 +60,17 @@ def run_campaign(results: Results, times: int) -> None:
 
 
 def fill_once(run: Run, disk: Path) -> Event:
-    """Fills the disk, holds it, frees it; returns what came of it."""
+    """Fills the disk, keeps it full, frees it; returns the event."""
     filler = disk / "filler"
     try:
-        last_saved, said = last_saved_at(run), len(run.said())
+        last_saved, printed = last_saved_at(run), len(run.said())
         fill(filler)
         end = time.monotonic() + HOLD_SECONDS
         while time.monotonic() < end:
             time.sleep(0.2)
-            fill(filler)  # what old checkpoints have left
+            fill(filler)  # the space of deleted checkpoints
             if run.process.poll() is not None:
-                raise TimeoutError(f"it ended with status {run.process.returncode}: {run.last_words()}")
+                raise TimeoutError(f"train.py exited with status {run.process.returncode}: {run.last_words()}")
         check_whole(run.last)
         check_whole(run.best)
         full_saves = last_saved_at(run) != last_saved
@@ -80,22 +80,22 @@ def fill_once(run: Run, disk: Path) -> Event:
         seconds = time.monotonic() - start
         check_whole(run.last)
         frames = read_frames(run.last)
-        run.wait_for(lambda: read_frames(run.last) > frames, 60)  # it goes on for good
+        run.wait_for(lambda: read_frames(run.last) > frames, 60)  # training continues
     except (TimeoutError, ValueError) as error:
         filler.unlink(missing_ok=True)
         return Event(CAMPAIGN, "disk full", False, None, None, str(error))
-    fault = "disk full" if TOLD.search(run.said(), said) else "disk full, of which it said nothing"
+    fault = "disk full" if REPORTED.search(run.said(), printed) else "disk full, but not reported"
     fault += ", though a save got through" if full_saves else ""
     return Event(CAMPAIGN, fault, True, max(0.0, seconds - SAVE_SECONDS), seconds)
 
 
 def last_saved_at(run: Run) -> float:
-    """Returns when the newest checkpoint was written."""
+    """Returns the newest checkpoint's write time."""
     return run.last.stat().st_mtime
 
 
 def fill(path: Path) -> None:
-    """Makes a file as large as the disk allows."""
+    """Grows a file until the disk is full."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         for size in (2**20, 2**12):

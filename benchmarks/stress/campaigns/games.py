@@ -1,4 +1,4 @@
-"""Faults of games in one run: engines, game servers and their keeper killed or stopped, newborn ones too."""
+"""Game faults in one run: engines, game servers and their keeper killed or stopped, newborn ones too."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CYCLE = (
     "server hangs",
     "keeper",
 )
-STALL_SECONDS = 2.0  # which is no fault: patience is 8 s for engines, 20 for servers
+STALL_SECONDS = 2.0  # not a fault: the patience is 8 s for engines, 20 s for servers
 
 
 def run_campaign(results: Results, faults: int, seed: int) -> None:
-    """Hurts a run until there are so many events; begins another where one does not survive."""
+    """Breaks a run until there are `faults` events; starts another if one does not survive."""
     while (done := len(results.of(CAMPAIGN))) < faults:
         random.seed(f"{seed}-{done}")
         with make_folder() as folder:
@@ -41,7 +41,7 @@ def run_campaign(results: Results, faults: int, seed: int) -> None:
 
 
 def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
-    """Hurts a run until there are so many events, or it does not survive."""
+    """Breaks a run until it has `faults` events or does not survive."""
     counted = 0
     run.wait_for(lambda: run.progress()["frames"])
     for kind in itertools.islice(itertools.cycle(CYCLE), len(results.of(CAMPAIGN)), faults):
@@ -52,7 +52,7 @@ def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
             seconds = wait_for_recovery(run, before, counted, start)
         except TimeoutError:
             alive = run.process.poll() is None
-            why = "it stands still, or did not count it" if alive else f"exit status {run.process.returncode}"
+            why = "no progress, or fault not counted" if alive else f"exit status {run.process.returncode}"
             results.add(Event(CAMPAIGN, kind, False, None, None, why))
             return
         counted = sum(run.progress()["faults"].values())  # a death may be two faults: its engine's and its server's
@@ -60,7 +60,7 @@ def hurt_again_and_again(run: VictimRun, results: Results, faults: int) -> None:
 
 
 def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -> float:
-    """Waits until faults have been counted and frames go on; returns the seconds since the fault.
+    """Waits until faults are counted and frames advance; returns the seconds since the fault.
 
     Raises:
         TimeoutError: if they never do, or frames go backwards.
@@ -73,13 +73,13 @@ def wait_for_recovery(run: VictimRun, before: int, counted: int, start: float) -
 
 
 def stop(run: VictimRun, kind: str) -> int:
-    """Stops a victim for good or for a while, or kills the fork server and its servers; returns how many faults that is."""
+    """Stops a victim for good or for a while, or kills the fork server and its servers; returns the number of faults."""
     trainer = run.process.pid
     if kind == "keeper":
-        players = run.wait_for(lambda: {its for pid in engines(trainer) if (its := parent(pid))})  # no idle evaluator's
+        players = run.wait_for(lambda: {its for pid in engines(trainer) if (its := parent(pid))})  # not an idle evaluator's
         kill(parent(min(players)))
         run.wait_for(lambda: not players & family(trainer))
-        for server in players:  # they outlive it, as nobody's children, and another fork server has to tidy up after them
+        for server in players:  # they outlive it as orphans, and another fork server has to clean up after them
             kill(server)
         return len(players)
     pairs = run.wait_for(lambda: [(pid, its) for pid in engines(trainer) if (its := parent(pid))])
@@ -93,7 +93,7 @@ def stop(run: VictimRun, kind: str) -> int:
 
 
 def end(run: VictimRun) -> None:
-    """Ends a run with all that it has started, stopped ones too."""
+    """Ends a run and all it started, stopped processes too."""
     others = family(run.process.pid)
     run.process.kill()
     run.process.wait()

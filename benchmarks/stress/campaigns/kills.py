@@ -1,4 +1,4 @@
-"""Kill -9 of train.py at random instants, each followed by a resumption; what had been announced must be there."""
+"""Kill -9 of train.py at random moments, each followed by --resume; everything announced must still be there."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from benchmarks.stress.campaigns.runs import (
 
 CAMPAIGN = "kill -9 of train.py"
 UNIT = "s since the last checkpoint, or the start"
-LIVES = 20  # kills of one run; then another begins, as one that has learned all tells of no new best
-DOOM_EVERY = 5  # one run in so many plays ViZDoom's basic, with engines and servers to be buried
+LIVES = 20  # kills per run; then another starts, as a run that has mastered its game announces no new best
+DOOM_EVERY = 5  # every fifth run plays ViZDoom's basic, with engines and servers to clean up
 LONGEST = 12.0  # seconds of training before a kill
-ROUNDING = 0.006  # scores are told with two decimals; those above 10 with one
+ROUNDING = 0.006  # scores are printed with two decimals, above 10 with one
 KINDS = ("start", "save", "evaluation", "any")
 CARTPOLE = ["--scenario", "cartpole", "--envs-per-worker", "4", "--learning-rate-frames", "1000000000"]
 DOOM = ["--scenario", "basic", "--envs-per-worker", "4", "--rollout-length", "8"]
 
 
 class Promised(NamedTuple):
-    """What the sessions of a run so far have told, or left for everyone to see."""
+    """The results that a run's sessions have announced or saved so far."""
 
     best: Announced | None = None
     last: Count = Count()  # of the newest checkpoint
 
 
 def run_campaign(results: Results, kills: int, seed: int) -> None:
-    """Kills runs until there are so many events."""
+    """Kills runs until there are `kills` events."""
     while (done := len(results.of(CAMPAIGN))) < kills:
         doom = done // LIVES % DOOM_EVERY == DOOM_EVERY - 1
         with make_folder() as folder:
@@ -49,7 +49,7 @@ def run_campaign(results: Results, kills: int, seed: int) -> None:
 
 
 def kill_one_run(results: Results, folder: Path, doom: bool, kills: int, chance: random.Random) -> None:
-    """Kills one run again and again, and lets it go on in the end; stops where it does not survive."""
+    """Kills one run again and again, resuming it each time; stops if it does not survive."""
     (folder / "models").mkdir()
     promised, fault, lost = Promised(), "", 0.0
     for number in range(kills + 1):
@@ -59,7 +59,7 @@ def kill_one_run(results: Results, folder: Path, doom: bool, kills: int, chance:
             try:
                 seconds = None if kind == "start" else wait_for_progress(run, before)
                 if kind == "start":
-                    time.sleep(chance.uniform(0, 6))  # may find it training already
+                    time.sleep(chance.uniform(0, 6))  # it may be training already
                 elif number < kills:
                     wait_for_instant(run, kind, chance)
                 if number < kills:
@@ -76,7 +76,7 @@ def kill_one_run(results: Results, folder: Path, doom: bool, kills: int, chance:
 
 
 def make_flags(folder: Path, doom: bool, chance: random.Random) -> list[str]:
-    """Returns how a session is started: resumed where there is a checkpoint, with saves more or less often."""
+    """Returns the flags of a session: resumed if there is a checkpoint, with random saving intervals."""
     often = ["--checkpoint-every", str(chance.choice((0.2, 1, 4))), "--evaluate-every", str(chance.choice((0.2, 1)))]
     both = ["--workers", "1", "--evaluation-episodes", "2", "--frames", str(10**9), "--gif-every", "0", "--minutes", "20"]
     resume = ["--resume"] if (folder / "models" / "last.ckpt").exists() else DOOM if doom else CARTPOLE
@@ -84,11 +84,11 @@ def make_flags(folder: Path, doom: bool, chance: random.Random) -> list[str]:
 
 
 def wait_for_progress(run: Run, promised: Promised) -> float:
-    """Waits until a session has saved more than there was; returns how long that took.
+    """Waits until a session has saved new progress; returns the seconds since its start.
 
     Raises:
         TimeoutError: if it never does.
-        ValueError: if a checkpoint goes back behind what was promised meanwhile.
+        ValueError: if a checkpoint falls behind the promised one meanwhile.
     """
 
     def newer() -> bool:
@@ -102,27 +102,27 @@ def wait_for_progress(run: Run, promised: Promised) -> float:
 
 
 def wait_for_instant(run: Run, kind: str, chance: random.Random) -> None:
-    """Waits for an instant of a kind, which may be a little early or late."""
+    """Waits for a moment of a kind, which may be a little early or late."""
     if kind == "save":
         run.wait_for(lambda: any(run.last.parent.glob(".saving-*")), 20)
         time.sleep(chance.uniform(0, 0.04))
     elif kind == "evaluation":
-        told = len(run.announced())
-        with contextlib.suppress(TimeoutError):  # there may be none better
-            run.wait_for(lambda: len(run.announced()) > told, 5)
+        known = len(run.announced())
+        with contextlib.suppress(TimeoutError):  # there may be no better one
+            run.wait_for(lambda: len(run.announced()) > known, 5)
         time.sleep(chance.choice((0.0, chance.uniform(0, 0.5))))
     else:
         time.sleep(chance.uniform(0, LONGEST))
 
 
 def kill_and_check(run: Run, promised: Promised) -> tuple[Promised, float]:
-    """Kills a session and checks what it leaves; returns what has been promised by now, and the seconds of play lost.
+    """Kills a session and checks its remains; returns the promises by now, and the seconds of play lost.
 
     Raises:
-        ValueError: naming what is worse or older than what was promised, or still there.
+        ValueError: if anything is worse or older than promised, or left behind.
     """
     if run.process.poll() is not None:
-        raise ValueError(f"it ended with status {run.process.returncode}: {run.last_words()}")
+        raise ValueError(f"train.py exited with status {run.process.returncode}: {run.last_words()}")
     started_others, instances = family(run.process.pid), engines(run.process.pid).values()
     seen = read_count(run.last)
     if behind := seen.behind(promised.last):
@@ -140,7 +140,7 @@ def kill_and_check(run: Run, promised: Promised) -> tuple[Promised, float]:
 
 
 def check(run: Run, promised: Promised, highest: float | None) -> None:
-    """Raises ValueError where the checkpoints are worse or older than what was promised."""
+    """Raises ValueError if the checkpoints are worse or older than promised."""
     check_whole(run.last)
     check_whole(run.best)
     last, best = read_count(run.last), read_record_if_any(run.best)
@@ -151,7 +151,7 @@ def check(run: Run, promised: Promised, highest: float | None) -> None:
     if best is None:
         raise ValueError("best.ckpt is gone")
     if last.frames < 0:
-        raise ValueError("a best evaluation was announced, and there is no last.ckpt to resume")
+        raise ValueError("a best evaluation was announced, but there is no last.ckpt to resume")
     rounding = ROUNDING if abs(highest) < 10 else 10 * ROUNDING
     if best["best_evaluation"] < highest - rounding:
         raise ValueError(f"best.ckpt scores {best['best_evaluation']}, {highest} had been announced")

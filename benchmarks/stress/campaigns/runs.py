@@ -1,4 +1,4 @@
-"""Runs of train.py that faults befall: started, watched and looked at from outside; nothing is left of them."""
+"""Runs of train.py to inject faults into: started, watched and inspected from outside, and fully cleaned up."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _MEAN = re.compile(r"(?:greedy|sampled) (-?[\d.]+)")
 
 
 class Event(NamedTuple):
-    """A fault, and what came of it; a line of the file of results."""
+    """A fault and its outcome; a line of the results file."""
 
     campaign: str
     fault: str
     survived: bool
-    lost: float | None = None  # what `UNITS` of the campaign says
-    seconds: float | None = None  # until the run went on
+    lost: float | None = None  # in the campaign's `UNIT`
+    seconds: float | None = None  # until the run recovered
     why: str = ""  # it did not survive
 
 
 class Results:
-    """The file of results: a line of JSON for each event, so that a campaign goes on where it was interrupted."""
+    """The results file: a line of JSON per event, so that an interrupted campaign can resume."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,13 +51,13 @@ class Results:
         results.append_result(self._path, event._asdict())
         number = len(self.of(event.campaign))
         lost = "" if event.lost is None else f", lost {event.lost:.1f}"
-        on = "" if event.seconds is None else f", on after {event.seconds:.1f} s"
+        recovered = "" if event.seconds is None else f", recovered in {event.seconds:.1f} s"
         outcome = "survived" if event.survived else f"NOT SURVIVED: {event.why}"
-        print(f"{event.campaign} {number}: {event.fault}{lost}{on}: {outcome}", file=sys.stderr, flush=True)
+        print(f"{event.campaign} {number}: {event.fault}{lost}{recovered}: {outcome}", file=sys.stderr, flush=True)
 
 
 class Announced(NamedTuple):
-    """A best evaluation that a run has told of."""
+    """A best evaluation that a run announced."""
 
     frames: int
     score: float
@@ -81,38 +81,38 @@ class Run:
         return self.folder / "models" / "best.ckpt"
 
     def said(self) -> str:
-        """Returns all that the run has printed, whole lines only."""
+        """Returns the run's output so far, whole lines only."""
         return self._log.read_text(errors="replace").rpartition("\n")[0]
 
     def frames_shown(self) -> int:
-        """Returns the frames that the run has told of last, 0 where there is none."""
+        """Returns the frames that the run printed last, 0 if it has not yet."""
         found = _LIVE.findall(self.said())
         return int(found[-1].replace(",", "")) if found else 0
 
     def announced(self) -> list[Announced]:
-        """Returns the best evaluations that the run has told of, oldest first."""
+        """Returns the best evaluations that the run announced, oldest first."""
         found = _BEST.findall(self.said())
         return [Announced(int(f.replace(",", "")), max(map(float, _MEAN.findall(text)))) for f, text in found]
 
     def wait_for(self, condition: Callable[[], Value], seconds: float = PATIENCE) -> Value:
-        """Returns a condition's value once it is true; raises TimeoutError when it never is, or the run has ended."""
+        """Returns a condition's value once it is true; raises TimeoutError if it never is, or the run has ended."""
         end = time.monotonic() + seconds
         while not (value := condition()):
             if self.process.poll() is not None:
-                raise TimeoutError(f"the run has ended with status {self.process.returncode}: {self.last_words()}")
+                raise TimeoutError(f"train.py exited with status {self.process.returncode}: {self.last_words()}")
             if time.monotonic() > end:
-                raise TimeoutError(f"the run has not gone on within {seconds:.0f} s")
+                raise TimeoutError(f"the run made no progress within {seconds:.0f} s")
             time.sleep(0.02)
         return value
 
     def last_words(self) -> str:
-        """Returns the last line that the run has printed."""
-        return (self.said().splitlines() or ["it said nothing"])[-1][:300]
+        """Returns the last line that the run printed."""
+        return (self.said().splitlines() or ["no output"])[-1][:300]
 
 
 @contextlib.contextmanager
 def start_run(folder: Path, flags: list[str], outputs: Path | None = None) -> Iterator[Run]:
-    """Runs train.py with its outputs in a folder, and kills all that is left of it in the end; an hour is its limit."""
+    """Runs train.py with its outputs in a folder, and kills whatever is left of it in the end."""
     outputs = outputs or folder
     own = [f"--{name}-dir={outputs / name}" for name in ("models", "frames", "logs")]
     log = folder / f"log-{time.monotonic_ns()}"
@@ -122,13 +122,13 @@ def start_run(folder: Path, flags: list[str], outputs: Path | None = None) -> It
 
 @contextlib.contextmanager
 def make_folder() -> Iterator[Path]:
-    """Makes a folder for a campaign, gone afterwards."""
+    """Makes a temporary folder for a campaign."""
     with tempfile.TemporaryDirectory(prefix="doom_a3c_faults_", ignore_cleanup_errors=True) as text:
         yield Path(text)
 
 
 def read_record_if_any(path: Path) -> dict[str, Any] | None:
-    """Returns the record in a checkpoint as plain data, None where there is no file.
+    """Returns the record in a checkpoint as plain data, None if there is no file.
 
     Raises:
         ValueError: if it cannot be read.
@@ -140,7 +140,7 @@ def read_record_if_any(path: Path) -> dict[str, Any] | None:
 
 
 class Count(NamedTuple):
-    """What a checkpoint has counted; of none there is -1 of each."""
+    """A checkpoint's counters; all are -1 if there is none."""
 
     frames: int = -1
     steps: int = -1
@@ -148,17 +148,17 @@ class Count(NamedTuple):
     episodes: int = -1
 
     def behind(self, other: Count) -> str:
-        """Says which counter is behind another's, '' where none is."""
+        """Lists the counters behind another's, '' if none is."""
         pairs = zip(self._fields, self, other, strict=True)
         return ", ".join(f"{mine:,} {name} after {its:,}" for name, mine, its in pairs if mine < its)
 
 
 def read_count(path: Path) -> Count:
-    """Returns what a checkpoint has counted."""
+    """Returns a checkpoint's counters."""
     found = read_record_if_any(path)
     return Count(*(int(found["progress"][name]) for name in Count._fields)) if found else Count()
 
 
 def read_frames(path: Path) -> int:
-    """Returns the frames counted in a checkpoint, -1 where there is none."""
+    """Returns the frames counted in a checkpoint, -1 if there is none."""
     return read_count(path).frames

@@ -1,4 +1,4 @@
-"""An hour of training: whether memory, threads, files and logs stay flat, and the rate of frames what it was."""
+"""An hour of training: checks that memory, threads, files and log growth stay flat, and frames/s steady."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.common import results
 from benchmarks.common.processes import family, memory
 from benchmarks.stress.campaigns.runs import Run, make_folder, read_record_if_any, start_run
 
-EVERY = 1.0  # seconds between two looks at the frames; the rest is looked at every so many looks:
-LOOKS = 5
-FLAT, STEADY = 0.02, 0.05  # how much may change between the first and the last window
-WARM_UP, WINDOW = 5.0, 10.0  # minutes; a sixth of a soak that is shorter than half an hour or an hour
-# The kernel drops pages of files when it likes, and a process's part of them depends on who else has mapped them.
+EVERY = 1.0  # seconds between two looks at the frames
+LOOKS = 5  # looks at the frames between two samples of everything else
+FLAT, STEADY = 0.02, 0.05  # allowed change between the first and the last window
+WARM_UP, WINDOW = 5.0, 10.0  # minutes; a sixth of a soak shorter than half an hour or an hour
+# The kernel drops file pages at any time, and a process's share of them depends on who else has mapped them.
 OWN = "Pss_Anon", "Pss_Shmem"
-# The step size falls to 0 early: an agent that goes on learning plays other games, longer ones for example, in the end.
+# The learning rate decays to 0 early: an agent that keeps learning plays differently in the end, longer games for example.
 GAMES = {
     "basic": ["--scenario", "basic", "--learning-rate-frames", "4000000"],
     "pong": ["--scenario", "pong", "--learning-rate-frames", "1000000"],
@@ -28,14 +28,14 @@ GAMES = {
 
 
 class Sample(NamedTuple):
-    """What a run uses, at a moment."""
+    """A run's resource use."""
 
-    seconds: float  # since it was start_run
+    seconds: float  # since `start_run`
     frames: int
-    megabytes: float  # of all its processes, see OWN; pages that several share are counted in parts
+    megabytes: float  # of all its processes, see OWN; shared pages are counted proportionally
     threads: int
     descriptors: int
-    shared: float  # megabytes in /dev/shm, whoever's
+    shared: float  # megabytes in /dev/shm, of any process
     log: float  # megabytes of the TensorBoard folder
 
 
@@ -45,25 +45,25 @@ class Row(NamedTuple):
     what: str
     first: float
     last: float
-    limit: float | None  # None where growing is no failure
+    limit: float | None  # None where growth is no failure
 
     @property
     def change(self) -> float:
-        """How much larger the last is, as a share of the first."""
+        """The relative change from the first to the last."""
         return self.last / self.first - 1 if self.first else (0.0 if not self.last else float("inf"))
 
     @property
     def held(self) -> bool:
-        """Tells whether it is within its limit: the rate of frames may not fall, all else may not grow."""
+        """Whether the change is within its limit: frames/s may not fall, all else may not grow."""
         if self.limit is None:
             return True
         return (-self.change if self.what == "frames/s" else self.change) <= self.limit
 
 
 def run_campaign(path: Path, game: str, minutes: float, episodes: int) -> list[Row]:
-    """Soaks a game for so long, and until it has played so many episodes, twice as long at most; returns the comparison.
+    """Soaks a game for `minutes`, and until it has played `episodes`, twice as long at most; returns the comparison.
 
-    A soak is one run: an interrupted one begins anew, a finished one is read from the results at `path`.
+    A soak is one run: an interrupted one starts over, a finished one is read from the results at `path`.
     """
     if (known := find_finished(path, game, minutes)) is not None:
         return known
@@ -79,7 +79,7 @@ def run_campaign(path: Path, game: str, minutes: float, episodes: int) -> list[R
 
 
 def find_finished(path: Path, game: str, minutes: float) -> list[Row] | None:
-    """Returns the comparison of a soak of so long that is among the results, None where there is none."""
+    """Returns the comparison of a finished soak of at least `minutes`, None if there is none."""
     for found in results.read_results(path):
         if found.get("campaign") == f"soak of {game}" and found["minutes"] >= minutes:
             return [Row(*row) for row in found["rows"]]
@@ -87,13 +87,13 @@ def find_finished(path: Path, game: str, minutes: float) -> list[Row] | None:
 
 
 def watch(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:
-    """Returns samples of a run; those of the frames are of the moments when it has just told of them."""
+    """Samples a run; new frames are sampled at the moment when the run has just printed them."""
     samples: list[Sample] = []
     frames, looks = run.frames_shown(), 0
     while (age := (time.monotonic() - run.start) / 60) < minutes or (played_episodes(run) < episodes and age < 2 * minutes):
         time.sleep(EVERY)
         if run.process.poll() is not None:
-            raise TimeoutError(f"the soak ended with status {run.process.returncode}: {run.last_words()}")
+            raise TimeoutError(f"train.py exited with status {run.process.returncode}: {run.last_words()}")
         looks += 1
         if (now := run.frames_shown()) != frames or looks % LOOKS == 0:
             frames = now
@@ -102,7 +102,7 @@ def watch(run: Run, logs: Path, minutes: float, episodes: int) -> list[Sample]:
 
 
 def take_sample(run: Run, logs: Path, frames: int) -> Sample:
-    """Returns what a run uses now."""
+    """Samples a run's use now."""
     pids = {run.process.pid, *family(run.process.pid)}
     disk = os.statvfs("/dev/shm")
     return Sample(
@@ -117,7 +117,7 @@ def take_sample(run: Run, logs: Path, frames: int) -> Sample:
 
 
 def count_entries(pids: set[int], folder: str) -> int:
-    """Returns how many entries that folder of /proc has for processes: 'task' for threads, 'fd' for descriptors."""
+    """Counts the entries in a /proc folder of processes: 'task' for threads, 'fd' for descriptors."""
     total = 0
     for pid in pids:
         try:
@@ -134,7 +134,7 @@ def played_episodes(run: Run) -> int:
 
 
 def compare_windows(samples: list[Sample], minutes: float) -> list[Row]:
-    """Returns the first window after the warm-up beside the last one."""
+    """Compares the first window after the warm-up to the last one."""
     warm, window = 60 * min(WARM_UP, minutes / 6), 60 * min(WINDOW, minutes / 6)
     first = [each for each in samples if warm <= each.seconds <= warm + window]
     last = [each for each in samples if each.seconds >= samples[-1].seconds - window]
@@ -148,20 +148,20 @@ def compare_windows(samples: list[Sample], minutes: float) -> list[Row]:
         row("threads", lambda each: each.threads, FLAT),
         row("file descriptors", lambda each: each.descriptors, FLAT),
         row("/dev/shm, MB", lambda each: each.shared, FLAT),
-        # A log has points: it cannot be flat. What it grows by must be.
+        # A log gains points, so it cannot be flat. Its growth must be.
         Row("TensorBoard, MB an hour", compute_growth(first), compute_growth(last), FLAT),
         row("TensorBoard, MB", lambda each: each.log, None),
     ]
 
 
 def compute_rate(samples: list[Sample]) -> float:
-    """Returns the frames/s between the first and the last moment that a run has told of its frames at."""
-    told = [after for before, after in itertools.pairwise(samples) if after.frames != before.frames]
-    if len(told) < 2:
+    """Returns the frames/s between the first and the last time that a run printed its frames."""
+    printed = [after for before, after in itertools.pairwise(samples) if after.frames != before.frames]
+    if len(printed) < 2:
         return 0.0
-    return (told[-1].frames - told[0].frames) / (told[-1].seconds - told[0].seconds)
+    return (printed[-1].frames - printed[0].frames) / (printed[-1].seconds - printed[0].seconds)
 
 
 def compute_growth(samples: list[Sample]) -> float:
-    """Returns the megabytes that the log grows by in an hour."""
+    """Returns the log's growth in megabytes per hour."""
     return 3600 * (samples[-1].log - samples[0].log) / max(1.0, samples[-1].seconds - samples[0].seconds)

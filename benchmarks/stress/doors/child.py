@@ -1,6 +1,6 @@
-"""One process of the fuzzer: gives a door so many inputs, guided by the coverage they reach, and counts what comes of them.
+"""One process of the fuzzer: feeds inputs to a door, guided by the coverage they reach, and counts the outcomes.
 
-The process may die, or be killed: what it was taking in lies in `current`, how far it had come in `counts.json`.
+The process may die, or be killed: its last input is in `current`, its progress in `counts.json`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import atheris
 
 from benchmarks.stress.doors.guards import Guard, find_outcome
 
-KEPT = 3  # inputs of each finding
+KEPT = 3  # inputs per finding
 LONGEST = 65_536  # bytes of an input
-COUNT_EVERY = 1000  # inputs between two writings of the counts; and of the limit on memory
-HANG_SECONDS = 60  # of a call that no Python code interrupts
+COUNT_EVERY = 1000  # inputs between updates of the written counts, and of the memory limit
+HANG_SECONDS = 60  # for a call that no Python code interrupts
 
 
 class Tally:
-    """What has come of the inputs of this process. Owns the files that say so."""
+    """The outcomes of this process's inputs. Owns the files that record them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._start = folder, time.monotonic()
@@ -37,12 +37,12 @@ class Tally:
             self._current = mmap.mmap(file.fileno(), 0)  # survives the process
 
     def begin(self, data: bytes) -> None:
-        """Writes down what is about to be taken in."""
+        """Records the input about to be taken."""
         data = data[:LONGEST]
         self._current[: 8 + len(data)] = len(data).to_bytes(8, "little") + data
 
     def add(self, verdict: str, signature: str, detail: str, data: bytes) -> None:
-        """Counts an input; keeps a finding's."""
+        """Counts an input; keeps findings."""
         self.counts["inputs"] += 1
         self.counts[verdict] += 1
         if verdict != "finding":
@@ -71,7 +71,7 @@ def keep(folder: Path, signature: str, detail: str, data: bytes) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Takes inputs in: `arguments` are the door's name, their number, a seed, a folder, and 'first' where it is."""
+    """Runs inputs: `arguments` are door, number of inputs, seed, folder, and 'first' in a door's first process."""
     name, count, seed, folder = arguments[0], int(arguments[1]), int(arguments[2]), Path(arguments[3])
     from doom_a3c.run.imports import import_tensorflow
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
             guard.limit_memory()
         if tally.counts["inputs"] >= count:
             tally.write()
-            os._exit(0)  # at once: libFuzzer's own end would take this for a crash
+            os._exit(0)  # at once: libFuzzer would report a normal exit as a crash
 
     _learn_good_inputs(door, guard)
     if "first" in arguments:
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
 
     def mutate(data: bytes, size: int, seed: int) -> bytes:
         mutator = Mutator(seed, door.words)
-        if mutator.chance(0.5):  # good inputs get far; the corpus fills with what is refused soon
+        if mutator.chance(0.5):  # good inputs get far; the corpus fills with inputs refused early
             data = door.seeds[seed % len(door.seeds)]
         return door.mutate(mutator, data)[:size]
 
@@ -124,13 +124,13 @@ def main(arguments: list[str]) -> None:
 
 
 def _learn_good_inputs(door: Any, guard: Guard) -> None:
-    """Takes the good inputs in, which imports what is imported late; raises ValueError where they are no good."""
+    """Runs the good inputs, which triggers late imports; raises ValueError unless all are accepted."""
     guard.know_modules()
     for data in door.seeds:
         door.take(data)  # unwatched
     results = [find_outcome(guard, door.take, data) for data in door.seeds]
     if any(result.verdict != "accepted" for result in results):
-        raise ValueError(f"the good inputs of the door are none: {results}")
+        raise ValueError(f"the door does not accept its good inputs: {results}")
     guard.limit_memory()
 
 

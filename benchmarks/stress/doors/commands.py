@@ -1,4 +1,4 @@
-"""The door for command lines: all that train.py and play.py do with their flags, up to the first game or network."""
+"""The door for command lines: everything train.py and play.py do with flags, up to the first game or network."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ SEEDS = (
 
 
 class ReachedError(Exception):
-    """The command line is good: now the games would start."""
+    """The command line is good: games would start now."""
 
 
 def make_commands_door(folder: Path) -> Door:
-    """Returns the door; lists of arguments are JSON, the program's name first."""
+    """Returns the door; inputs are lists of arguments as JSON, program first."""
     (folder / "saved").mkdir()
     write_small_checkpoint(folder / "saved" / "last.ckpt")
     (folder / "own.toml").write_text('base = "base/doom"\n[game]\nconfig = "basic.cfg"\n')
@@ -100,7 +100,7 @@ def make_commands_door(folder: Path) -> Door:
 
 
 def _stop_before_games() -> None:
-    """Ends both programs where games would start, and lets them ask once for what stays the same."""
+    """Ends both programs where games would start, and caches their parser and scenario list."""
 
     def reached(*arguments: Any, **options: Any) -> Any:
         raise ReachedError
@@ -113,21 +113,21 @@ def _stop_before_games() -> None:
     _replace(listing, list_scenarios=functools.cache(listing.list_scenarios))
 
     def nothing(*arguments: Any) -> None:
-        """TensorFlow runs already."""
+        """TensorFlow already runs."""
 
     _replace(tf.config.threading, set_inter_op_parallelism_threads=nothing, set_intra_op_parallelism_threads=nothing)
     _replace(tf.config, set_visible_devices=nothing)
 
 
 def _replace(module: Any, **values: Any) -> None:
-    """Replaces names of a module; raises AttributeError where it has no such name any more."""
+    """Replaces names of a module; raises AttributeError if it no longer has one."""
     for name, value in values.items():
         getattr(module, name)
         setattr(module, name, value)
 
 
 def remember_shipped_files() -> None:
-    """Has the catalog look up once which files are shipped, and what is in them."""
+    """Makes the catalog cache the shipped files and their contents."""
     parser: Any = vars(catalog)["tomllib"]
     shipped = {text: parser.loads(text) for text in (path.read_text() for path in catalog._list_own_files().values())}
 
@@ -181,13 +181,13 @@ def _take(data: bytes) -> bool:
 
 
 def _argument(text: str) -> str:
-    """Returns a text as an operating system hands it on: without zeros, with bytes that are no text marked by Python."""
+    """Returns a text as an operating system passes it: without NULs, with undecodable bytes marked by Python."""
     return "".join("\udcff" if "\ud800" <= each <= "\udfff" else each for each in text if each != "\0")
 
 
 @contextlib.contextmanager
 def _capture_output() -> Iterator[io.StringIO]:
-    """Keeps what is printed from the terminal; its value is what has gone to stderr."""
+    """Keeps output off the terminal; yields the buffer that collects stderr."""
     errors = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
         yield errors

@@ -1,4 +1,4 @@
-"""What every door has: good inputs, a way to mutate them, and a function that reads one."""
+"""The parts of a door: good inputs, a way to mutate them, and a function that reads one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Door(NamedTuple):
     """One way in."""
 
     seeds: list[bytes]  # good inputs
-    take: Callable[[bytes], bool]  # takes an input in; returns whether it is accepted; a refusal is no error
+    take: Callable[[bytes], bool]  # reads an input; returns whether it is accepted; a refusal is no error
     mutate: Callable[[Mutator, bytes], bytes]
-    words: tuple[str, ...] = ()  # that its reader knows
-    once: Callable[[], Iterable[bytes]] = tuple  # hostile inputs that are too slow to be tried again and again
+    words: tuple[str, ...] = ()  # known to its reader
+    once: Callable[[], Iterable[bytes]] = tuple  # hostile inputs that are too slow to repeat
     named_by_user: bool = False  # the input says where to write
 
 
 def make_take(take: Callable[[Any], object]) -> Callable[[Any], bool]:
-    """Returns a function that tells whether an input is accepted: a UserError refuses it."""
+    """Wraps a reader to return whether it accepts an input; a UserError is a refusal."""
 
     def taken(data: Any) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Good records and checkpoints, with something in every field."""
+"""Good records and checkpoints, with every field filled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doom_a3c.settings import catalog, scenarios
 
 
 def make_record(name: str = "basic") -> RunRecord:
-    """Returns the record of a run of a scenario, with something in every field."""
+    """Returns the record of a scenario's run, with every field filled."""
     scenario = catalog.find(name)
     scenario, config = scenarios.apply_overrides(scenario, scenario.training, "settings")
     faults = {"engine_died": 2, "server_hung": 1}
@@ -22,7 +22,7 @@ def make_record(name: str = "basic") -> RunRecord:
 
 
 def write_small_checkpoint(path: Path) -> None:
-    """Writes the checkpoint of a run of CartPole with a network of a few weights."""
+    """Writes the checkpoint of a CartPole run with a network of a few weights."""
     record = make_record("cartpole")
     scenario = dataclasses.replace(record.scenario, network=dataclasses.replace(record.scenario.network, hidden=(4,)))
     model = Builder(scenario, record.config).make_model(record.config)

@@ -32,7 +32,7 @@ else:
 
 
 def list_setting_names() -> tuple[str, ...]:
-    """Returns the settings' names."""
+    """Returns all setting names."""
     return (*settings_of(Config), "frame_skip")
 
 
@@ -58,7 +58,7 @@ def make_records_door(folder: Path) -> Door:
 
 
 def make_checkpoints_door(folder: Path) -> Door:
-    """Returns the door for checkpoints as files."""
+    """Returns the door for checkpoint files."""
     path = folder / "input.ckpt"
     write_small_checkpoint(path)
     seed = path.read_bytes()
@@ -87,7 +87,7 @@ def make_checkpoints_door(folder: Path) -> Door:
 
 
 def add_checksum(data: bytes) -> bytes:
-    """Returns a checkpoint with a valid checksum, if it has one at all, so that the checks after it are fuzzed too."""
+    """Returns a checkpoint with a valid checksum if possible, so that the checks after it are fuzzed, too."""
     try:
         header, arrays = split_checkpoint(data)
         metadata = header["__metadata__"]
@@ -97,12 +97,12 @@ def add_checksum(data: bytes) -> bytes:
             record | {"crc32": checkpoint._compute_checksum(record, safetensors.numpy.load(data))}
         )
         return join_checkpoint(header, arrays)
-    except Exception:  # the mutated file is damaged anyhow
+    except Exception:  # the mutated file is damaged anyway
         return data
 
 
 def _check_playable(scenario: Scenario) -> None:
-    """Checks what train.py checks before it starts a game."""
+    """Makes train.py's checks up to the first game."""
     scenario, config = scenarios.apply_overrides(scenario, scenario.training, "settings")
     check_combinations(config)
     check_harmless(scenario, "a scenario file")
@@ -111,7 +111,7 @@ def _check_playable(scenario: Scenario) -> None:
 
 
 def make_tomls_door(folder: Path) -> Door:
-    """Returns the door for scenario files: JSON that is written as TOML, or TOML itself."""
+    """Returns the door for scenario files: JSON to be written as TOML, or TOML itself."""
     path = folder / "input.toml"
 
     def take(data: bytes) -> None:
@@ -138,8 +138,8 @@ def make_tomls_door(folder: Path) -> Door:
     trees = [tomllib.loads(text.decode()) for text in texts]
     whole = [scenarios.to_plain(catalog.find(name)) for name in ("basic", "cartpole", "pong")]
     for tree in whole:
-        del tree["name"]  # the file's own
-        tree["game"].pop("match", None)  # a file without a match has no such table, and an empty one is a mistake
+        del tree["name"]  # comes from the file
+        tree["game"].pop("match", None)  # a file without a match has no such table, and an empty one is an error
     return Door(
         [*texts, *(json.dumps(tree).encode() for tree in (*trees, *whole))], make_take(take), mutate, list_setting_names()
     )

@@ -1,4 +1,4 @@
-"""Guards around code that is given hostile inputs: what it opens, runs, imports, and how long and how much it takes."""
+"""Guards around code that reads hostile inputs: the files it opens, programs, imports, time and memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SECONDS = 5.0  # of CPU time that an input may take
-BYTES = 2**30  # of address space that an input may ask for
-# Audit events of Python's: those that an input must not cause, and those whose first arguments are paths to be written to.
+SECONDS = 5.0  # of CPU time per input
+BYTES = 2**30  # of address space per input
+# Python's audit events: the ones an input must not cause, and the ones whose first arguments are paths to write to.
 _RUNS = {
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "pty.spawn"),
     *("pickle.find_class", "ctypes.dlopen", "socket.connect", "socket.bind", "socket.sendto", "webbrowser.open"),
@@ -29,14 +29,14 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class HangError(BaseException):
-    """An input takes too long; no program's own handler catches it."""
+    """An input takes too long; no `except Exception` catches it."""
 
 
 class Guard:
-    """Watches this process while it takes in an input. Owns what has been seen, and the limits."""
+    """A watch on this process while it takes an input. Owns the offences seen, and the limits."""
 
     def __init__(self, folders: Sequence[Path], *, named_by_user: bool = False) -> None:
-        """Writing is allowed in `folders` alone; where the input is a command it may ask for others, and is refused."""
+        """Allows writing only in `folders`; with `named_by_user`, other writes are refused but are no finding."""
         self._folders = tuple(f"{folder.resolve()}{os.sep}" for folder in folders)
         self._named_by_user, self._active = named_by_user, False
         self._modules: frozenset[str] = frozenset()
@@ -45,12 +45,12 @@ class Guard:
         signal.signal(signal.SIGVTALRM, self._late)
 
     def limit_memory(self) -> None:
-        """Allows so much more address space than is used now."""
+        """Allows BYTES more address space than is used now."""
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, resource.RLIM_INFINITY))
 
     def know_modules(self) -> None:
-        """Takes what is imported by now for what may be imported from now on, and Python's own."""
+        """Allows, from now on, only the modules imported so far and the standard library."""
         self._modules = frozenset({name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names)
 
     @contextlib.contextmanager
@@ -87,7 +87,7 @@ class Guard:
     def _check_write(self, path: Any) -> None:
         if not isinstance(path, str | bytes | os.PathLike) or path in ("/dev/null", ""):
             return
-        self._active = False  # to resolve a path is no business of the input's
+        self._active = False  # resolving a path is not the input's doing
         try:
             inside = os.path.realpath(os.fsdecode(path)).startswith(self._folders)
         except (ValueError, OSError):
@@ -104,19 +104,19 @@ class Guard:
 
 
 class FindingError(Exception):
-    """An input has been accepted that must not be."""
+    """An input was accepted that must not be."""
 
 
 class Outcome(NamedTuple):
-    """What came of an input."""
+    """An input's outcome."""
 
     verdict: str  # 'accepted', 'refused' or 'finding'
-    signature: str = ""  # the same for findings that are likely one
+    signature: str = ""  # equal for findings that are likely the same
     detail: str = ""
 
 
 def find_outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Outcome:
-    """Gives an input to what takes it in: that returns whether it is accepted, and raises nothing."""
+    """Runs `take` on an input: it should return whether that is accepted, and raise nothing."""
     try:
         with guard.watch():
             accepted = take(data)
@@ -131,7 +131,7 @@ def find_outcome(guard: Guard, take: Callable[[bytes], bool], data: bytes) -> Ou
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last place in the program that an error has come through."""
+    """Returns the innermost line of the program that an error came through."""
     found, trace = "?", error.__traceback__
     while trace is not None:
         _, package, name = trace.tb_frame.f_code.co_filename.rpartition("doom_a3c/")

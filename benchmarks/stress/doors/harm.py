@@ -1,4 +1,4 @@
-"""Harm that an accepted scenario would do later: a network too large for any memory."""
+"""Harm that an accepted scenario would do later: a network too large for memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def check_harmless(scenario: Scenario, source: str) -> None:
 
 
 def count_weights(network: Network, scenario: Scenario) -> int:
-    """Returns about how many weights the hidden layers and the core of a network have, and its convolutions."""
+    """Estimates the number of weights in a network's hidden layers, core and convolutions."""
     seen, rows, columns = scenario.observation, *map(int, scenario.observation.size)
     channels, count = seen.channels, 0
     for filters, size, stride in network.convolutions:
         count += size * size * channels * filters
         rows, columns, channels = (rows - size) // stride + 1, (columns - size) // stride + 1, filters
-    # What a game of Gymnasium's shows is not known yet: it is measured again when it is, before anything is made.
+    # A Gymnasium game's observations are not known yet: the size is checked again once they are, before anything is made.
     count, width = (0, 1) if isinstance(scenario.game, GymnasiumSpec) else (count, rows * columns * channels)
     for size in network.hidden:
         count, width = count + width * size, size

@@ -1,4 +1,4 @@
-"""Mutations that know the structure of what they change: trees of plain data, text, checkpoints."""
+"""Mutations that know the structure of their input: trees of plain data, text, checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Mutator:
         self._random, self._words = random.Random(seed), words
 
     def chance(self, probability: float) -> bool:
-        """Tells whether something of that probability happens."""
+        """Returns True with the given probability."""
         return self._random.random() < probability
 
     def word(self) -> str:
@@ -126,7 +126,7 @@ class Mutator:
         return "\n".join(others if action < 0.9 else [*others, lines[index]])
 
     def damage(self, data: bytes) -> bytes:
-        """Returns bytes with a few of them changed, removed, or put in."""
+        """Returns bytes with a few of them changed, removed or added."""
         changed = bytearray(data)
         for _ in range(self._random.choice((1, 1, 2, 8))):
             where = self._random.randint(0, len(changed))
@@ -156,7 +156,7 @@ class Mutator:
 
 
 def mutate_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
-    """Returns JSON with a change made to what it says, None where it cannot be read or written."""
+    """Returns JSON with a change to its data, None if it cannot be read or written."""
     try:
         return json.dumps(change(json.loads(data))).encode()
     except (ValueError, RecursionError):
@@ -164,7 +164,7 @@ def mutate_json(data: bytes, change: Callable[[Any], Any]) -> bytes | None:
 
 
 def split_checkpoint(data: bytes) -> tuple[Any, bytes]:
-    """Returns the header of a checkpoint, as plain data, and the bytes after it; raises ValueError where there is none."""
+    """Returns the header of a checkpoint, as plain data, and the bytes after it; raises ValueError if there is none."""
     end = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:end]), data[end:]
 
@@ -176,7 +176,7 @@ def join_checkpoint(header: Any, arrays: bytes = b"") -> bytes:
 
 
 def write_toml(table: Any) -> str:
-    """Returns a table as TOML, as far as it can be: what TOML has no word for is written all the same, for its reader."""
+    """Returns a table as TOML, as far as possible: values that TOML cannot express are written anyway, for its reader."""
     if not isinstance(table, dict):
         return _toml_value(table)
     lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]

@@ -1,4 +1,4 @@
-"""The door for pushes: what a host of a cluster may send to the parameter server."""
+"""The door for pushes, which a cluster's hosts send to the parameter server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from doom_a3c.settings.errors import UserError
 from doom_a3c.settings.network import Network
 
 GAMES, STEPS = 2, 4
-MAX_NUMBERS = 2**22  # of an array that a mutation asks for: it is this program that would allocate it
+MAX_NUMBERS = 2**22  # in an array that a mutation asks for: this program would allocate it
 RENEW_AFTER = 2000  # pushes, of which many are counted and leave a member behind
 ARRAY = "array"  # marks an array in JSON: type, shape and the value of all its numbers
 TUPLE = "a tuple"
@@ -45,7 +45,7 @@ class FittingRollouts(Channel[VersionedRollout]):
         self._example = example
 
     def wait_for_room(self, seconds: float) -> None:
-        """Returns at once: nothing stays here."""
+        """Returns at once: nothing is queued."""
 
     def offer(self, item: VersionedRollout) -> bool:
         """Drops a rollout; raises FindingError unless it has the shapes and types of a real one."""
@@ -55,7 +55,7 @@ class FittingRollouts(Channel[VersionedRollout]):
             for array, like in pairs:
                 fits = isinstance(array, np.ndarray) and array.shape == like.shape and array.dtype == like.dtype
                 if not fits:
-                    raise FindingError(f"a rollout whose {name} do not fit reaches the trainer")
+                    raise FindingError(f"a rollout with misfit {name} reaches the trainer")
         return True
 
 
@@ -90,7 +90,7 @@ class Servers:
         return self._servers[transport]
 
     def enroll_next(self, server: ParameterServer) -> int:
-        """Returns the generation of a new process of host a: earlier ones may be fenced off by now."""
+        """Returns the generation of a new process of host a: earlier ones may have been fenced off."""
         self._generation += 1
         server.enroll({"a": self._generation})
         return self._generation
@@ -102,15 +102,15 @@ class Servers:
         self._servers.clear()
 
     def check(self, server: ParameterServer, progress: Progress, frames: int) -> None:
-        """Raises FindingError where a push has done harm; `frames` is the count before it."""
+        """Raises FindingError if a push has done harm; `frames` is the count before it."""
         counters = to_plain(progress.counters(curve=False))
         numbers = [counters[name] for name in ("frames", "steps", "updates", "episodes")]
         if any(type(number) is not int for number in numbers) or counters["frames"] < frames:
-            raise FindingError("a push makes counters no numbers, or smaller")
+            raise FindingError("a push makes counters smaller, or not numbers")
         try:
             json.dumps(counters, allow_nan=False)
         except (TypeError, ValueError):
-            raise FindingError("a push makes a run that cannot be saved, or not be read again") from None
+            raise FindingError("a push leaves a run that cannot be saved, or read back") from None
         if server.status()["over"]:
             raise FindingError("a push ends the run")
         if not np.isfinite(self._model.read_weights()[0]).all():
@@ -176,7 +176,7 @@ def _tuple(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def _decode(tree: Any) -> Any:
-    """Returns plain data with its marked arrays and tuples made; others stay as they are."""
+    """Returns plain data with its marked arrays and tuples built, and the rest unchanged."""
     match tree:
         case list():
             return list(map(_decode, tree))
@@ -190,7 +190,7 @@ def _decode(tree: Any) -> Any:
 
 
 def _make_array(marked: Any, tree: Any) -> Any:
-    """Returns the marked array, or `tree` where none can be made."""
+    """Returns the marked array, or `tree` if it cannot be built."""
     try:
         kind, shape, value = marked
         if np.prod(np.asarray(shape, np.float64)) > MAX_NUMBERS:

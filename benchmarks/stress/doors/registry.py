@@ -10,7 +10,7 @@ from benchmarks.stress.doors.door import Door
 from benchmarks.stress.doors.files import make_cfgs_door, make_checkpoints_door, make_records_door, make_tomls_door
 from benchmarks.stress.doors.pushes import make_pushes_door
 
-DOORS: Mapping[str, Callable[[Path], Door]] = {  # each is made with a folder of its own
+DOORS: Mapping[str, Callable[[Path], Door]] = {  # each made with its own folder
     "records": make_records_door,
     "tomls": make_tomls_door,
     "commands": make_commands_door,
