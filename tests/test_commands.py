@@ -91,8 +91,7 @@ def test_the_logs_hold_the_documented_tags(trained):
         tags[run.name] = set(accumulator.Tags()["tensors"])
     losses = {f"Losses/{name}" for name in ("Value Loss", "Policy Loss", "Entropy", "Grad Norm", "Var Norm")}
     assert losses | {"Perf/Reward", "Perf/Length", "Perf/Value"} <= tags["train_0"]
-    wanted = {
-        "Perf/Frames per Second",
+    wanted = {  # no rate: the training may be over before there is one
         "Perf/Policy Lag",
         "Evaluation/Greedy Mean",
         "Evaluation/Sampled Std",
