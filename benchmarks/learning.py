@@ -5,8 +5,8 @@
     python -m benchmarks.learning --share 0.1               # a tenth of each game's frames, and the pages
     python -m benchmarks.learning --pages                   # only rewrite the pages from finished trainings
 
-A training is `train.py` with the game's own file, a seed and a number of frames: the plan's minutes, each standing for
-700,000 frames of Doom, 900,000 of Atari and 1,200,000 of cartpole, whatever the machine. The same command resumes an
+A training is `train.py` with the game's own file, a seed and a number of frames: the plan's minutes, converted at 700,000
+frames per minute for Doom, 900,000 for Atari and 1,200,000 for cartpole on every machine. The same command resumes an
 interrupted training; a finished one is a line of docs/results/learned.jsonl and is not repeated with the same number of
 frames, unless its line and folder are removed, as when its settings have changed. Its best checkpoint then plays episodes
 unseen in training, with both policies; the one that the checkpoint names counts. The pages show the longest training of

@@ -127,7 +127,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 
 def make_table(options: argparse.Namespace) -> str:
-    """Returns the tables of finished runs: the newest of each system and seed, whatever its time limit."""
+    """Returns the tables of finished runs: the newest of each system and seed, with any time limit."""
     wanted = [make_settings(name, seed, options) for name in SYSTEMS for seed in options.seeds]
     every = read_finished_runs(options.results)
     alike = [{key: value for key, value in run.items() if key != "minutes"} for run in wanted]

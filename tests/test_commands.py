@@ -91,7 +91,8 @@ def test_the_logs_hold_the_documented_tags(trained):
         tags[run.name] = set(accumulator.Tags()["tensors"])
     losses = {f"Losses/{name}" for name in ("Value Loss", "Policy Loss", "Entropy", "Grad Norm", "Var Norm")}
     assert losses | {"Perf/Reward", "Perf/Length", "Perf/Value"} <= tags["train_0"]
-    wanted = {  # no rate: the training may be over before there is one
+    wanted = {
+        "Perf/Frames per Second",
         "Perf/Policy Lag",
         "Evaluation/Greedy Mean",
         "Evaluation/Sampled Std",

@@ -236,6 +236,14 @@ def test_a_mean_of_earlier_sessions_is_not_logged_as_one_of_this_session(reporte
         assert any(isinstance(one, EpisodeCurve) for one in points) == (new > 0)
 
 
+def test_a_session_of_one_second_has_a_rate_at_its_end(reported, clock):
+    assert rates(reported, clock, [(0, 0), (1, 500)]) == [None, None]
+    reported.audience.points.clear()
+    reported.reporter.log_end(1.0)
+    (metrics,) = (one for one, _ in reported.audience.points if isinstance(one, RunMetrics))
+    assert metrics.frames_per_second == pytest.approx(500)
+
+
 def test_points_are_limited_and_statuses_are_not(reported, clock):
     reported.engine.update()
     for clock.now in (1000.0, 1000.5, 1000.9, 1001.0, 1001.9):

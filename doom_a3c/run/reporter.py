@@ -154,7 +154,10 @@ class Reporter:
         self._view.show(self._make_status(seconds, best))
 
     def log_end(self, seconds: float) -> None:
-        """Logs the end of a session of `seconds`, however recent the last point is."""
+        """Logs the end of a session of `seconds`, however recent the last point is; a short one has its first rate here."""
+        now = time.monotonic()
+        if self._rate is None and self._marks and now > self._marks[-1][0] and self._progress.frames > self._marks[-1][1]:
+            self._mark(now)
         if self._progress.updates > self._updates_before:
             self._write_point(seconds)
 
@@ -171,7 +174,10 @@ class Reporter:
                 self._rate = 0.0
             if not gained or since < _MARK_SECONDS:
                 return
-        self._marks.append((now, frames))
+        self._mark(now)
+
+    def _mark(self, now: float) -> None:
+        self._marks.append((now, self._progress.frames))
         if len(self._marks) > 1:
             self._rate = self._measure_rate_over(_RATE_SECONDS)
 

@@ -1,8 +1,9 @@
 """Trains with stable-baselines3's A2C or PPO, or sb3-contrib's RecurrentPPO, on ViZDoom's own Gymnasium environment.
 
 Settings are RL Baselines3 Zoo's for Atari games, except for the number of games and constant learning rates. The network is
-this program's as far as it can be set: its convolutions and 256 units, with an LSTM of 256 in RecurrentPPO, on one grey,
-cropped picture. When a time-out truncates an episode, the libraries bootstrap with the value of its last observation.
+as close to this program's as the library allows: the same convolutions and 256 units, plus a 256-unit LSTM in RecurrentPPO;
+its input is one cropped grayscale frame. When a time-out truncates an episode, the libraries bootstrap with the value of
+its last observation.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Run:
 
 @contextlib.contextmanager
 def start_run(folder: Path, flags: list[str], outputs: Path | None = None) -> Iterator[Run]:
-    """Runs train.py with its outputs in a folder, and kills whatever is left of it in the end."""
+    """Runs train.py with its outputs in a folder, and kills its remaining processes at the end."""
     outputs = outputs or folder
     own = [f"--{name}-dir={outputs / name}" for name in ("models", "frames", "logs")]
     log = folder / f"log-{time.monotonic_ns()}"

@@ -176,7 +176,7 @@ def join_checkpoint(header: Any, arrays: bytes = b"") -> bytes:
 
 
 def write_toml(table: Any) -> str:
-    """Returns a table as TOML, as far as possible: values that TOML cannot express are written anyway, for its reader."""
+    """Returns a table as TOML; still writes values that TOML cannot express, for the parser to reject."""
     if not isinstance(table, dict):
         return _toml_value(table)
     lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]

@@ -119,7 +119,7 @@ def measure_matches(games: GameFactory, matches: int) -> float:
 
 
 def _draw_actions(policy: RandomPolicy, observations: Observation, games: int, random: np.random.Generator) -> Actions:
-    """Draws an action for each of the `games` from those that it allows."""
+    """Draws a random allowed action for each of the `games`."""
     logits = policy(observations, np.zeros(games, np.float32), ()).logits
     return policy.distribution.sample_uniform(logits, random)
 
