@@ -223,4 +223,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("ablations", main, "interrupted; rerun the command to resume")
+    run_command("ablations", main, resumes=True)

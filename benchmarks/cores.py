@@ -146,4 +146,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("cores", main, "interrupted; rerun the command to resume")
+    run_command("cores", main, resumes=True)

@@ -113,4 +113,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("faults", main, "interrupted; rerun the command to resume")
+    run_command("faults", main, resumes=True)

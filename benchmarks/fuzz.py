@@ -163,4 +163,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("fuzz", main, "interrupted; rerun the command to resume")
+    run_command("fuzz", main, resumes=True)

@@ -206,4 +206,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("learning", main, "interrupted; rerun the command to resume")
+    run_command("learning", main, resumes=True)

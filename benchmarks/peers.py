@@ -186,4 +186,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("peers", main, "interrupted; rerun the command to resume")
+    run_command("peers", main, resumes=True)

@@ -1,7 +1,7 @@
 """Scores the recipe for levels without a file: trains from wad and cfg alone, and sums the levels up in one number.
 
     python -m benchmarks.suite                                     # today's recipe: six levels, two seeds, 1M frames each
-    python -m benchmarks.suite --variant heads --levels deathmatch # a variant of it, on a subset of the levels
+    python -m benchmarks.suite --variants heads --levels deathmatch  # a variant of it, on a subset of the levels
     python -m benchmarks.suite --page                              # only rewrite the page from finished trainings
 
 A level is a copy of one of ViZDoom's under another name, so that its tuned file is not found. Its score is normalized: 0 is
@@ -164,4 +164,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_command("suite", main, "interrupted; rerun the command to resume")
+    run_command("suite", main, resumes=True)

@@ -20,8 +20,14 @@ def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(doc or "").splitlines()[0])
 
 
-def run_command(name: str, main: Callable[[], int | None], interrupted: str = "interrupted") -> NoReturn:
-    """Runs a command and exits: 2 with one line for a user's mistake, 130 after Ctrl-C or SIGTERM, else its status."""
+def run_command(name: str, main: Callable[[], int | None], *, resumes: bool = False) -> NoReturn:
+    """Runs a command and exits: 2 with one line for a user's mistake, 130 after Ctrl-C or SIGTERM, else its status.
+
+    Args:
+        name: of the command, in its messages.
+        main: returns its status; None is 0.
+        resumes: whether the command continues where it was interrupted.
+    """
     signal.signal(signal.SIGTERM, terminate)
     try:
         sys.exit(main())
@@ -32,5 +38,5 @@ def run_command(name: str, main: Callable[[], int | None], interrupted: str = "i
         print(f"{name}: {Path(error.cmd[1]).name} ended with status {error.returncode}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{name}: {interrupted}", file=sys.stderr)
+        print(f"{name}: interrupted{'; rerun the command to resume' if resumes else ''}", file=sys.stderr)
         sys.exit(130)

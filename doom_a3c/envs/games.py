@@ -194,15 +194,15 @@ class _RegisteredFactory(GameFactory):
             self._masked = "mask" in getattr(self._facts.observations, "spaces", ())
 
     def make_vector(self, games: int, *, limited: bool, rows: int = 1) -> VectorEnv[Any, Any, Any]:
-        from doom_a3c.envs.registered import make
-
-        make_game = partial(make, self._game, self._observation, self._make_env, self._masked)
-        return _make_vector([make_game] * games, self._processes, rows)
+        return _make_vector([self._bind_make()] * games, self._processes, rows)
 
     def make_single(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        return self._bind_make()()
+
+    def _bind_make(self) -> MakeEnv:
         from doom_a3c.envs.registered import make
 
-        return make(self._game, self._observation, self._make_env, self._masked)
+        return partial(make, self._game, self._observation, self._make_env, self._masked)
 
     def make_recorder(self, env: VectorEnv[Any, Any, Any], *, large: bool = False) -> VideoRecorder:
         from doom_a3c.envs.registered import OwnVideoRecorder
